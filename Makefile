@@ -1,0 +1,69 @@
+# make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
+# make test    the whole test suite (Spark 4.1 in .venv, the tests marked spark43 on Spark 4.3 in .venv-spark43)
+# make check   the static part: ruff, mypy, layers, doctests, README against the command's help
+# make bench   benchmarks
+# make venv    the environment for development only
+# make clean   remove what the others made
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+VENV43 := .venv-spark43
+BIN := $(VENV)/bin
+PIP_FLAGS := --quiet --disable-pip-version-check
+
+.PHONY: demo test test43 check bench venv clean java python
+.DELETE_ON_ERROR:
+
+demo: java $(VENV)/.demo
+	$(BIN)/icelock demo
+
+test: java $(VENV)/.dev test43
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test43: java $(VENV43)/.test
+	$(VENV43)/bin/python -m pytest -m spark43 $(PYTEST_ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_readme.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
+
+bench: $(VENV)/.dev
+	for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done
+
+venv: $(VENV)/.dev
+
+clean:
+	rm -rf $(VENV) $(VENV43) demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One sentence each when Python or Java is not what is needed.
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "icelock needs Python 3.11 or later as $(PYTHON); name another one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	  case "$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)" in 17|21) ;; \
+	  *) echo "Spark needs a JDK 17 or 21, on PATH or named by JAVA_HOME: install one, on Debian with apt-get install openjdk-17-jdk-headless" >&2; exit 1 ;; esac
+
+# Stamp files: an environment is installed again only when what it is made from has changed.
+$(VENV)/.venv: | python
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/dev.txt
+	$(BIN)/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/dev.txt
+	$(BIN)/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[dev]'
+	touch $@ $(VENV)/.demo
+
+$(VENV43)/.test: pyproject.toml constraints/common.txt constraints/spark43.txt | python
+	$(PYTHON) -m venv $(VENV43)
+	$(VENV43)/bin/pip install $(PIP_FLAGS) -c constraints/spark43.txt -e '.[test]'
+	touch $@

@@ -1,0 +1,54 @@
+"""The whole exception tree.
+
+``IcelockError`` has six branches. A message names the file or key id, what was expected, what was found and what to
+do; it never holds key bytes. Causes are chained.
+
+Not here: PyIceberg's own exceptions (``NoSuchTableError``, ``CommitFailedException`` ...), which pass through unchanged.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class IcelockError(Exception):
+    """Base of every error that icelock raises on its own account."""
+
+
+class FormatError(IcelockError, ValueError):
+    """Bytes or JSON that are not what the format demands (truncated, another magic, another version)."""
+
+
+class IntegrityError(IcelockError):
+    """Authentication failed: bytes were changed, cut, swapped, or opened with the wrong key."""
+
+
+class KeyUnavailableError(IcelockError):
+    """A key that is needed cannot be had: no KMS configured, a key entry is missing, or the KMS refused."""
+
+
+class KmsErrorKind(Enum):
+    """The five reasons a KMS gives, told apart for every service (issue 7, cases C-39)."""
+
+    MISSING = "key not found"
+    DISABLED = "key disabled or pending deletion"
+    DENIED = "access denied"
+    FOREIGN = "ciphertext not ours (wrong key, or damaged)"
+    UNAVAILABLE = "service unavailable"
+
+
+class KmsError(KeyUnavailableError):
+    """A KMS call failed. ``kind`` says which of the five reasons it was; ``key_id`` names the master key."""
+
+    def __init__(self, message: str, *, kind: KmsErrorKind, key_id: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.key_id = key_id
+
+
+class PolicyError(IcelockError, ValueError):
+    """A request that would break a promise (plaintext into an encrypted table, an unknown setting). Nothing was done."""
+
+
+class CommitError(IcelockError):
+    """A commit was not made, or was made and the catalog did not keep what was committed."""

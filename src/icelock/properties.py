@@ -1,0 +1,111 @@
+"""Every property that icelock knows: its name, default and parser, and the check for misspelt ones.
+
+Table properties live in table metadata; catalog properties come from the client's configuration only. A name below
+``encryption.``, ``kms.`` or ``icelock.`` that is not listed here is an error (cases C-55, C-59), because a misspelt encryption
+setting would otherwise mean plaintext.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from icelock.errors import PolicyError
+
+# Table properties (Iceberg's encryption page, Java TableProperties)
+ENCRYPTION_KEY_ID: Final = "encryption.key-id"
+DATA_KEY_LENGTH: Final = "encryption.data-key-length"
+DATA_KEY_LENGTH_DEFAULT: Final = 16
+DATA_KEY_LENGTHS: Final = (16, 24, 32)
+
+# Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
+PLAINTEXT_FILES: Final = "icelock.plaintext-files"
+PLAINTEXT_FILES_REFUSE: Final = "refuse"
+PLAINTEXT_FILES_ALLOW: Final = "allow-unkeyed"
+KMS_TYPE: Final = "encryption.kms-type"
+KMS_IMPL: Final = "encryption.kms-impl"
+PY_KMS_IMPL: Final = "py-kms-impl"
+KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
+SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
+SPARK_PLAIN_RPC_WARN: Final = "warn"
+SPARK_PLAIN_RPC_REFUSE: Final = "refuse"
+SPARK_EXECUTOR_PROPERTIES: Final = "icelock.spark.executor-properties"
+KMS_MEMORY_KEY_PREFIX: Final = "kms.memory.keys."
+KMS_LOCAL_PATH: Final = "kms.local.path"
+KMS_LOCAL_KEY_FILE: Final = "kms.local.key-file"
+KMS_LOCAL_PASSPHRASE_ENV: Final = "kms.local.passphrase-env"  # noqa: S105 - a property's name
+KMS_RETRY_PREFIX: Final = "kms.retry."
+
+_TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
+_CATALOG: Final = (KMS_TYPE, KMS_IMPL, KEK_CACHE_SECONDS, PLAINTEXT_FILES, SPARK_PLAIN_RPC, SPARK_EXECUTOR_PROPERTIES)
+_GUARDED_PREFIXES: Final = ("encryption.", "encryption-", "encryption_", "kms.", "icelock.")
+# ``kms.`` names belong to the KMS client, which checks its own; a user's class may have any.
+
+
+def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+    for name in properties:
+        lowered = name.lower()
+        if name in known or not lowered.startswith(_GUARDED_PREFIXES):
+            continue
+        near = difflib.get_close_matches(lowered, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        msg = f"unknown {where} property {name!r}; {hint}"
+        raise PolicyError(msg)
+
+
+def check_table_properties(properties: Mapping[str, str]) -> None:
+    """Refuse unknown or misspelt ``encryption.*``, ``kms.*`` and ``icelock.*`` table properties.
+
+    Raises:
+        PolicyError: names the property and the nearest known one.
+    """
+    _refuse_unknown(properties, _TABLE, "table")
+    if ENCRYPTION_KEY_ID in properties:
+        encryption_key_id(properties)
+    data_key_length(properties)
+
+
+def check_catalog_properties(properties: Mapping[str, object]) -> None:
+    """Refuse unknown or misspelt ``encryption.*`` and ``icelock.*`` catalog properties; ``kms.*`` is left to the client.
+
+    Raises:
+        PolicyError: names the property and the nearest known one.
+    """
+    _refuse_unknown({k: v for k, v in properties.items() if not k.startswith("kms.")}, _CATALOG, "catalog")
+    policy = properties.get(PLAINTEXT_FILES, PLAINTEXT_FILES_REFUSE)
+    if policy not in (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW):
+        msg = f"{PLAINTEXT_FILES} is {policy!r}; it must be {PLAINTEXT_FILES_REFUSE!r} or {PLAINTEXT_FILES_ALLOW!r}"
+        raise PolicyError(msg)
+    rpc = properties.get(SPARK_PLAIN_RPC, SPARK_PLAIN_RPC_WARN)
+    if rpc not in (SPARK_PLAIN_RPC_WARN, SPARK_PLAIN_RPC_REFUSE):
+        msg = f"{SPARK_PLAIN_RPC} is {rpc!r}; it must be {SPARK_PLAIN_RPC_WARN!r} or {SPARK_PLAIN_RPC_REFUSE!r}"
+        raise PolicyError(msg)
+
+
+def encryption_key_id(properties: Mapping[str, str]) -> str | None:
+    """Return the table's master key id, or None for a plain table.
+
+    Raises:
+        PolicyError: the id is empty or has white space around it (case C-59).
+    """
+    key_id = properties.get(ENCRYPTION_KEY_ID)
+    if key_id is None:
+        return None
+    if not isinstance(key_id, str) or not key_id or key_id != key_id.strip():
+        msg = f"{ENCRYPTION_KEY_ID} is {key_id!r}; it must be a key id of the KMS without white space around it"
+        raise PolicyError(msg)
+    return key_id
+
+
+def data_key_length(properties: Mapping[str, str]) -> int:
+    """Return the length of KEKs and DEKs in bytes: 16 (default), 24 or 32.
+
+    Raises:
+        PolicyError: another value.
+    """
+    value = properties.get(DATA_KEY_LENGTH, str(DATA_KEY_LENGTH_DEFAULT))
+    if str(value) not in {str(n) for n in DATA_KEY_LENGTHS}:
+        msg = f"{DATA_KEY_LENGTH} is {value!r}; it must be 16, 24 or 32 (bytes)"
+        raise PolicyError(msg)
+    return int(value)

@@ -1,0 +1,34 @@
+"""What every test shares. Fixtures stand beside the tests that use them.
+
+With ``ICELOCK_NO_SKIP=1`` (CI) a skipped test is a failed one, so that nothing drops out of the suite unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+# Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+NO_SKIP = os.environ.get("ICELOCK_NO_SKIP") == "1"
+
+
+def _fail_skips(report):
+    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason} (ICELOCK_NO_SKIP=1: nothing is skipped in CI)"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):  # noqa: ARG001
+    return _fail_skips((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):  # noqa: ARG001
+    return _fail_skips((yield))
