@@ -1,0 +1,64 @@
+"""One AES-GCM message: ``nonce (12) | ciphertext | tag (16)``.
+
+This is the form of every key that icelock stores (a wrapped KEK of the test KMS, a manifest-list key under its KEK) and
+of every block of an AGS1 stream. The key length chooses AES-128, AES-192 or AES-256.
+
+Source: Java ``org.apache.iceberg.encryption.Ciphers``. Not here: nonces (the caller brings one from ``keys.entropy``),
+and the stream that encrypts into ready buffers (``io.streams``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from icelock.errors import FormatError, IntegrityError
+
+NONCE_LENGTH: Final = 12
+TAG_LENGTH: Final = 16
+OVERHEAD: Final = NONCE_LENGTH + TAG_LENGTH
+KEY_LENGTHS: Final = (16, 24, 32)
+
+
+def check_key_length(length: int) -> None:
+    """Accept an AES key of ``length`` bytes.
+
+    Raises:
+        FormatError: ``length`` is not 16, 24 or 32.
+    """
+    if length not in KEY_LENGTHS:
+        msg = f"an AES key has 16, 24 or 32 bytes, this one has {length}"
+        raise FormatError(msg)
+
+
+def encrypt(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes | None = None) -> bytes:
+    """Return ``nonce | ciphertext | tag``; a nonce must never be used twice with one key.
+
+    Raises:
+        FormatError: The key or the nonce has the wrong length.
+    """
+    check_key_length(len(key))
+    if len(nonce) != NONCE_LENGTH:
+        msg = f"an AES-GCM nonce has {NONCE_LENGTH} bytes, this one has {len(nonce)}"
+        raise FormatError(msg)
+    return nonce + AESGCM(key).encrypt(nonce, plaintext, aad)
+
+
+def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
+    """Return the plaintext of ``nonce | ciphertext | tag``, or raise: unauthenticated bytes are never returned.
+
+    Raises:
+        FormatError: The message is shorter than nonce and tag, or the key has the wrong length.
+        IntegrityError: The tag does not match: changed bytes, another key, or another AAD.
+    """
+    check_key_length(len(key))
+    if len(message) < OVERHEAD:
+        msg = f"an AES-GCM message has at least {OVERHEAD} bytes (nonce and tag), this one has {len(message)}"
+        raise FormatError(msg)
+    try:
+        return AESGCM(key).decrypt(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad)
+    except InvalidTag as e:
+        msg = f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is another one"
+        raise IntegrityError(msg) from e
