@@ -1,0 +1,59 @@
+"""``icelock``: the command line.
+
+Each command group is a module of this package and is imported when it is called, so that ``icelock --version`` needs no
+extra. To add one, write the module and put it into ``COMMANDS``.
+
+Every ``IcelockError`` ends as one red line and exit code 1; wrong usage ends with exit code 2 (click's).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import click
+
+from icelock.cli.output import emit_error
+from icelock.errors import IcelockError
+
+COMMANDS: Final[Mapping[str, str]] = {
+    # name of the command: module and attribute
+    "demo": "icelock.cli.demo:demo",
+    "keyring": "icelock.cli.keyring:keyring",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for, and prints icelock's errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except IcelockError as e:
+            emit_error(e)
+            ctx.exit(1)
+
+
+def _version() -> str:
+    try:
+        return version("icelock")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+@click.group("icelock", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(_version(), prog_name="icelock")
+def main() -> None:
+    """Encrypted Apache Iceberg tables for Python and PySpark."""

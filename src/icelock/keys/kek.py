@@ -1,0 +1,140 @@
+"""The rules of a KEK: how it is made, how long it lives, how the KMS is asked for it.
+
+- Made locally, ``encryption.data-key-length`` bytes; the raw bytes are wrapped by the KMS and nothing else goes there.
+- ``KEY_TIMESTAMP`` (decimal ms) is its creation time. The exact text is the AAD of all that the KEK encrypts, so an old
+  KEK cannot be made to look young (iceberg PR 14396). A KEK without it cannot be used.
+- New snapshots use a KEK for 730 days from then (NIST SP 800-57; Java ``StandardEncryptionManager``); old snapshots keep
+  theirs for good.
+
+Source: format "Key entries in table metadata". Not here: caching (``keys/cache.py``), which KEK is chosen (``keys/manager.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from icelock.errors import FormatError, IcelockError, KeyUnavailableError, KmsError
+from icelock.format.aes_gcm import KEY_LENGTHS
+from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
+from icelock.keys.entropy import Entropy, mint_key_id
+from icelock.kms.client import KmsClient
+from icelock.secret import SecretBytes
+
+KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1_000
+_INT64_DIGITS: Final = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MintedKek:
+    """A new KEK: its entry for table metadata and its raw bytes."""
+
+    entry: EncryptedKey
+    key: SecretBytes
+
+
+def timestamp_aad(kek: EncryptedKey) -> bytes:
+    """Return the AAD of all that the KEK encrypts: UTF-8 of its ``KEY_TIMESTAMP`` exactly as it is stored.
+
+    Raises:
+        KeyUnavailableError: it has none.
+        FormatError: it is no UTF-8.
+    """
+    text = _timestamp_text(kek)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as e:
+        raise _bad_timestamp(kek, text) from e
+
+
+def created_ms(kek: EncryptedKey) -> int:
+    """Return the KEK's creation time in ms since 1970, UTC.
+
+    Raises:
+        KeyUnavailableError: it has no timestamp.
+        FormatError: the timestamp is no decimal number.
+    """
+    text = _timestamp_text(kek)
+    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS):
+        raise _bad_timestamp(kek, text)
+    return int(text)
+
+
+def is_live(kek: EncryptedKey, now_ms: int) -> bool:
+    """Tell whether new snapshots may use the KEK: it is younger than 730 days.
+
+    Raises:
+        KeyUnavailableError: it has no timestamp.
+        FormatError: the timestamp is no decimal number.
+    """
+    return now_ms - created_ms(kek) < KEK_LIFESPAN_MS
+
+
+def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> MintedKek:
+    """Make a KEK of ``length`` bytes and have it wrapped by the master key, in one KMS call.
+
+    Raises:
+        KmsError: the KMS refused.
+        KeyUnavailableError: the KMS client failed otherwise.
+    """
+    raw = entropy.random_bytes(length)
+    blob = _ask_kms("wrap", lambda: kms.wrap_key(raw, master_key_id), kms, master_key_id)
+    if raw in blob:
+        msg = f"the KMS client {type(kms).__name__} returned the key itself instead of a wrapped one; it must encrypt what it is given"
+        raise KeyUnavailableError(msg)
+    entry = EncryptedKey(
+        key_id=mint_key_id(entropy), encrypted_key_metadata=blob, encrypted_by_id=master_key_id, properties={KEY_TIMESTAMP: str(now_ms)}
+    )
+    return MintedKek(entry=entry, key=SecretBytes(raw))
+
+
+def unwrap_kek(kek: EncryptedKey, *, kms: KmsClient) -> SecretBytes:
+    """Have the KMS unwrap a KEK, in one call.
+
+    Raises:
+        KmsError: the KMS refused.
+        KeyUnavailableError: the KMS client failed otherwise, or returned no key.
+    """
+    key_id = kek.encrypted_by_id
+    raw = _ask_kms("unwrap", lambda: kms.unwrap_key(kek.encrypted_key_metadata, key_id), kms, key_id)
+    if len(raw) not in KEY_LENGTHS:
+        msg = f"KEK {kek.key_id!r}: expected 16, 24 or 32 bytes from the KMS, got {len(raw)}; look at the KMS client {type(kms).__name__}"
+        raise KeyUnavailableError(msg)
+    return SecretBytes(raw)
+
+
+def _timestamp_text(kek: EncryptedKey) -> str:
+    text = kek.properties.get(KEY_TIMESTAMP)
+    if text is None:
+        msg = f"KEK {kek.key_id!r} has no {KEY_TIMESTAMP}, so nothing can be opened with it; restore a metadata file that still has it"
+        raise KeyUnavailableError(msg)
+    return text
+
+
+def _bad_timestamp(kek: EncryptedKey, text: str) -> FormatError:
+    return FormatError(
+        f"KEK {kek.key_id!r}: expected {KEY_TIMESTAMP} in decimal milliseconds, got {text!r}; restore an older metadata file"
+    )
+
+
+def _ask_kms(verb: str, call: Callable[[], bytes], kms: KmsClient, key_id: str) -> bytes:
+    try:
+        answer: object = call()
+    except IcelockError:
+        raise
+    except Exception as e:
+        # The text of a foreign error may hold anything; it stays in the chained cause.
+        msg = f"the KMS client {type(kms).__name__} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
+        raise KeyUnavailableError(msg) from e
+    if isinstance(answer, bytearray | memoryview):
+        return bytes(answer)
+    if not isinstance(answer, bytes) or not answer:
+        msg = f"the KMS client {type(kms).__name__} did not {verb}: expected bytes, got {type(answer).__name__}; correct the client"
+        raise KeyUnavailableError(msg)
+    return answer
+
+
+def naming_table(error: KmsError, table: str) -> KmsError:
+    """Return the KMS's error with the table's name in front."""
+    return KmsError(f"table {table}: {error}", kind=error.kind, key_id=error.key_id)

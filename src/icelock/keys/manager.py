@@ -1,0 +1,214 @@
+"""``EncryptionManager``: the keys of one version of one table's metadata.
+
+Read:  1 snapshot's ``key-id`` → manifest-list key entry.  2 ``encrypted-by-id`` → KEK entry.  3 the KMS unwraps the KEK
+       (cached).  4 AES-GCM opens the entry under the KEK, AAD = UTF-8 of the KEK's ``KEY_TIMESTAMP``.  5 key metadata.
+Write: 1 the newest live KEK of this master key, else one left over from a failed attempt, else a new one (one wrap).
+       2 the key metadata of the closed manifest list is sealed under it.  3 the new entries are returned.
+
+A manager never changes: what it mints it returns, and the commit puts the entries into the metadata along with the
+snapshot that needs them. The next version of the metadata gets its own manager (iceberg 17990, 17984 lost keys otherwise).
+
+Source: format "Key entries in table metadata"; Java ``StandardEncryptionManager``. Deviation: Java takes the first live KEK,
+this the newest; Java unwraps every KEK with the table's key id, this refuses a KEK of another master key.
+Not here: files (``io``), and what executors need, which is ``keys/entropy.py`` only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, PolicyError
+from icelock.format import aes_gcm
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.format.key_metadata import FileKey, KeyMetadata
+from icelock.keys.cache import KekCache
+from icelock.keys.entropy import Entropy, SystemEntropy, mint_file_key, mint_key_id
+from icelock.keys.kek import created_ms, is_live, mint_kek, naming_table, timestamp_aad, unwrap_kek
+from icelock.keys.key_entries import KeyEntries
+from icelock.kms.client import KmsClient
+from icelock.secret import SecretBytes
+
+
+def system_clock_ms() -> int:
+    """Return the time in ms since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedKey:
+    """A sealed manifest-list key.
+
+    Attributes:
+        key_id: what the snapshot's ``key-id`` has to be.
+        new_entries: what has to be added to ``encryption-keys`` in the same commit: the KEK if it is not there yet, then
+            the manifest-list key.
+    """
+
+    key_id: str
+    new_entries: tuple[EncryptedKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EncryptionManager:
+    """Mints, seals and opens keys for one version of a table's metadata. Immutable; may be used by many threads.
+
+    A KMS is called at most once for each distinct KEK while the cache keeps it, and at most once to wrap for each seal.
+    A manager is not pickled: executors get file keys only.
+
+    Attributes:
+        table: the table's name, for messages.
+        master_key_id: the table's ``encryption.key-id``.
+        data_key_length: length of DEKs and of new KEKs: 16, 24 or 32 bytes.
+        keys: the metadata's ``encryption-keys``.
+        kms: the catalog's KMS client.
+        cache: unwrapped KEKs.
+        spare: entries that were minted for the same commit and that did not reach the metadata. A live KEK among
+            them is used again, so that a commit wraps once however often it is tried.
+        entropy: source of keys, nonces and ids.
+        clock: ms since 1970, UTC.
+
+    Raises:
+        PolicyError: another data key length, or no master key id.
+        FormatError: one key id with two contents.
+    """
+
+    table: str
+    master_key_id: str
+    data_key_length: int
+    keys: Sequence[EncryptedKey] = field(repr=False)
+    kms: KmsClient = field(repr=False)
+    cache: KekCache = field(repr=False)
+    spare: Sequence[EncryptedKey] = field(default=(), repr=False)
+    entropy: Entropy = field(default_factory=SystemEntropy, repr=False)
+    clock: Callable[[], int] = field(default=system_clock_ms, repr=False)
+    _entries: KeyEntries = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.master_key_id:
+            msg = f"table {self.table}: encryption.key-id is empty; it must name a master key"
+            raise PolicyError(msg)
+        if self.data_key_length not in aes_gcm.KEY_LENGTHS:
+            msg = f"table {self.table}: encryption.data-key-length is {self.data_key_length}; it must be 16, 24 or 32 (bytes)"
+            raise PolicyError(msg)
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "spare", tuple(self.spare))
+        object.__setattr__(self, "_entries", KeyEntries(self.keys))
+
+    def with_keys(self, keys: Sequence[EncryptedKey], *, spare: Sequence[EncryptedKey] = ()) -> EncryptionManager:
+        """Return the manager of another version of the same table's metadata.
+
+        Args:
+            keys: that version's ``encryption-keys``.
+            spare: what ``prepare_kek`` or ``SealedKey.new_entries`` of the attempts that failed gave, to use their KEK again.
+        """
+        return replace(self, keys=keys, spare=spare)
+
+    def mint_file_key(self) -> FileKey:
+        """Return a new file's DEK and AAD prefix; call it once a file."""
+        return mint_file_key(self.entropy, self.data_key_length)
+
+    def open_manifest_list_key(self, snapshot_key_id: str) -> KeyMetadata:
+        """Return the key metadata of a snapshot's manifest list.
+
+        Args:
+            snapshot_key_id: the snapshot's ``key-id``.
+
+        Raises:
+            KeyUnavailableError: an entry or a timestamp is missing, or the KEK is another master key's; KmsError if the KMS
+                refused.
+            IntegrityError: the entry or the KEK's timestamp was changed, or the KMS returned another key.
+            FormatError: an entry is not what it has to be.
+        """
+        with self._naming(snapshot_key_id):
+            entry = self._entries.get(snapshot_key_id)
+            if entry.encrypted_by_id == self.master_key_id:
+                msg = "expected a manifest-list key, got a KEK; the snapshot's key-id is wrong: restore an older metadata file"
+                raise FormatError(msg)
+            kek = self._entries.kek(entry.encrypted_by_id)
+            aad = timestamp_aad(kek)
+            try:
+                data = aes_gcm.decrypt(self._unwrapped(kek).reveal(), entry.encrypted_key_metadata, aad)
+            except IntegrityError as e:
+                msg = (
+                    f"KEK {kek.key_id!r} does not open the entry: expected an entry sealed under it at KEY_TIMESTAMP {aad.decode()!r}, got "
+                    "changed bytes, a changed timestamp or another KEK; restore an older metadata file"
+                )
+                raise IntegrityError(msg) from e
+            return KeyMetadata.decode(data)
+
+    def prepare_kek(self) -> tuple[EncryptedKey, ...]:
+        """Make sure, before anything is written, that a KEK for sealing can be had.
+
+        A live KEK of the metadata or among ``spare`` is unwrapped; if there is none, one is minted (one wrap).
+
+        Returns:
+            The new KEK's entry, to be given as ``spare`` to the managers of this commit; nothing if none was minted.
+
+        Raises:
+            KeyUnavailableError: a KEK of the table has no timestamp; KmsError if the KMS refused.
+            FormatError: a KEK's timestamp is no number.
+        """
+        with self._naming(self.master_key_id):
+            kek, _ = self._kek_for_sealing()
+        known = kek.key_id in self._entries or any(kek.key_id == key.key_id for key in self.spare)
+        return () if known else (kek,)
+
+    def seal_manifest_list_key(self, key_metadata: KeyMetadata) -> SealedKey:
+        """Seal the key metadata of a manifest list that is closed, and return the entries to commit with the snapshot.
+
+        Args:
+            key_metadata: with its encrypted length set.
+
+        Raises:
+            FormatError: the length is not set.
+            KeyUnavailableError: a KEK of the table has no timestamp; KmsError if the KMS refused.
+        """
+        key_id = mint_key_id(self.entropy)
+        with self._naming(key_id):
+            if key_metadata.encrypted_length is None:
+                msg = "the manifest list's key metadata has no length; close the file first, then seal"
+                raise FormatError(msg)
+            kek, key = self._kek_for_sealing()
+            nonce = self.entropy.random_bytes(aes_gcm.NONCE_LENGTH)
+            sealed = aes_gcm.encrypt(key.reveal(), nonce, key_metadata.encode(), timestamp_aad(kek))
+            entry = EncryptedKey(key_id=key_id, encrypted_key_metadata=sealed, encrypted_by_id=kek.key_id)
+        return SealedKey(key_id=key_id, new_entries=(entry,) if kek.key_id in self._entries else (kek, entry))
+
+    def _kek_for_sealing(self) -> tuple[EncryptedKey, SecretBytes]:
+        now = self.clock()
+        for entries in (self._entries, KeyEntries(self.spare)):
+            live = [kek for kek in entries.keks(self.master_key_id) if is_live(kek, now)]
+            if live:
+                newest = max(live, key=created_ms)
+                return newest, self._unwrapped(newest)
+        minted = mint_kek(self.entropy, self.data_key_length, kms=self.kms, master_key_id=self.master_key_id, now_ms=now)
+        self.cache.put(self.kms, self.master_key_id, minted.entry.encrypted_key_metadata, minted.key)
+        return minted.entry, minted.key
+
+    def _unwrapped(self, kek: EncryptedKey) -> SecretBytes:
+        if kek.encrypted_by_id != self.master_key_id:
+            msg = (
+                f"KEK {kek.key_id!r}: expected it to be wrapped by the table's master key {self.master_key_id!r} (encryption.key-id), got "
+                f"{kek.encrypted_by_id!r}; set the table's key id back, it must not change"
+            )
+            raise KeyUnavailableError(msg)
+        return self.cache.get(self.kms, self.master_key_id, kek.encrypted_key_metadata, lambda: unwrap_kek(kek, kms=self.kms))
+
+    @contextmanager
+    def _naming(self, key_id: str) -> Iterator[None]:
+        """Put the table's name and the key id in front of an error's message."""
+        try:
+            yield
+        except KmsError as e:
+            raise naming_table(e, self.table) from e
+        except (KeyUnavailableError, IntegrityError, FormatError) as e:
+            msg = f"table {self.table}, key id {key_id!r}: {e}"
+            raise type(e)(msg) from e
+
+    def __reduce__(self) -> NoReturn:
+        msg = "EncryptionManager is not pickled: KMS clients and KEKs stay in the process that made them; send file keys instead"
+        raise TypeError(msg)

@@ -1,0 +1,139 @@
+"""The keyring file on disk: reading it, and replacing it under a lock.
+
+- A reader takes no lock: the file is only ever replaced by an atomic rename, so it is whole.
+- A writer holds an exclusive ``flock`` on ``<keyring>.lock`` from reading to renaming. The lock file stays.
+- The keyring and its temporary file are made with mode 0600 and are written through to the disk.
+
+POSIX only (``fcntl``). Advisory locks over NFS are as good as the NFS server's.
+
+Not here: the format (``kms/keyring_format.py``), passphrases and key files (``kms/unlock.py``), the KMS client (``kms/local.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind, PolicyError
+from icelock.format.aes_gcm import NONCE_LENGTH
+from icelock.kms.keyring import SALT_LENGTH, Keyring, PassphraseProtection
+from icelock.kms.keyring_format import decode_keyring, encode_keyring
+from icelock.kms.private_file import file_error, sync_directory, write_new
+from icelock.kms.unlock import Unlocker
+from icelock.secret import SecretBytes
+
+_LOCK_WAIT_SECONDS: Final = 10.0
+_LOCK_POLL_SECONDS: Final = 0.05
+
+
+def load_keyring(path: Path, unlocker: Unlocker) -> Keyring:
+    """Read, unlock and check a keyring file.
+
+    Raises:
+        KmsError: ``UNAVAILABLE`` when a file is missing; ``DENIED`` when it may not be read or the secret is wrong.
+        FormatError: not a keyring.
+        IntegrityError: the keyring was changed.
+    """
+    return _load(path, unlocker)[0]
+
+
+def create_keyring(path: Path, unlocker: Unlocker, keyring: Keyring, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+    """Write a keyring to a new file.
+
+    Raises:
+        PolicyError: there is a file of this name.
+        KmsError: the secret cannot be had, or the file cannot be written.
+    """
+    path = path.resolve()
+    with _locked(path):
+        if path.exists():
+            msg = f"keyring {path}: is there already; add keys with `icelock keyring add`, or name another file"
+            raise PolicyError(msg)
+        _replace(path, keyring, unlocker.keyring_key(keyring.protection), random_bytes)
+
+
+def change_keyring(
+    path: Path, unlocker: Unlocker, change: Callable[[Keyring], Keyring], *, random_bytes: Callable[[int], bytes] = os.urandom
+) -> Keyring:
+    """Replace a keyring by what ``change`` makes of it, under the lock; return the new one.
+
+    If ``change`` raises, the file stays as it was.
+
+    Raises:
+        KmsError: as ``load_keyring``; ``UNAVAILABLE`` also when another process holds the lock for 10 seconds.
+        FormatError: not a keyring.
+        IntegrityError: the keyring was changed by someone else's hand.
+    """
+    path = path.resolve()
+    with _locked(path):
+        keyring, keyring_key = _load(path, unlocker)
+        changed = change(keyring)
+        _replace(path, changed, keyring_key, random_bytes)
+    return changed
+
+
+def new_passphrase_protection(*, random_bytes: Callable[[int], bytes] = os.urandom) -> PassphraseProtection:
+    """Return the default Argon2id parameters with a fresh salt."""
+    return PassphraseProtection(salt=random_bytes(SALT_LENGTH))
+
+
+def _load(path: Path, unlocker: Unlocker) -> tuple[Keyring, SecretBytes]:
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise file_error(e, "keyring", path, "make one with `icelock keyring init`, or correct kms.local.path") from e
+    try:
+        return decode_keyring(data, unlocker.keyring_key)
+    except KmsError as e:
+        msg = f"keyring {path}: {e}"
+        raise KmsError(msg, kind=e.kind, key_id=e.key_id) from e
+    except (FormatError, IntegrityError) as e:
+        msg = f"keyring {path}: {e}"
+        raise type(e)(msg) from e
+
+
+def _replace(path: Path, keyring: Keyring, keyring_key: SecretBytes, random_bytes: Callable[[int], bytes]) -> None:
+    data = encode_keyring(keyring, keyring_key, check_nonce=random_bytes(NONCE_LENGTH), nonce=random_bytes(NONCE_LENGTH))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{random_bytes(4).hex()}.tmp")
+    try:
+        try:
+            write_new(temporary, data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as e:
+        raise file_error(e, "keyring", path) from e
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock_path = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as e:
+        raise file_error(e, "lock file", lock_path) from e
+    try:
+        _lock(descriptor, lock_path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, lock_path: Path) -> None:
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            if time.monotonic() >= deadline:
+                msg = f"lock file {lock_path}: another process has held it for {_LOCK_WAIT_SECONDS:.0f} s; end it or wait, then try again"
+                raise KmsError(msg, kind=KmsErrorKind.UNAVAILABLE, key_id="") from e
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return

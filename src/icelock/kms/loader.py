@@ -1,0 +1,184 @@
+"""``load_kms_client`` and ``check_kms_properties``: catalog properties → KMS client.
+
+One of three properties chooses: ``encryption.kms-type`` (a client of icelock) or ``encryption.kms-impl`` / ``py-kms-impl``
+(the dotted path of a user's class; the second for configuration shared with Java, where the first names a Java class).
+With a client of icelock every ``kms.*`` name is checked, because a misspelt one would not be noticed (cases C-55, C-59);
+a user's class may have any, so only ``kms.retry.*`` is checked then.
+
+Clients are imported when they are asked for, so that their libraries can be extras (house rule 18). Properties come from
+the client's own configuration, never from a server's answer or a table: that is for the caller to keep.
+
+Not here: what each client does with its properties.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from icelock.errors import IcelockError, PolicyError
+from icelock.kms.client import KmsClient
+from icelock.kms.retry import RETRY_PROPERTIES, RetryingKms, RetryPolicy
+from icelock.properties import (
+    KMS_IMPL,
+    KMS_LOCAL_KEY_FILE,
+    KMS_LOCAL_PASSPHRASE_ENV,
+    KMS_LOCAL_PATH,
+    KMS_MEMORY_KEY_PREFIX,
+    KMS_RETRY_PREFIX,
+    KMS_TYPE,
+    PY_KMS_IMPL,
+)
+
+_METHODS: Final = ("wrap_key", "unwrap_key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BuiltIn:
+    path: str
+    names: tuple[str, ...] = ()
+    prefix: str | None = None
+
+    def knows(self, name: str) -> bool:
+        return name in self.names or (self.prefix is not None and name.startswith(self.prefix))
+
+
+_BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
+    "memory": _BuiltIn(path="icelock.kms.memory.MemoryKms", prefix=KMS_MEMORY_KEY_PREFIX),
+    "local": _BuiltIn(path="icelock.kms.local.LocalKms", names=(KMS_LOCAL_PATH, KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV)),
+}
+_LATER: Final = ("aws", "gcp", "azure", "vault", "keystore", "pkcs11")
+
+
+def check_kms_properties(properties: Mapping[str, str]) -> None:
+    """Refuse wrong KMS settings before a key is needed. A user's class is imported but not made; no service is called.
+
+    Raises:
+        PolicyError: as ``load_kms_client``.
+    """
+    choice = _choice(properties)
+    if choice is not None:
+        setting, kms_class = choice
+        RetryPolicy.from_properties(properties)
+        if setting == KMS_TYPE:
+            _construct(kms_class, dict(properties), setting)
+
+
+def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
+    """Make the KMS client that the catalog properties ask for, with retries around it; None if they ask for none.
+
+    No service is called and no file is read: a wrong key id or an unreachable service shows at the first use.
+
+    Raises:
+        PolicyError: two choices at once, an unknown type, a class that cannot be used, an unknown or wrong ``kms.*`` setting.
+    """
+    choice = _choice(properties)
+    if choice is None:
+        return None
+    setting, kms_class = choice
+    policy = RetryPolicy.from_properties(properties)
+    return RetryingKms(_construct(kms_class, dict(properties), setting), policy)
+
+
+def _choice(properties: Mapping[str, str]) -> tuple[str, type[Any]] | None:
+    """Return the property that chooses and the class it leads to; the names of the other properties are checked."""
+    chosen = [name for name in (KMS_TYPE, KMS_IMPL, PY_KMS_IMPL) if properties.get(name) is not None]
+    if not chosen:
+        return None
+    if len(chosen) > 1:
+        msg = f"{' and '.join(chosen)} are set; they exclude each other: keep one"
+        raise PolicyError(msg)
+    setting, value = chosen[0], properties[chosen[0]]
+    if setting != KMS_TYPE:
+        _check_retry_names(properties)
+        return setting, _import_class(value, setting)
+    built_in = _built_in(value)
+    _check_names(properties, built_in, value)
+    return setting, _import_class(built_in.path, setting)
+
+
+def _built_in(kms_type: str) -> _BuiltIn:
+    found = _BUILT_IN.get(kms_type)
+    if found is not None:
+        return found
+    types = ", ".join(_BUILT_IN)
+    if kms_type in _LATER:
+        msg = f"{KMS_TYPE} = {kms_type!r} is not in this version yet; use {types}, or a class of your own by {KMS_IMPL}"
+        raise PolicyError(msg)
+    near = difflib.get_close_matches(str(kms_type).lower().strip(), (*_BUILT_IN, *_LATER), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {types}; for a class of your own use {KMS_IMPL}"
+    msg = f"{KMS_TYPE} is {kms_type!r}; {hint}"
+    raise PolicyError(msg)
+
+
+def _check_names(properties: Mapping[str, str], built_in: _BuiltIn, kms_type: str) -> None:
+    prefix_example = () if built_in.prefix is None else (f"{built_in.prefix}<key id>",)
+    known = (*built_in.names, *prefix_example, *RETRY_PROPERTIES)
+    for name in _kms_names(properties):
+        if built_in.knows(name) or name in RETRY_PROPERTIES:
+            continue
+        other = next((t for t, b in _BUILT_IN.items() if b.knows(name)), None)
+        if other is not None:
+            msg = f"{name} belongs to {KMS_TYPE} = {other!r}, but the type is {kms_type!r}; remove one of the two"
+            raise PolicyError(msg)
+        _refuse(name, known, built_in.prefix)
+
+
+def _check_retry_names(properties: Mapping[str, str]) -> None:
+    for name in _kms_names(properties):
+        if name.lower().startswith(KMS_RETRY_PREFIX) and name not in RETRY_PROPERTIES:
+            _refuse(name, RETRY_PROPERTIES, None)
+
+
+def _kms_names(properties: Mapping[str, str]) -> list[str]:
+    return [name for name in properties if name.lower().startswith(("kms.", "kms-", "kms_"))]
+
+
+def _refuse(name: str, known: tuple[str, ...], prefix: str | None) -> None:
+    lowered = name.lower()
+    near = difflib.get_close_matches(lowered, known, n=1)
+    # A key id behind a misspelt prefix may be of any length, so the prefix alone is compared.
+    if not near and prefix is not None and difflib.get_close_matches(lowered[: len(prefix)], (prefix,), n=1):
+        near = [f"{prefix}<key id>"]
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    msg = f"unknown KMS property {name!r}; {hint}"
+    raise PolicyError(msg)
+
+
+def _import_class(path: str, setting: str) -> type[Any]:
+    module_name, _, class_name = str(path).rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+        msg = f"{setting} is {path!r}; it must be the dotted path of a Python class, such as 'my_package.my_module.MyKms'"
+        raise PolicyError(msg)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as e:
+        why = f"{type(e).__name__}: {e}"
+        msg = f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"
+        raise PolicyError(msg) from e
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        what = "has no such name" if found is None else f"is a {type(found).__name__}"
+        msg = f"{setting} = {path!r}: expected a class, {class_name!r} in {module_name!r} {what}; name the class itself"
+        raise PolicyError(msg)
+    lacking = [method for method in _METHODS if not callable(getattr(found, method, None))]
+    if lacking:
+        msg = f"{setting} = {path!r}: the class lacks {' and '.join(lacking)}; write the methods of icelock.kms.client.KmsClient"
+        raise PolicyError(msg)
+    return found
+
+
+def _construct(kms_class: type[Any], properties: dict[str, str], setting: str) -> KmsClient:
+    try:
+        client: KmsClient = kms_class(properties)
+    except IcelockError:
+        raise
+    except Exception as e:
+        name = f"{kms_class.__module__}.{kms_class.__qualname__}"
+        # The text of a foreign error may hold credentials; it stays in the chained cause.
+        msg = f"{setting}: {name}(properties) failed with {type(e).__name__}; it must take the catalog's properties as its only argument"
+        raise PolicyError(msg) from e
+    return client

@@ -1,0 +1,102 @@
+"""``LocalKms``: the embedded default KMS, a keyring file with AES-256-GCM master keys.
+
+Wrapped key = ``nonce(12) | ciphertext | tag(16)`` under the newest version of the master key, no AAD. The blob names no
+version: to unwrap, each version is tried, newest first, and the tag tells (a wrong version passes with a chance of 2**-128).
+
+The keyring file (``kms/keyring_format.py``) is read at every call, so a key added, rotated or disabled by another process
+is seen at once; the derived keyring key is kept, so that Argon2id runs once a client and protection.
+
+Properties: ``kms.local.path`` (the keyring file, required), and one of ``kms.local.key-file`` (a 0600 key file) and
+``kms.local.passphrase-env`` (name of the environment variable with the passphrase; ``ICELOCK_KEYRING_PASSPHRASE`` if
+neither is set). Making a client reads no file, so its plain configuration can be passed on.
+
+Not here: changing the keyring (``icelock keyring``, ``kms/keyring_file.py``).
+
+Source: kms row "local"; the format is icelock's own, Java has none like it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind, PolicyError
+from icelock.format import aes_gcm
+from icelock.kms.keyring import MasterKey, require_enabled
+from icelock.kms.keyring_file import load_keyring
+from icelock.kms.unlock import (
+    PASSPHRASE_ENV_DEFAULT,
+    KeyFileUnlocker,
+    PassphraseUnlocker,
+    RememberingUnlocker,
+    Unlocker,
+    passphrase_from_environment,
+)
+from icelock.properties import KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV, KMS_LOCAL_PATH
+
+
+class LocalKms:
+    """A KMS whose master keys are in a keyring file.
+
+    Args:
+        properties: the catalog's properties.
+        random_bytes: source of nonces.
+
+    Raises:
+        PolicyError: no path, or both a key file and a passphrase variable.
+    """
+
+    def __init__(self, properties: Mapping[str, str], *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        path = properties.get(KMS_LOCAL_PATH)
+        if not path:
+            msg = f"{KMS_LOCAL_PATH} is not set; set it to the keyring file (`icelock keyring init` makes one)"
+            raise PolicyError(msg)
+        self._path = Path(path).expanduser()
+        self._unlocker = RememberingUnlocker(_unlocker(properties))
+        self._random_bytes = random_bytes
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        """Encrypt ``key`` with the newest version of the master key (see ``KmsClient.wrap_key``)."""
+        master = self._master(wrapping_key_id)
+        return aes_gcm.encrypt(master.newest.key.reveal(), self._random_bytes(aes_gcm.NONCE_LENGTH), key)
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        """Decrypt what ``wrap_key`` returned under any version of the master key (see ``KmsClient.unwrap_key``)."""
+        master = self._master(wrapping_key_id)
+        cause: FormatError | IntegrityError | None = None
+        for version in reversed(master.versions):
+            try:
+                return aes_gcm.decrypt(version.key.reveal(), wrapped_key)
+            except (FormatError, IntegrityError) as e:
+                cause = e
+        msg = (
+            f"keyring {self._path}: no version (1 to {master.newest.version}) of master key {wrapping_key_id!r} opens this wrapped key "
+            f"({len(wrapped_key)} bytes); it was changed, or another keyring or key wrapped it: give that one"
+        )
+        raise KmsError(msg, kind=KmsErrorKind.FOREIGN, key_id=wrapping_key_id) from cause
+
+    def _master(self, key_id: str) -> MasterKey:
+        try:
+            master = load_keyring(self._path, self._unlocker).get(key_id)
+            require_enabled(master)
+        except KmsError as e:
+            if e.kind is KmsErrorKind.DENIED:
+                self._unlocker.forget()
+            msg = str(e) if str(self._path) in str(e) else f"keyring {self._path}: {e}"
+            raise KmsError(msg, kind=e.kind, key_id=key_id) from e
+        return master
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._path)!r})"
+
+
+def _unlocker(properties: Mapping[str, str]) -> Unlocker:
+    key_file = properties.get(KMS_LOCAL_KEY_FILE)
+    variable = properties.get(KMS_LOCAL_PASSPHRASE_ENV)
+    if key_file and variable:
+        msg = f"{KMS_LOCAL_KEY_FILE} and {KMS_LOCAL_PASSPHRASE_ENV} are set; they exclude each other: keep the one that the keyring needs"
+        raise PolicyError(msg)
+    if key_file:
+        return KeyFileUnlocker(path=Path(key_file).expanduser())
+    return PassphraseUnlocker(read=passphrase_from_environment(variable or PASSPHRASE_ENV_DEFAULT))

@@ -1,0 +1,152 @@
+"""``RetryingKms``: the one retry policy, around any KMS client.
+
+Only ``KmsErrorKind.UNAVAILABLE`` is tried again (throttling, timeouts, dropped connections); the four other kinds are
+answers, and an answer does not change (cases C-33, C-39). Waits double from ``min_wait_ms`` up to ``max_wait_ms``, and half
+of each is random, so that many readers do not come back together. No wait is begun that would end after
+``total_timeout_ms``.
+
+Not here: a bound on one call that hangs. That is the client's own timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+from icelock.errors import KmsError, KmsErrorKind, PolicyError
+from icelock.kms.client import KmsClient
+from icelock.properties import KMS_RETRY_PREFIX
+
+ATTEMPTS: Final = f"{KMS_RETRY_PREFIX}attempts"
+MIN_WAIT_MS: Final = f"{KMS_RETRY_PREFIX}min-wait-ms"
+MAX_WAIT_MS: Final = f"{KMS_RETRY_PREFIX}max-wait-ms"
+TOTAL_TIMEOUT_MS: Final = f"{KMS_RETRY_PREFIX}total-timeout-ms"
+RETRY_PROPERTIES: Final = (ATTEMPTS, MIN_WAIT_MS, MAX_WAIT_MS, TOTAL_TIMEOUT_MS)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how long an unavailable KMS is called again.
+
+    Attributes:
+        attempts: calls in all, 1 for none again.
+        min_wait_ms: longest first wait; each further one is twice as long.
+        max_wait_ms: longest wait.
+        total_timeout_ms: bound from the first call to the start of the last.
+
+    Raises:
+        PolicyError: no attempt, a negative time, or a least wait above the longest.
+    """
+
+    attempts: int = 5
+    min_wait_ms: int = 100
+    max_wait_ms: int = 5_000
+    total_timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            msg = f"{ATTEMPTS} is {self.attempts}; it must be 1 or more"
+            raise PolicyError(msg)
+        for name, value in ((MIN_WAIT_MS, self.min_wait_ms), (MAX_WAIT_MS, self.max_wait_ms), (TOTAL_TIMEOUT_MS, self.total_timeout_ms)):
+            if value < 0:
+                msg = f"{name} is {value}; it must be 0 or more (milliseconds)"
+                raise PolicyError(msg)
+        if self.min_wait_ms > self.max_wait_ms:
+            msg = f"{MIN_WAIT_MS} is {self.min_wait_ms}, above {MAX_WAIT_MS} = {self.max_wait_ms}; lower one or raise the other"
+            raise PolicyError(msg)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Read ``kms.retry.*``; what is not set keeps its default.
+
+        Raises:
+            PolicyError: a value that is no whole number or out of range.
+        """
+        given: dict[str, int] = {}
+        for field in fields(cls):
+            name = KMS_RETRY_PREFIX + field.name.replace("_", "-")
+            if name in properties:
+                given[field.name] = _whole_number(name, properties[name])
+        return cls(**given)
+
+    def wait_seconds(self, failures: int, jitter: float) -> float:
+        """Return the wait after the given number of failed calls (1 or more); ``jitter`` is in [0, 1)."""
+        longest = min(self.max_wait_ms, self.min_wait_ms << min(failures - 1, 62))
+        return longest * (1 + jitter) / 2_000
+
+
+class RetryingKms:
+    """A ``KmsClient`` that calls another one, and calls it again while it is unavailable.
+
+    Args:
+        inner: the client.
+        policy: how often and how long.
+        clock: monotonic seconds.
+        sleep: waits that many seconds.
+        jitter: a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        inner: KmsClient,
+        policy: RetryPolicy | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._inner = inner
+        self._policy = policy if policy is not None else RetryPolicy()
+        self._clock = clock
+        self._sleep = sleep
+        self._jitter = jitter
+
+    @property
+    def inner(self) -> KmsClient:
+        """The client that is called."""
+        return self._inner
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        """Call the inner client (see ``KmsClient.wrap_key``)."""
+        return self._call(lambda: self._inner.wrap_key(key, wrapping_key_id))
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        """Call the inner client (see ``KmsClient.unwrap_key``)."""
+        return self._call(lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id))
+
+    def _call(self, call: Callable[[], bytes]) -> bytes:
+        start = self._clock()
+        failures = 0
+        while True:
+            try:
+                return call()
+            except KmsError as e:
+                if e.kind is not KmsErrorKind.UNAVAILABLE:
+                    raise
+                failures += 1
+                wait = self._policy.wait_seconds(failures, self._jitter())
+                spent = self._clock() - start
+                if failures >= self._policy.attempts or (spent + wait) * 1_000 > self._policy.total_timeout_ms:
+                    if failures == 1:
+                        raise
+                    msg = f"{e} (gave up after {failures} calls in {spent:.1f} s)"
+                    raise KmsError(msg, kind=e.kind, key_id=e.key_id) from e
+                _log.debug("KMS unavailable, call %d again in %.3f s", failures, wait)
+            self._sleep(wait)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inner!r}, {self._policy!r})"
+
+
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        return int(str(value))
+    except ValueError as e:
+        msg = f"{name} is {value!r}; it must be a whole number"
+        raise PolicyError(msg) from e

@@ -1,0 +1,58 @@
+"""A user's KMS, loaded by ``encryption.kms-impl``: Java's test KMS that writes one line a call, and fails where it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from icelock.errors import KmsError, KmsErrorKind
+from icelock.kms.memory import MemoryKms
+
+KEYS = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}
+
+
+class CountingKms:
+    """Properties: ``kms.counting.log`` (file of calls), ``kms.counting.deny`` (``wrap`` or ``unwrap``)."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._inner = MemoryKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
+        self._log = Path(properties["kms.counting.log"])
+        self._deny = Path(properties.get("kms.counting.deny", "/nonexistent"))
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        self._record("wrap", wrapping_key_id)
+        return self._inner.wrap_key(key, wrapping_key_id)
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        self._record("unwrap", wrapping_key_id)
+        return self._inner.unwrap_key(wrapped_key, wrapping_key_id)
+
+    def _record(self, call: str, key_id: str) -> None:
+        with self._log.open("a") as log:
+            log.write(f"{call} {key_id}\n")
+        if self._deny.exists() and self._deny.read_text() == call:
+            msg = f"the right to {call} with {key_id} is missing"
+            raise KmsError(msg, kind=KmsErrorKind.DENIED, key_id=key_id)
+
+
+class Calls:
+    """The calls that one log has; ``take`` empties it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "kms-calls.log"
+        self._deny = folder / "kms-deny"
+
+    def properties(self) -> dict[str, str]:
+        return {
+            "encryption.kms-impl": "counting_kms.CountingKms",
+            "kms.counting.log": str(self._log),
+            "kms.counting.deny": str(self._deny),
+        }
+
+    def take(self) -> list[str]:
+        calls = self._log.read_text().splitlines() if self._log.exists() else []
+        self._log.unlink(missing_ok=True)
+        return calls
+
+    def deny(self, call: str) -> None:
+        self._deny.write_text(call)
