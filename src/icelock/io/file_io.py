@@ -1,0 +1,110 @@
+"""``EncryptingFileIO``: the only way by which files of an encrypted table are opened or made.
+
+It wraps PyIceberg's FileIO of the storage and knows the table's key manager. Which file is encrypted is decided by the
+parent's key metadata, never by looking at the file. Plain output is refused (cases C-65): ``new_output`` gives a handle for
+metadata.json only; all else goes through ``new_encrypted_output``.
+
+Not here: the stream (``io.streams``), Parquet's own encryption (``io.parquet``), keys (``keys.manager``).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from icelock.errors import KeyUnavailableError, PolicyError
+from icelock.format.key_metadata import KeyMetadata
+from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from icelock.keys.entropy import Entropy
+    from icelock.keys.manager import EncryptionManager
+
+METADATA_SUFFIX = ".metadata.json"
+
+
+class EncryptingFileIO(FileIO):
+    """Storage access of one version of one encrypted table.
+
+    ``inner`` is the storage's own FileIO; ``manager`` makes the key manager when a key is first needed; ``allow_plaintext`` is
+    the catalog's policy for files without key metadata (``icelock.plaintext-files``). It is not pickled: executors get the
+    inner FileIO and keys of their own files.
+    """
+
+    def __init__(self, inner: FileIO, *, manager: Callable[[], EncryptionManager], entropy: Entropy, allow_plaintext: bool = False) -> None:
+        super().__init__(inner.properties)
+        self.inner = inner
+        self._make_manager = manager
+        self.entropy = entropy
+        self.allow_plaintext = allow_plaintext
+
+    @cached_property
+    def manager(self) -> EncryptionManager:
+        """The table's key manager.
+
+        Raises:
+            KeyUnavailableError: no KMS is configured.
+        """
+        return self._make_manager()
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a handle on the stored bytes, as they are."""
+        return self.inner.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a handle for a metadata.json.
+
+        Raises:
+            PolicyError: any other file, which would be plain.
+        """
+        if not location.endswith(METADATA_SUFFIX) and not location.endswith(".metadata.json.gz"):
+            msg = f"refused to write {location} in the clear: the table is encrypted; write through icelock's table methods"
+            raise PolicyError(msg)
+        return self.inner.new_output(location)
+
+    def new_encrypted_output(self, location: str) -> EncryptedOutputFile:
+        """Return a handle for a new AGS1 file with a key of its own."""
+        return EncryptedOutputFile(self.inner.new_output(location), self.manager.mint_file_key(), self.entropy)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file of the storage."""
+        self.inner.delete(location)
+
+    def __reduce__(self) -> Any:
+        msg = "EncryptingFileIO is not pickled: it holds a KMS client; send the inner FileIO and each file's key metadata"
+        raise TypeError(msg)
+
+
+def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFile:
+    """Return a handle that reads plain bytes: decrypting when the parent has key metadata for the file.
+
+    Raises:
+        PolicyError: no key metadata in an encrypted table, and no policy lets plain files through.
+        FormatError: the key metadata is not what the format demands.
+    """
+    if key_metadata is not None:
+        inner = io.inner if isinstance(io, EncryptingFileIO) else io
+        return EncryptedInputFile(inner.new_input(location), KeyMetadata.decode(key_metadata))
+    if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
+        msg = (
+            f"{location} has no key metadata, but its table is encrypted: refused to read a plain file; "
+            "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
+        )
+        raise PolicyError(msg)
+    return io.new_input(location)
+
+
+def manager_of(io: FileIO, *, what: str) -> EncryptionManager:
+    """Return the key manager behind ``io``.
+
+    Raises:
+        KeyUnavailableError: ``io`` has none; ``what`` says what is encrypted.
+    """
+    if isinstance(io, EncryptingFileIO):
+        return io.manager
+    msg = f"{what} is encrypted, but no key manager is there: load the table through icelock with a KMS configured"
+    raise KeyUnavailableError(msg)

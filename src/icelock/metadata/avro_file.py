@@ -1,0 +1,83 @@
+"""Avro containers of manifests and manifest lists, through fastavro, into an AGS1 stream.
+
+Deflate; record names ``manifest_file`` and ``manifest_entry``; every field with its ``field-id`` (format.md "Avro containers").
+The schema comes from PyIceberg's own conversion, with two corrections that Java needs or writes: ``equality_ids`` are
+ints, and the header key ``iceberg.schema`` is there.
+
+Not here: what a row holds (``metadata.manifest_writer``, ``metadata.manifest_list``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from fastavro.write import Writer
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from icelock.metadata.canonical_json import dumps, schema_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from icelock.io.files import EncryptedOutputFile
+
+_EQUALITY_IDS = 135
+
+
+def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
+    """Return the Avro schema of an Iceberg schema, with field ids, under the record name ``name``."""
+    converted: dict[str, Any] = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)  # type: ignore[assignment]
+    return converted
+
+
+def with_int_equality_ids(data_file: StructType) -> StructType:
+    """Return the data_file struct with ``equality_ids`` as ints, as Java writes them (PyIceberg has longs)."""
+    fields = [
+        NestedField(
+            field.field_id,
+            field.name,
+            ListType(element_id=136, element_type=IntegerType(), element_required=True),
+            required=False,
+            doc=field.doc,
+        )
+        if field.field_id == _EQUALITY_IDS
+        else field
+        for field in data_file.fields
+    ]
+    return StructType(*fields)
+
+
+class AvroFileWriter:
+    """Writes one Avro file; on an exception inside the ``with`` block the file is aborted and left without a key."""
+
+    def __init__(self, output: EncryptedOutputFile, schema: Mapping[str, Any], iceberg_schema: Schema, header: Mapping[str, str]) -> None:
+        self._output = output
+        self._stream = output.create(overwrite=False)
+        self._raw_bytes = 0
+        metadata = {**header, "iceberg.schema": dumps(schema_object(iceberg_schema))}
+        self._writer = Writer(self._stream, dict(schema), codec="deflate", metadata=metadata)  # type: ignore[arg-type]  # any writable stream
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Add one row."""
+        self._writer.write(dict(row))
+
+    def close(self) -> None:
+        """Flush and close; the output then has its key metadata."""
+        self._writer.flush()
+        self._stream.close()
+
+    def tell(self) -> int:
+        """Return the plain bytes that have reached the stream."""
+        return int(self._stream.tell())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._output.abort()

@@ -1,0 +1,118 @@
+"""v3 manifest lists: reading with the snapshot's key, writing with a key of their own.
+
+Writing order: the list is written and closed, its encrypted length is known, then its key is sealed by the caller; so the
+key metadata that is stored has the length (design.md; cases C-01).
+
+Row ids: each data manifest without ``first_row_id`` gets the next row id, which moves on by its added and existing rows
+(Java ManifestListWriter.V3Writer).
+
+Not here: manifests (``metadata.manifest``), the snapshot's key entry (``keys.manager``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestContent
+
+from icelock.errors import PolicyError
+from icelock.io.file_io import EncryptingFileIO, manager_of
+from icelock.io.files import EncryptedInputFile
+from icelock.metadata.avro_file import AvroFileWriter, avro_schema
+from icelock.metadata.manifest import VERSION, ManifestFile, read_manifest_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.io import FileIO
+
+    from icelock.format.key_metadata import KeyMetadata
+
+UNASSIGNED = -1
+
+
+def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapshot_id: int) -> list[ManifestFile]:
+    """Read a snapshot's manifest list.
+
+    Raises:
+        KeyUnavailableError: the list's key cannot be had.
+        IntegrityError: the list's bytes are not those that were written.
+        PolicyError: the list is plain in an encrypted table and no policy lets it through.
+    """
+    if key_id is None:
+        if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
+            msg = (
+                f"snapshot {snapshot_id} has no key-id, but its table is encrypted: refused to read the plain manifest list {location}; "
+                "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
+            )
+            raise PolicyError(msg)
+        return read_manifest_rows(io.new_input(location))
+    manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
+    key_metadata = manager.open_manifest_list_key(key_id)
+    inner = io.inner if isinstance(io, EncryptingFileIO) else io
+    return read_manifest_rows(EncryptedInputFile(inner.new_input(location), key_metadata))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenManifestList:
+    """A closed manifest list: its key metadata (with length) and the row id that the next snapshot starts from."""
+
+    location: str
+    key_metadata: KeyMetadata
+    next_row_id: int
+
+
+def write_manifest_list(  # noqa: PLR0913 - the header's six values
+    io: EncryptingFileIO,
+    *,
+    location: str,
+    manifests: Sequence[ManifestFile],
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int,
+) -> WrittenManifestList:
+    """Write a manifest list as an AGS1 file with a new key.
+
+    Manifests of this snapshot get ``sequence_number``; data manifests without a row id get the next one.
+
+    Raises:
+        PolicyError: a manifest of this snapshot has no key metadata, so it is plain.
+    """
+    output = io.new_encrypted_output(location)
+    schema = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
+    header = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+        "sequence-number": str(sequence_number),
+        "first-row-id": str(first_row_id),
+        "format-version": str(VERSION),
+    }
+    next_row_id = first_row_id
+    with AvroFileWriter(output, avro_schema(schema, "manifest_file"), schema, header) as writer:
+        for manifest in manifests:
+            row = _row(manifest, snapshot_id=snapshot_id, sequence_number=sequence_number)
+            if row["content"] == ManifestContent.DATA.value and row["first_row_id"] is None:
+                row["first_row_id"] = next_row_id
+                next_row_id += (manifest.existing_rows_count or 0) + (manifest.added_rows_count or 0)
+            writer.write(row)
+    return WrittenManifestList(location=location, key_metadata=output.key_metadata, next_row_id=next_row_id)
+
+
+def _row(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) -> dict[str, Any]:
+    if manifest.key_metadata is None and manifest.added_snapshot_id == snapshot_id:
+        msg = f"refused to list {manifest.manifest_path}: the manifest was written without encryption"
+        raise PolicyError(msg)
+    fields = MANIFEST_LIST_FILE_SCHEMAS[VERSION].fields
+    row = {field.name: value for field, value in zip(fields, manifest._data, strict=True)}  # noqa: SLF001 - PyIceberg's Record
+    row["content"] = ManifestContent(manifest.content).value
+    row["partitions"] = [
+        {"contains_null": p.contains_null, "contains_nan": p.contains_nan, "lower_bound": p.lower_bound, "upper_bound": p.upper_bound}
+        for p in manifest.partitions or []
+    ]
+    if manifest.sequence_number == UNASSIGNED:
+        row["sequence_number"] = sequence_number
+    if manifest.min_sequence_number == UNASSIGNED:
+        row["min_sequence_number"] = sequence_number
+    return row

@@ -1,0 +1,171 @@
+"""Writes one v3 manifest as an AGS1 file with a key of its own.
+
+A PyIceberg ``ManifestWriter``, so PyIceberg's snapshot producers drive it; entries go to fastavro one by one. The row
+for the manifest list has the encrypted length (field 501) and the key metadata (field 519).
+
+Not here: which entries there are (``table``), the list (``metadata.manifest_list``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestWriter,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
+
+from icelock.errors import PolicyError
+from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
+from icelock.metadata.canonical_json import dumps, schema_object
+from icelock.metadata.manifest import VERSION, ManifestFile
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+    from icelock.io.file_io import EncryptingFileIO
+
+UNASSIGNED = -1
+_FIELDS = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
+
+
+class EncryptedManifestWriter(ManifestWriter):
+    """A manifest writer whose file is encrypted.
+
+    Raises (from ``add_entry``):
+        PolicyError: an added file has no key metadata, so it is plain.
+    """
+
+    def __init__(self, io: EncryptingFileIO, *, location: str, spec: PartitionSpec, schema: Schema, snapshot_id: int) -> None:
+        self._output = io.new_encrypted_output(location)
+        super().__init__(spec, schema, self._output, snapshot_id, "deflate")
+        self._avro: AvroFileWriter | None = None
+        self._avro_names: tuple[str, ...] = ()
+
+    def content(self) -> ManifestContent:
+        """Data files only; manifests of delete files come with merge-on-read."""
+        return ManifestContent.DATA
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """The format version."""
+        return VERSION
+
+    def prepare_entry(self, entry: IcebergManifestEntry) -> IcebergManifestEntry:
+        """Return the entry as it is: nothing is filled in before writing."""
+        return entry
+
+    def __enter__(self) -> Self:
+        partition = self._spec.partition_type(self._schema)
+        data_file = with_int_equality_ids(data_file_with_partition(partition, VERSION))
+        schema = manifest_entry_schema_with_data_file(VERSION, data_file)
+        avro = avro_schema(schema, "manifest_entry")
+        self._avro_names = _partition_names(avro)
+        header = {
+            "schema": dumps(schema_object(self._schema)),
+            "partition-spec": dumps([_spec_field(field) for field in self._spec.fields]),
+            "partition-spec-id": str(self._spec.spec_id),
+            "format-version": str(VERSION),
+            "content": "data",
+        }
+        self._avro = AvroFileWriter(self._output, avro, schema, header)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.closed = True
+        if self._avro is not None:
+            self._avro.__exit__(kind, error, trace)
+
+    def tell(self) -> int:
+        """Return the plain bytes written so far."""
+        return self._avro.tell() if self._avro else 0
+
+    def add_entry(self, entry: IcebergManifestEntry) -> Self:
+        """Add an entry whose status and numbers are already set."""
+        data_file = entry.data_file
+        if entry.status == ManifestEntryStatus.ADDED and data_file.key_metadata is None:
+            msg = f"refused to add {data_file.file_path} to an encrypted table: the file has no key metadata, so it is plain"
+            raise PolicyError(msg)
+        if self._avro is None:
+            msg = "the manifest writer is not open"
+            raise RuntimeError(msg)
+        self._count(entry)
+        self._partitions.append(data_file.partition)
+        self._avro.write(self._row(entry))
+        return self
+
+    def to_manifest_file(self) -> ManifestFile:
+        """Return the row for the manifest list; the file must be closed."""
+        key_metadata = self._output.key_metadata
+        unassigned = self._min_sequence_number is None
+        return ManifestFile.from_args(
+            manifest_path=self._output.location,
+            manifest_length=key_metadata.encrypted_length,
+            partition_spec_id=self._spec.spec_id,
+            content=self.content(),
+            sequence_number=UNASSIGNED,
+            min_sequence_number=UNASSIGNED if unassigned else self._min_sequence_number,
+            added_snapshot_id=self._snapshot_id,
+            added_files_count=self._added_files,
+            existing_files_count=self._existing_files,
+            deleted_files_count=self._deleted_files,
+            added_rows_count=self._added_rows,
+            existing_rows_count=self._existing_rows,
+            deleted_rows_count=self._deleted_rows,
+            partitions=construct_partition_summaries(self._spec, self._schema, self._partitions),
+            key_metadata=key_metadata.encode(),
+            first_row_id=None,
+        )
+
+    def _count(self, entry: IcebergManifestEntry) -> None:
+        rows = entry.data_file.record_count
+        if entry.status == ManifestEntryStatus.ADDED:
+            self._added_files += 1
+            self._added_rows += rows
+        elif entry.status == ManifestEntryStatus.EXISTING:
+            self._existing_files += 1
+            self._existing_rows += rows
+        else:
+            self._deleted_files += 1
+            self._deleted_rows += rows
+        live = entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is not None
+        if live and (self._min_sequence_number is None or entry.sequence_number < self._min_sequence_number):  # type: ignore[operator]
+            self._min_sequence_number = entry.sequence_number
+
+    def _row(self, entry: IcebergManifestEntry) -> dict[str, Any]:
+        data = dict(zip(_FIELDS, entry.data_file._data, strict=True))  # noqa: SLF001 - PyIceberg's Record
+        data["content"] = int(data["content"])
+        data["file_format"] = str(data["file_format"].value)
+        data["partition"] = dict(zip(self._avro_names, entry.data_file.partition._data, strict=True))  # noqa: SLF001
+        for name in _MAPS:
+            if data[name] is not None:
+                data[name] = [{"key": key, "value": value} for key, value in dict(data[name]).items()]
+        return {
+            "status": int(entry.status),
+            "snapshot_id": entry.snapshot_id,
+            "sequence_number": entry.sequence_number,
+            "file_sequence_number": entry.file_sequence_number,
+            "data_file": data,
+        }
+
+
+_MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+def _partition_names(avro: dict[str, Any]) -> tuple[str, ...]:
+    data_file = next(field for field in avro["fields"] if field["name"] == "data_file")
+    partition = next(field for field in data_file["type"]["fields"] if field["name"] == "partition")
+    return tuple(field["name"] for field in partition["type"]["fields"])
+
+
+def _spec_field(field: Any) -> dict[str, Any]:
+    return {"name": field.name, "transform": str(field.transform), "source-id": field.source_id, "field-id": field.field_id}

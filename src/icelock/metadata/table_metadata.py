@@ -1,0 +1,117 @@
+"""Format-version 3 table metadata: PyIceberg's model plus ``encryption-keys``, with unknown fields kept.
+
+Invariants: ``next_row_id`` is a number, never None; every key id occurs once. v1, v2 and plain v3 tables keep PyIceberg's
+rules; version 4 and above is refused (it will move the key into the snapshot, cases C-47).
+
+Not here: the JSON text (``metadata.canonical_json``), whether a change is allowed (``table.guard``).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_serializer
+from pydantic import ValidationError as PydanticValidationError
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import InputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
+
+from icelock.errors import FormatError
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.metadata.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SUPPORTED_VERSIONS = (1, 2, 3)
+
+
+def _parse_keys(value: Any) -> list[EncryptedKey]:
+    if not isinstance(value, (list, tuple)):
+        msg = f"encryption-keys must be a list, not {type(value).__name__}"
+        raise FormatError(msg)
+    return [entry if isinstance(entry, EncryptedKey) else EncryptedKey.from_json(entry) for entry in value]
+
+
+if TYPE_CHECKING:
+    EncryptionKeys = list[EncryptedKey]
+else:  # pydantic must not look into the dataclass
+    EncryptionKeys = Annotated[list[Any], PlainValidator(_parse_keys), PlainSerializer(lambda keys: [key.to_json() for key in keys])]
+
+
+class TableMetadataV3(IcebergTableMetadataV3):
+    """Table metadata of format version 3 (source: Iceberg spec, table metadata fields; Java TableMetadata)."""
+
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+
+    snapshots: list[Snapshot] = Field(default_factory=list)  # type: ignore[assignment]
+    next_row_id: int = Field(alias="next-row-id", default=0)
+    encryption_keys: EncryptionKeys = Field(alias="encryption-keys", default_factory=list)
+
+    @field_serializer("snapshots")
+    def serialize_snapshots(self, snapshots: list[Snapshot]) -> list[Snapshot]:  # type: ignore[override]
+        """Replace PyIceberg's serializer, which would drop ``key-id``."""
+        return snapshots
+
+    def encryption_key(self, key_id: str) -> EncryptedKey | None:
+        """Return the key entry with this id, or None."""
+        return next((key for key in self.encryption_keys if key.key_id == key_id), None)
+
+    def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
+        """Return the canonical JSON text: v3 metadata has one writer (``metadata.canonical_json``)."""
+        del args, kwargs
+        from icelock.metadata.canonical_json import canonical_json  # noqa: PLC0415 - the writer imports this model
+
+        return canonical_json(self)
+
+
+def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:
+    """Parse a metadata.json.
+
+    Returns ``TableMetadataV3`` for version 3, PyIceberg's own classes for versions 1 and 2.
+
+    Raises:
+        FormatError: not JSON, not table metadata, or a format version above 3; names the file.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as e:
+        msg = f"{location} is not table metadata: not JSON ({e})"
+        raise FormatError(msg) from e
+    return parse_metadata_object(data, location=location)
+
+
+def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMetadata:
+    """Parse the object form of a metadata.json; see ``parse_metadata``."""
+    version = data.get("format-version") if isinstance(data, dict) else None
+    if version not in SUPPORTED_VERSIONS:
+        msg = f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it"
+        raise FormatError(msg)
+    try:
+        if version == 3:  # noqa: PLR2004
+            return TableMetadataV3.model_validate(data)
+        return TableMetadataUtil.parse_obj(dict(data))
+    except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError) as e:
+        msg = f"{location} is not valid table metadata: {e}"
+        raise FormatError(msg) from e
+
+
+def read_metadata(file: InputFile) -> TableMetadata:
+    """Read and parse a metadata file, plain or gzip (``.gz.metadata.json``).
+
+    Raises:
+        FormatError: see ``parse_metadata``.
+        FileNotFoundError: no such file.
+    """
+    from pyiceberg.serializers import Compressor  # noqa: PLC0415 - only for compressed files
+
+    compressor = Compressor.get_compressor(location=file.location)
+    with file.open() as stream, compressor.stream_decompressor(stream) as plain:
+        try:
+            text = plain.read()
+        except (OSError, EOFError) as e:
+            msg = f"{file.location} cannot be read as table metadata: {e}"
+            raise FormatError(msg) from e
+    return parse_metadata(text, location=file.location)
