@@ -1,0 +1,222 @@
+"""Parquet modular encryption through Arrow: the one place where Parquet files are opened, and where their keys go in.
+
+Form of an encrypted file (format.md, "Files"): AES_GCM_V1, encrypted footer (magic ``PARE``), every column under the footer
+key = DEK, AAD prefix supplied and not stored, no key metadata in the file. Arrow keeps state in its property objects, so each
+file gets fresh ones and no open reader is shared (cases C-18, C-19).
+
+Whether a file is encrypted is said by the parent's key metadata, never by its bytes; they are looked at only to word an error.
+
+Not here: projection and filters (``arrow``), streams (``io.streams``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from pyiceberg.io import InputFile, InputStream
+
+    from icelock.format.key_metadata import FileKey, KeyMetadata
+
+ENCRYPTED_MAGIC: Final = b"PARE"
+PLAIN_MAGIC: Final = b"PAR1"
+MIN_PYARROW: Final = 25
+_RESTORE: Final = "restore the file from a backup, or read a snapshot that does not need it"
+# Arrow raises the storage's errors and its own as the same OSError; these are the storage's.
+_STORAGE_ERROR: Final = re.compile(r"AWS Error|HTTP|curl|GCS|Azure|HDFS|[Cc]onnection|[Tt]imed? ?out")
+
+
+def check_pyarrow(version: str = pa.__version__) -> None:
+    """Check that Arrow can take a data key and an AAD prefix directly, which it can since version 25 (case C-28).
+
+    Raises:
+        PolicyError: an older pyarrow.
+    """
+    if int(version.split(".", 1)[0]) < MIN_PYARROW:
+        msg = f"pyarrow {version} cannot read or write encrypted Iceberg files: pip install 'pyarrow>={MIN_PYARROW}'"
+        raise PolicyError(msg)
+
+
+def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionProperties:
+    """Return new properties that open one file, and refuse a plain one.
+
+    Raises:
+        PolicyError: pyarrow is older than 25.
+    """
+    check_pyarrow()
+    return pe.create_decryption_properties(
+        footer_key=key_metadata.dek.reveal(), aad_prefix=key_metadata.aad_prefix, allow_plaintext_files=False
+    )
+
+
+def encryption_properties(file_key: FileKey) -> pe.FileEncryptionProperties:
+    """Return new properties to write one file: AES_GCM_V1, encrypted footer, AAD prefix not stored.
+
+    Raises:
+        PolicyError: pyarrow is older than 25.
+    """
+    check_pyarrow()
+    return pe.create_encryption_properties(footer_key=file_key.dek.reveal(), aad_prefix=file_key.aad_prefix, store_aad_prefix=False)
+
+
+class ParquetInput:
+    """One open Parquet file; use it as a context manager, in one thread at a time.
+
+    ``key_metadata`` None means a plain file: that it is allowed is for the caller to know. ``schema`` is the file's Arrow schema
+    and ``metadata`` its footer. All that Arrow raises on bad bytes comes out as an icelock error that names the file; errors of
+    the storage pass through.
+
+    Raises:
+        IntegrityError: wrong key or AAD prefix, bytes changed, cut or swapped, another length than the key metadata says, or a
+            plain file where an encrypted one is expected.
+        FormatError: the bytes are no Parquet file.
+        KeyUnavailableError: the file is encrypted, but there is no key metadata; or a column has a key of its own (case C-68).
+    """
+
+    def __init__(self, source: InputFile, key_metadata: KeyMetadata | None) -> None:
+        self.location = source.location
+        self._key_metadata = key_metadata
+        properties = None if key_metadata is None else decryption_properties(key_metadata)
+        self._stream = source.open()
+        try:
+            self._check_length()
+            # INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
+            self._file = pq.ParquetFile(
+                self._stream,
+                decryption_properties=properties,
+                coerce_int96_timestamp_unit="us",
+                arrow_extensions_enabled=False,
+                pre_buffer=True,
+            )
+            self.schema: pa.Schema = self._file.schema_arrow
+            self.metadata: pq.FileMetaData = self._file.metadata
+        except BaseException as e:
+            mapped = self._mapped(e)
+            self._stream.close()
+            if mapped is None:
+                raise
+            raise mapped from e
+
+    def leaf_paths(self, leaves: Sequence[int]) -> list[str]:
+        """Return the names under which Arrow selects leaf columns; leaves count depth first over the whole schema."""
+        schema = self.metadata.schema
+        return [schema.column(leaf).path for leaf in leaves]
+
+    def batches(self, row_group: int, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield a row group's rows in file order, with the columns that ``leaf_paths`` named.
+
+        One row group at a time keeps memory to its stored bytes, read ahead in few requests, and a batch. Columns whose dotted
+        paths are the same text come together, so look columns up by name.
+
+        Raises:
+            IntegrityError: bytes of the file were changed.
+            KeyUnavailableError: a column has a key of its own.
+            FormatError: a plain file is damaged.
+        """
+        try:
+            yield from self._file.iter_batches(batch_rows, row_groups=[row_group], columns=list(columns))
+        except (pa.ArrowException, OSError) as e:
+            mapped = self._mapped(e)
+            if mapped is None:
+                raise
+            raise mapped from e
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._file.close()
+        self._stream.close()
+
+    def _check_length(self) -> None:
+        expected = None if self._key_metadata is None else self._key_metadata.encrypted_length
+        if expected is None:
+            return
+        found = _size(self._stream)
+        if found != expected:
+            msg = (
+                f"{self.location} has {found} bytes on storage, its key metadata says {expected}: "
+                f"the file was cut, extended or replaced; {_RESTORE}"
+            )
+            raise IntegrityError(msg)
+
+    def _mapped(self, error: BaseException) -> IcelockError | None:
+        """Return the icelock error for what Arrow raised on this file's bytes, or None for an error of the storage."""
+        if not _is_arrows(error):
+            return None
+        if isinstance(error, NotImplementedError):
+            return FormatError(f"{self.location} uses a Parquet feature that Arrow lacks: {error}; rewrite it with another engine")
+        try:
+            self._stream.seek(0)
+            first = bytes(self._stream.read(4))
+        except Exception:  # noqa: BLE001 - the storage failed again, so its first error is the one to show
+            return None
+        if self._key_metadata is None:
+            return _plain_error(self.location, first, error)
+        return _encrypted_error(self.location, first, str(error), created_by=self._created_by())
+
+    def _created_by(self) -> str:
+        metadata = getattr(self, "metadata", None)
+        return "" if metadata is None else str(metadata.created_by)
+
+
+def _is_arrows(error: BaseException) -> bool:
+    """Whether Arrow's decoder raised it; the storage's errors have a class of their own, an errno, or a telling text."""
+    if isinstance(error, MemoryError):
+        return False
+    if isinstance(error, pa.ArrowException):
+        return True
+    return type(error) is OSError and error.errno is None and not _STORAGE_ERROR.search(str(error))
+
+
+def _size(stream: InputStream) -> int:
+    size = getattr(stream, "size", None)
+    if callable(size):
+        return int(size())
+    stream.seek(0, 2)
+    length = int(stream.tell())
+    stream.seek(0)
+    return length
+
+
+def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockError:
+    if first == ENCRYPTED_MAGIC:
+        return KeyUnavailableError(
+            f"{location} is an encrypted Parquet file (PARE), but its manifest entry has no key metadata: "
+            "read it through a table with encryption.key-id and a KMS configured"
+        )
+    if first != PLAIN_MAGIC:
+        return FormatError(f"{location} is no Parquet file: expected first bytes PAR1, got {first!r}; {_RESTORE}")
+    return FormatError(f"{location} is a damaged plain Parquet file ({str(error).strip()}); {_RESTORE}")
+
+
+def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str) -> IcelockError:
+    if "plaintext file" in text:
+        return IntegrityError(
+            f"{location} is a plain Parquet file (PAR1), but its key metadata says that it is encrypted: the file was replaced; {_RESTORE}"
+        )
+    if "AAD prefix used for file encryption, but not stored" in text:
+        return IntegrityError(f"{location} needs an AAD prefix, and its key metadata has none: the manifest entry is not the file's own")
+    if "AAD Prefix in file and in properties is not the same" in text:
+        return IntegrityError(f"{location} holds another AAD prefix than its key metadata: the file was swapped; {_RESTORE}")
+    if "Wrong key length: 0" in text:
+        return KeyUnavailableError(
+            f"{location} has columns under keys of their own, which Iceberg's scheme does not know: "
+            "select other columns, or rewrite the file with one key"
+        )
+    if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
+        return FormatError(f"{location} is not PARE (encrypted Parquet): expected first bytes PARE, got {first!r}; {_RESTORE}")
+    cause = "bytes were changed or cut" if "decryption" not in text else "wrong key or AAD prefix, or bytes were changed or swapped"
+    if "parquet-mr" in created_by and "ciphertext length" in text:
+        cause += "; or it has data pages of version 2 (write.parquet.page-version=v2), which Arrow cannot decrypt: rewrite it with v1"
+    return IntegrityError(f"{location} failed authentication ({' '.join(text.split())}): {cause}; {_RESTORE}")
