@@ -1,0 +1,130 @@
+"""One encrypted Parquet file while it is written.
+
+Form: ``io.parquet``. One file key, one properties object, one file; data pages of version 1; field ids, no Arrow schema in the
+file; decimals as integers where they fit. Each table given becomes one row group.
+
+Invariant: after `close` the file's bytes are on storage, their number is what the sink counted, and they begin with ``PARE``. After an
+error or `abort` the sink is closed and nothing more is written; the caller deletes the file (``data_file``).
+
+Not here: row group sizes (``partition_writer``), metrics (``metrics``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from icelock.arrow.write_options import MAX_PARTS, PAGE_BYTES, PAGE_ROWS, ROW_GROUP_BYTES, WriteOptions
+from icelock.errors import IntegrityError, PolicyError
+from icelock.format.key_metadata import FileKey, KeyMetadata
+from icelock.io.parquet import ENCRYPTED_MAGIC, encryption_properties
+
+_OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row groups in an encrypted file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedFile:
+    """A finished file: ``size`` in stored bytes, the footer's metadata, and the key metadata that opens it."""
+
+    size: int
+    footer: pq.FileMetaData
+    key_metadata: KeyMetadata
+
+
+class EncryptedParquetFile:
+    """Writes row groups to a new file under a file key of its own."""
+
+    def __init__(self, io: FileIO, location: str, schema: pa.Schema, options: WriteOptions, file_key: FileKey) -> None:
+        """Create the file.
+
+        Raises:
+            FileExistsError: there is a file at the location.
+        """
+        self.location = location
+        self.row_groups = 0
+        self._io = io
+        self._file_key = file_key
+        self._sink: Any = io.new_output(location).create()
+        try:
+            properties = encryption_properties(file_key)
+            self._writer = pq.ParquetWriter(self._sink, schema, encryption_properties=properties, **_arguments(options))
+        except BaseException:
+            self._close_sink()
+            raise
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes given to storage so far."""
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> None:
+        """Write a table of the file's schema as one row group.
+
+        Raises:
+            PolicyError: Parquet cannot number the pages or row groups of an encrypted file; names the table property to change.
+        """
+        try:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        except OSError as e:
+            if not any(text in str(e) for text in _OUT_OF_NUMBERS):
+                raise
+            msg = (
+                f"{self.location} would have more than {MAX_PARTS} pages in a column chunk, or row groups, which an encrypted Parquet file "
+                f"cannot number: raise {PAGE_ROWS} and {PAGE_BYTES}, or lower {ROW_GROUP_BYTES} (pages), or raise it (row groups)"
+            )
+            raise PolicyError(msg) from e
+        self.row_groups += 1
+
+    def close(self) -> ClosedFile:
+        """Finish the file and look at what is stored.
+
+        Raises:
+            IntegrityError: storage does not have the bytes that were written, or they are not encrypted.
+        """
+        self._writer.close()
+        size = self.stored_bytes
+        self._sink.close()
+        self._check_stored(size)
+        return ClosedFile(size=size, footer=self._writer.writer.metadata, key_metadata=self._file_key.closed(size))
+
+    def abort(self) -> None:
+        """Stop writing; errors are not raised, since the file is to be deleted."""
+        self._writer.is_open = False  # else its destructor writes a footer into the closed sink
+        self._close_sink()
+
+    def _close_sink(self) -> None:
+        with contextlib.suppress(Exception):
+            self._sink.close()
+
+    def _check_stored(self, size: int) -> None:
+        stored = self._io.new_input(self.location)
+        found = len(stored)
+        if found != size:
+            msg = f"{self.location} has {found} bytes on storage, {size} were written: the storage lost some; write again"
+            raise IntegrityError(msg)
+        with stored.open() as stream:
+            first = bytes(stream.read(len(ENCRYPTED_MAGIC)))
+        if first != ENCRYPTED_MAGIC:
+            msg = f"{self.location} begins with {first!r}, not {ENCRYPTED_MAGIC!r}: it is not an encrypted Parquet file; do not commit it"
+            raise IntegrityError(msg)
+
+
+def _arguments(options: WriteOptions) -> dict[str, Any]:
+    return {
+        "version": "2.6",
+        "data_page_version": "1.0",
+        "compression": options.codec,
+        "compression_level": options.level,
+        "data_page_size": options.page_bytes,
+        "max_rows_per_page": options.page_rows,
+        "write_batch_size": options.batch_values,
+        "dictionary_pagesize_limit": options.dictionary_bytes,
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+        "use_compliant_nested_type": True,
+    }

@@ -1,0 +1,181 @@
+"""Partition transforms over whole Arrow arrays, with Java's values (spec, "Partition Transforms" and Appendix B).
+
+Results are physical: dates are days (int32), times and timestamps their ticks (int64), uuids 16 bytes, decimals and text as they
+are. Time and number transforms are arithmetic on arrays; what Arrow has no function for (hashes of text, decimals) goes through
+PyIceberg's Python transform once for each distinct value. PyIceberg's own ``pyarrow_transform`` needs the package
+pyiceberg-core, which knows fewer Arrow forms, so it is not used.
+
+Not here: partition tuples and paths (``partition``, ``partition_path``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+
+from icelock.arrow.arrow_types import output_type, plain_array
+from icelock.errors import PolicyError
+
+ArrayTransform = Callable[[pa.Array], pa.Array]
+
+_EPOCH_YEAR: Final = 1970
+_MONTHS: Final = 12
+_HOUR: Final = {"us": 3_600_000_000, "ns": 3_600_000_000_000}
+_WHOLE: Final = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
+_NANOSECOND: Final = (TimestampNanoType, TimestamptzNanoType)
+
+
+def physical(array: pa.Array) -> pa.Array:
+    """Return an array of the stored schema in physical form, without a copy."""
+    kind = array.type
+    if pat.is_date32(kind):
+        return array.cast(pa.int32())
+    if pat.is_timestamp(kind) or pat.is_time64(kind):
+        return array.cast(pa.int64())
+    return plain_array(array)
+
+
+def array_transform(transform: Transform[Any, Any], source: PrimitiveType) -> ArrayTransform:
+    """Return the function from arrays of a column to arrays of physical partition values; nulls stay nulls.
+
+    Raises:
+        PolicyError: a transform that is not known, or that the column's type does not have.
+    """
+    if not transform.can_transform(source):
+        msg = f"the transform {transform} is not known for columns of type {source}: write with an engine that knows it, or change the spec"
+        raise PolicyError(msg)
+    if isinstance(transform, VoidTransform):
+        result = physical(pa.nulls(0, output_type(source))).type
+        return lambda array: pa.nulls(len(array), result)
+    if isinstance(transform, IdentityTransform):
+        return physical
+    if isinstance(transform, BucketTransform) and isinstance(source, (*_WHOLE, *_NANOSECOND)):
+        return _bucket(transform.num_buckets, thousands=isinstance(source, _NANOSECOND))
+    found = _TIME.get(type(transform)) or _truncate(transform, source)
+    return found or _each_distinct(transform.transform(source), physical(pa.nulls(0, output_type(transform.result_type(source)))).type)
+
+
+def _year(array: pa.Array) -> pa.Array:
+    return pc.subtract(pc.year(array), _EPOCH_YEAR).cast(pa.int32())
+
+
+def _month(array: pa.Array) -> pa.Array:
+    months = pc.subtract(pc.add(pc.multiply(pc.year(array), _MONTHS), pc.month(array)), _EPOCH_YEAR * _MONTHS + 1)
+    return months.cast(pa.int32())
+
+
+def _day(array: pa.Array) -> pa.Array:
+    return array.cast(pa.date32(), safe=False).cast(pa.int32())  # the cast rounds down, before 1970 too
+
+
+def _hour(array: pa.Array) -> pa.Array:
+    return floor_divide(physical(array), _HOUR[array.type.unit]).cast(pa.int32())
+
+
+_TIME: Final[dict[type[Transform[Any, Any]], ArrayTransform]] = {
+    YearTransform: _year,
+    MonthTransform: _month,
+    DayTransform: _day,
+    HourTransform: _hour,
+}
+
+
+def floor_modulo(array: pa.Array, divisor: int) -> pa.Array:
+    """Return the non-negative remainders of whole numbers by a positive divisor."""
+    by = pa.scalar(divisor, array.type)
+    rest = pc.subtract(array, pc.multiply(pc.divide(array, by), by))
+    return pc.if_else(pc.less(rest, pa.scalar(0, array.type)), pc.add(rest, by), rest)
+
+
+def floor_divide(array: pa.Array, divisor: int) -> pa.Array:
+    """Return whole numbers divided by a positive divisor, rounded down."""
+    by = pa.scalar(divisor, array.type)
+    quotient = pc.divide(array, by)
+    down = pc.less(pc.subtract(array, pc.multiply(quotient, by)), pa.scalar(0, array.type))
+    return pc.subtract(quotient, down.cast(array.type))
+
+
+def _truncate(transform: Transform[Any, Any], source: PrimitiveType) -> ArrayTransform | None:
+    if not isinstance(transform, TruncateTransform):
+        return None
+    width = transform.width
+    if isinstance(source, (IntegerType, LongType)):
+        return lambda array: pc.subtract(array, floor_modulo(array.cast(pa.int64()), width).cast(array.type))
+    if isinstance(source, StringType):
+        return lambda array: pc.utf8_slice_codeunits(array, 0, width)
+    if isinstance(source, BinaryType):
+        return lambda array: pc.binary_slice(array, 0, width)
+    return None
+
+
+def _each_distinct(function: Callable[[Any], Any], result: pa.DataType) -> ArrayTransform:
+    def run(array: pa.Array) -> pa.Array:
+        encoded = physical(array).dictionary_encode()
+        values = pa.array([function(value) for value in encoded.dictionary.to_pylist()], result)
+        return pc.take(values, encoded.indices)
+
+    return run
+
+
+def _bucket(buckets: int, *, thousands: bool) -> ArrayTransform:
+    """Bucket whole numbers by murmur3 of their 8 little-endian bytes; nanoseconds hash as microseconds."""
+
+    def run(array: pa.Array) -> pa.Array:
+        values = physical(array).cast(pa.int64())
+        if thousands:
+            values = floor_divide(values, 1000)
+        positive = pc.bit_wise_and(murmur3_long(values), _word(0x7FFFFFFF)).cast(pa.int64())
+        return floor_modulo(positive, buckets).cast(pa.int32())
+
+    return run
+
+
+def murmur3_long(values: pa.Array) -> pa.Array:
+    """Return murmur3_x86_32 (seed 0) of int64 values as uint32; the arithmetic wraps as in C."""
+    low = pc.bit_wise_and(values, pa.scalar(0xFFFFFFFF, pa.int64())).cast(pa.uint32())
+    high = pc.bit_wise_and(pc.shift_right(values, pa.scalar(32, pa.int64())), pa.scalar(0xFFFFFFFF, pa.int64())).cast(pa.uint32())
+    state: pa.Array | None = None
+    for block in (low, high):
+        mixed = pc.multiply(_rotate(pc.multiply(block, _word(0xCC9E2D51)), 15), _word(0x1B873593))
+        state = mixed if state is None else pc.bit_wise_xor(state, mixed)
+        state = pc.add(pc.multiply(_rotate(state, 13), _word(5)), _word(0xE6546B64))
+    state = pc.bit_wise_xor(state, _word(8))
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state = pc.multiply(pc.bit_wise_xor(state, pc.shift_right(state, _word(shift))), _word(factor))
+    return pc.bit_wise_xor(state, pc.shift_right(state, _word(16)))
+
+
+def _rotate(values: pa.Array, bits: int) -> pa.Array:
+    return pc.bit_wise_or(pc.shift_left(values, _word(bits)), pc.shift_right(values, _word(32 - bits)))
+
+
+def _word(value: int) -> pa.Scalar:
+    return pa.scalar(value, pa.uint32())

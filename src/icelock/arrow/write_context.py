@@ -1,0 +1,61 @@
+"""What a task needs to write data files: plain values that go to other processes, and no key.
+
+A task mints the keys of its own files and nothing else; the context holds no KMS client, no KEK and no DEK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from icelock.errors import PolicyError
+from icelock.properties import DATA_KEY_LENGTHS
+
+MAX_OPEN_FILES: Final = 64
+MAX_BUFFERED_BYTES: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteContext:
+    """A table's state for writing, taken from one metadata version; it can be pickled.
+
+    Args:
+        schema: the schema of the rows.
+        spec: the partition spec to write with.
+        sort_order: the order of rows inside files.
+        location: the table's location.
+        properties: the table's properties.
+        io: the FileIO of the storage, which does not encrypt.
+        data_key_length: bytes of a DEK: 16, 24 or 32.
+        operation_id: a uuid that all tasks of one write share; it is part of file names.
+        max_open_files: files that are open at once when rows of many partitions come mixed.
+        max_buffered_bytes: Arrow bytes that wait for their row groups to fill, over all partitions.
+        downcast_ns: round nanoseconds down for microsecond columns (PyIceberg's ``downcast-ns-timestamp-to-us-on-write``).
+    """
+
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    location: str
+    properties: Mapping[str, str]
+    io: FileIO
+    data_key_length: int
+    operation_id: str
+    max_open_files: int = MAX_OPEN_FILES
+    max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    downcast_ns: bool = False
+
+    def __post_init__(self) -> None:
+        if self.data_key_length not in DATA_KEY_LENGTHS:
+            msg = f"the data key length is {self.data_key_length}; it must be 16, 24 or 32"
+            raise PolicyError(msg)
+        if self.max_open_files < 1 or self.max_buffered_bytes < 1:
+            msg = f"max_open_files ({self.max_open_files}) and max_buffered_bytes ({self.max_buffered_bytes}) must be above 0"
+            raise PolicyError(msg)
+        object.__setattr__(self, "properties", dict(self.properties))
