@@ -53,12 +53,21 @@ def _repr_without_keys(name: str, fields: tuple[str, ...], values: list[Any]) ->
 class DataFile(IcebergDataFile):
     """A data or delete file of a v3 manifest (spec field ids in format.md "v3 metadata")."""
 
-    __slots__ = ("_spec_id",)
+    __slots__ = ("_spec_id", "file_sequence_number", "sequence_number")
+
+    sequence_number: int | None
+    file_sequence_number: int | None
 
     @classmethod
     def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> DataFile:
         """Make a data file from field names; fields that are not given are None."""
         return cls._bind(DATA_FILE_TYPE[VERSION], **arguments)
+
+    def __init__(self, *data: Any) -> None:
+        super().__init__(*data)
+        # Not stored in the file's own record: the entry has them, as Java's DataFile does.
+        self.sequence_number = None
+        self.file_sequence_number = None
 
     @property
     def first_row_id(self) -> int | None:
@@ -189,6 +198,8 @@ def _inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | No
         entry.file_sequence_number = manifest.sequence_number
     data_file: DataFile = entry.data_file  # type: ignore[assignment]
     data_file.spec_id = manifest.partition_spec_id
+    data_file.sequence_number = entry.sequence_number
+    data_file.file_sequence_number = entry.file_sequence_number
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id

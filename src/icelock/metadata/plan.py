@@ -66,6 +66,7 @@ class ScanTask:
             spec_id=file.spec_id,
             partition=tuple(file.partition._data),  # noqa: SLF001 - PyIceberg's Record
             deletes=tuple(_delete_file(delete) for delete in sorted(task.delete_files, key=lambda delete: delete.file_path)),
+            sequence_number=getattr(file, "sequence_number", None),
             first_row_id=getattr(file, "first_row_id", None),
         )
 

@@ -1,0 +1,134 @@
+"""``TableEncryption``: turns a catalog's KMS settings and a table's metadata into storage access with keys.
+
+One object for one catalog: it builds the KMS client when a key is first needed, in the process that needs it, and keeps the
+cache of unwrapped KEKs. KMS settings come from the client's configuration only, never from table properties or a server.
+
+Not here: rules (``table.guard``), keys (``keys.manager``).
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from icelock import properties as names
+from icelock.errors import KeyUnavailableError, PolicyError
+from icelock.io.file_io import EncryptingFileIO
+from icelock.keys.cache import KekCache
+from icelock.keys.entropy import Entropy, SystemEntropy
+from icelock.keys.manager import EncryptionManager, system_clock_ms
+from icelock.kms.loader import load_kms_client
+from icelock.table.guard import is_encrypted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.kms.client import KmsClient
+
+KEK_CACHE_SECONDS_DEFAULT: Final = 3600
+
+
+class TableEncryption:
+    """What a catalog (or a static table) needs to open and mint keys.
+
+    ``owner`` names the catalog in messages; ``kms`` is a ready client instead of settings. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        owner: str,
+        kms: KmsClient | None = None,
+        entropy: Entropy | None = None,
+        clock: Callable[[], int] = system_clock_ms,
+    ) -> None:
+        self._settings = dict(settings)
+        self._owner = owner
+        self._kms = kms
+        self._lock = threading.Lock()
+        self.entropy: Entropy = entropy or SystemEntropy()
+        self.clock = clock
+        self._cache = KekCache(max_age_seconds=_cache_seconds(settings))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], *, owner: str, kms: KmsClient | None = None) -> TableEncryption:
+        """Make one from catalog properties, refusing misspelt ones.
+
+        Raises:
+            PolicyError: an unknown ``encryption.*`` or ``kms.*`` property, or both kms-type and kms-impl.
+        """
+        names.check_catalog_properties(properties)
+        # A built-in client's constructor only checks settings; a user's class may do more, so it is made when it is needed.
+        if kms is None and names.KMS_TYPE in properties:
+            kms = load_kms_client(properties)
+        return cls(properties, owner=owner, kms=kms)
+
+    def kms(self) -> KmsClient:
+        """Return the KMS client, building it at the first call.
+
+        Raises:
+            KeyUnavailableError: no KMS is configured.
+        """
+        with self._lock:
+            if self._kms is None:
+                self._kms = load_kms_client(self._settings)
+            if self._kms is None:
+                msg = (
+                    f"no KMS is configured for {self._owner}: set {names.KMS_TYPE} (local, memory) or {names.KMS_IMPL} "
+                    "in the catalog's properties"
+                )
+                raise KeyUnavailableError(msg)
+            return self._kms
+
+    def wrap(self, io: FileIO, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> FileIO:
+        """Return ``io`` for a plain table, and storage access with the table's keys for an encrypted one."""
+        if not is_encrypted(metadata):
+            return io
+        policy = self._settings.get(names.PLAINTEXT_FILES, names.PLAINTEXT_FILES_REFUSE)
+        return EncryptingFileIO(
+            io,
+            manager=partial(self.manager, metadata, table=table, spare=spare),
+            entropy=self.entropy,
+            allow_plaintext=policy == names.PLAINTEXT_FILES_ALLOW,
+        )
+
+    def manager(self, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
+        """Return the key manager of one version of a table.
+
+        Raises:
+            KeyUnavailableError: no KMS is configured; names table and master key.
+        """
+        master_key_id = names.encryption_key_id(metadata.properties)
+        if master_key_id is None:
+            msg = f"table {table} has no {names.ENCRYPTION_KEY_ID}"
+            raise PolicyError(msg)
+        try:
+            kms = self.kms()
+        except KeyUnavailableError as e:
+            msg = f"table {table} is encrypted with master key {master_key_id!r}, but {e}"
+            raise KeyUnavailableError(msg) from e
+        return EncryptionManager(
+            table=table,
+            master_key_id=master_key_id,
+            data_key_length=names.data_key_length(metadata.properties),
+            keys=tuple(getattr(metadata, "encryption_keys", ())),
+            kms=kms,
+            cache=self._cache,
+            spare=spare,
+            entropy=self.entropy,
+            clock=self.clock,
+        )
+
+
+def _cache_seconds(settings: Mapping[str, str]) -> int:
+    value = settings.get(names.KEK_CACHE_SECONDS, str(KEK_CACHE_SECONDS_DEFAULT))
+    if not str(value).isdigit() or int(value) > KEK_CACHE_SECONDS_DEFAULT:
+        msg = f"{names.KEK_CACHE_SECONDS} is {value!r}; it must be a number of seconds from 0 to {KEK_CACHE_SECONDS_DEFAULT}"
+        raise PolicyError(msg)
+    return int(value)

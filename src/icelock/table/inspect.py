@@ -1,0 +1,50 @@
+"""``table.inspect`` without raw data keys.
+
+Java's metadata tables show ``key_metadata``, which holds raw data keys, to anyone who may query (cases J-05). Here the
+column stays, so that the schema is PyIceberg's, and is null.
+
+Not here: what the tables hold otherwise (PyIceberg's ``InspectTable``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.snapshots import Snapshot
+
+_KEYS = "key_metadata"
+
+
+class InspectTable(IcebergInspectTable):
+    """PyIceberg's ``InspectTable`` with key metadata left out."""
+
+    def entries(self, snapshot_id: int | None = None) -> pa.Table:
+        """Return the entries of a snapshot's manifests."""
+        return _without_keys(super().entries(snapshot_id))
+
+    def _get_files_from_manifest(self, manifest_list: ManifestFile, data_file_filter: Any = None) -> pa.Table:
+        return _without_keys(super()._get_files_from_manifest(manifest_list, data_file_filter))
+
+    def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:  # noqa: FBT001, FBT002
+        return _without_keys(super()._generate_manifests_table(snapshot, is_all_manifests_table))
+
+
+def _without_keys(table: pa.Table) -> pa.Table:
+    for index, field in enumerate(table.schema):
+        if field.name == _KEYS:
+            table = table.set_column(index, field, pa.chunked_array([pa.nulls(len(table), field.type)]))
+        elif pa.types.is_struct(field.type) and field.type.get_field_index(_KEYS) >= 0:
+            chunks = [_struct_without_keys(chunk) for chunk in table.column(index).chunks]
+            table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _struct_without_keys(array: pa.StructArray) -> pa.StructArray:
+    fields = [array.type.field(i) for i in range(array.type.num_fields)]
+    children = [pa.nulls(len(array), field.type) if field.name == _KEYS else array.field(i) for i, field in enumerate(fields)]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())

@@ -1,0 +1,233 @@
+"""``Table`` and ``StaticTable``: PyIceberg's tables whose files are encrypted.
+
+A table holds one version of its metadata and storage access made from that version's keys; ``refresh`` and commits replace
+both together. Methods that would hand encrypted files to a reader without keys refuse.
+
+Not here: what a commit does (``table.transaction``), how tables are loaded (``catalog``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table import StaticTable as IcebergStaticTable
+from pyiceberg.table import Table as IcebergTable
+
+from icelock.errors import PolicyError
+from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
+from icelock.table.encryption import TableEncryption
+from icelock.table.guard import check_metadata, is_encrypted
+from icelock.table.inspect import InspectTable
+from icelock.table.scan import DataScan
+from icelock.table.transaction import EncryptedTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.io.file_io import EncryptingFileIO
+    from icelock.kms.client import KmsClient
+
+
+class Table(IcebergTable):
+    """A table of format version 3, encrypted or plain; a plain one can be read only (there is no plaintext writer)."""
+
+    # A static table may be of version 1 or 2.
+    metadata: TableMetadataV3
+    io: EncryptingFileIO
+
+    def __init__(  # noqa: PLR0913 - PyIceberg's signature and one more
+        self,
+        identifier: Identifier,
+        metadata: TableMetadata,
+        metadata_location: str,
+        io: FileIO,
+        catalog: Catalog,
+        config: Mapping[str, str] | None = None,
+        *,
+        encryption: TableEncryption,
+    ) -> None:
+        self.encryption = encryption
+        self.storage = io
+        super().__init__(identifier, metadata, metadata_location, io, catalog, dict(config or {}))
+        self.io = self.encryption.wrap(io, metadata, table=".".join(identifier))  # type: ignore[assignment]  # the bare one of a plain table
+
+    def io_for(self, metadata: TableMetadata, *, spare: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
+        """Return storage access with the keys of ``metadata``; ``spare`` are entries minted for a commit that is under way.
+
+        Raises:
+            PolicyError: the table is plain.
+        """
+        if not is_encrypted(metadata):
+            msg = f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only"
+            raise PolicyError(msg)
+        return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), spare=spare)  # type: ignore[return-value]
+
+    def transaction(self) -> EncryptedTransaction:
+        """Return a transaction that stages changes and commits them together."""
+        return EncryptedTransaction(self)
+
+    def refresh(self) -> Table:
+        """Load the current metadata and its keys from the catalog."""
+        fresh = self.catalog.load_table(self._identifier)
+        self._check_uuid(self.metadata, fresh.metadata)
+        self._replace(fresh.metadata, fresh.metadata_location)
+        return self
+
+    def scan(  # noqa: PLR0913 - PyIceberg's signature
+        self,
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,  # noqa: FBT001, FBT002
+        snapshot_id: int | None = None,
+        options: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> DataScan:
+        """Return a scan of the table's current metadata, or of one snapshot."""
+        return DataScan(
+            table_metadata=self.metadata,
+            io=self.io,
+            row_filter=row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            snapshot_id=snapshot_id,
+            options=dict(options or {}),
+            limit=limit,
+            catalog=None,
+            table_identifier=self._identifier,
+        )
+
+    @property
+    def inspect(self) -> InspectTable:
+        """Tables of files, manifests, snapshots and entries, without keys."""
+        return InspectTable(self)
+
+    def to_polars(self) -> pl.LazyFrame:
+        """Return a Polars lazy frame over the whole table (the rows are read now: Polars' own reader has no keys)."""
+        return self.scan().to_polars().lazy()
+
+    def incremental_append_scan(self, **kwargs: Any) -> NoReturn:
+        """Refused: not in this version."""
+        del kwargs
+        self._refuse("an incremental scan")
+
+    def to_daft(self) -> NoReturn:
+        """Refused: Daft's own reader has no keys."""
+        self._refuse("Daft's own reader")
+
+    def to_bodo(self) -> NoReturn:
+        """Refused: Bodo's own reader has no keys."""
+        self._refuse("Bodo's own reader")
+
+    def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
+        del session
+        self._refuse("DataFusion's own reader")
+
+    def _refuse(self, what: str) -> NoReturn:
+        msg = f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and hand the Arrow data on"
+        raise PolicyError(msg)
+
+    def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
+        super()._do_commit(updates, requirements)
+        self._replace(self.metadata, self.metadata_location)
+
+    def _replace(self, metadata: TableMetadata, location: str) -> None:
+        self.metadata = cast("TableMetadataV3", metadata)
+        self.metadata_location = location
+        self.io = self.encryption.wrap(self.storage, metadata, table=".".join(self.name()))  # type: ignore[assignment]  # likewise
+
+    # PyIceberg makes these three with its own Transaction class.
+    def update_spec(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+        """Return a builder of a new partition spec."""
+        from pyiceberg.table.update.spec import UpdateSpec  # noqa: PLC0415
+
+        return UpdateSpec(EncryptedTransaction(self, autocommit=True), case_sensitive=case_sensitive)
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+        """Return a builder of a new schema."""
+        from pyiceberg.table.update.schema import UpdateSchema  # noqa: PLC0415
+
+        return UpdateSchema(
+            transaction=EncryptedTransaction(self, autocommit=True),
+            allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
+            name_mapping=self.name_mapping(),
+        )
+
+    def update_sort_order(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+        """Return a builder of a new sort order."""
+        from pyiceberg.table.update.sorting import UpdateSortOrder  # noqa: PLC0415
+
+        return UpdateSortOrder(transaction=EncryptedTransaction(self, autocommit=True), case_sensitive=case_sensitive)
+
+    def manage_snapshots(self) -> Any:
+        """Return a builder that creates and moves branches and tags."""
+        from pyiceberg.table.update.snapshot import ManageSnapshots  # noqa: PLC0415
+
+        return ManageSnapshots(transaction=EncryptedTransaction(self, autocommit=True))
+
+    def update_statistics(self) -> NoReturn:
+        """Refused: statistics files are plain."""
+        msg = f"table {'.'.join(self.name())}: statistics files would be plain; there is no encrypted form of them yet"
+        raise PolicyError(msg)
+
+    @property
+    def maintenance(self) -> Any:
+        """Refused: expiry has to remove keys too, and does not yet."""
+        self._refuse_maintenance()
+
+    def _refuse_maintenance(self) -> NoReturn:
+        msg = f"table {'.'.join(self.name())}: maintenance of encrypted tables is not in this version"
+        raise PolicyError(msg)
+
+
+class StaticTable(Table, IcebergStaticTable):
+    """A table read from its metadata file, without a catalog; it cannot be written or refreshed."""
+
+    def refresh(self) -> NoReturn:
+        """Refused: a static table is one version."""
+        msg = "a static table cannot be refreshed: load the new metadata file"
+        raise PolicyError(msg)
+
+    def transaction(self) -> NoReturn:
+        """Refused: there is no catalog to commit to."""
+        msg = f"{self.metadata_location} was loaded as a static table: there is no catalog to commit to; load it through one"
+        raise PolicyError(msg)
+
+    @classmethod
+    def from_metadata(
+        cls, metadata_location: str, properties: Mapping[str, str] | None = None, *, kms: KmsClient | None = None
+    ) -> StaticTable:
+        """Load a table from a metadata file, or from a table folder with a ``version-hint.text``.
+
+        ``properties`` hold storage and KMS settings, as a catalog's would; ``kms`` is a client to use instead of settings.
+
+        Raises:
+            FormatError: the file is not table metadata of version 1 to 3.
+            IntegrityError: the metadata has keys but no key id.
+            PolicyError: misspelt settings, or encryption below version 3.
+        """
+        settings = dict(properties or {})
+        encryption = TableEncryption.from_properties(settings, owner="StaticTable", kms=kms)
+        if not metadata_location.endswith((".metadata.json", ".metadata.json.gz")):
+            metadata_location = cls._metadata_location_from_version_hint(metadata_location, settings)
+        metadata = read_metadata(load_file_io(settings, metadata_location).new_input(metadata_location))
+        check_metadata(metadata, location=metadata_location)
+        return cls(
+            identifier=("static-table", metadata_location),
+            metadata=metadata,
+            metadata_location=metadata_location,
+            io=load_file_io({**metadata.properties, **settings}, metadata_location),
+            catalog=NoopCatalog("static-table"),
+            encryption=encryption,
+        )

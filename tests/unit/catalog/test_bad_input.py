@@ -1,0 +1,237 @@
+"""Bad input: a typed error with a remedy, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lake import KEYED, TestLake, people
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+import icelock
+from icelock.errors import FormatError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
+
+SCHEMA = people().schema
+
+
+@pytest.fixture
+def unchanged(lake: TestLake) -> Any:
+    """Check after the test that it left no file and no table."""
+    before, tables = lake.files(), lake.catalog().list_tables("db")
+    yield lake
+    assert lake.files() == before
+    assert lake.catalog().list_tables("db") == tables
+
+
+def refused(lake: TestLake, properties: dict[str, str], kind: type[Exception], match: str) -> None:
+    with pytest.raises(kind, match=match):
+        lake.catalog().create_table("db.bad", SCHEMA, properties=properties)
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("name", ["encryption.key-id", "encryption.data-key-length"])
+def test_encryption_below_version_3(unchanged: TestLake, version: str, name: str) -> None:
+    """C-14."""
+    value = "keyA" if name.endswith("key-id") else "16"
+    refused(unchanged, {"format-version": version, name: value}, PolicyError, "version 3")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("encryption.keyid", "encryption.key-id"),
+        ("encryption.key_id", "encryption.key-id"),
+        ("Encryption.Key-Id", "encryption.key-id"),
+        ("encryption_key-id", "encryption.key-id"),
+        ("encryption.data-key-lenght", "encryption.data-key-length"),
+        ("kms.memory.keys.x", "known"),
+        ("encryption.kms-type", "known|did you mean"),
+        ("icelock.plaintext-files", "known|did you mean"),
+    ],
+)
+def test_unknown_or_misspelt_table_settings(unchanged: TestLake, name: str, near: str) -> None:
+    """C-59; KMS settings are never table properties."""
+    refused(unchanged, {**KEYED, name: "x"}, PolicyError, near)
+
+
+@pytest.mark.parametrize("value", ["0", "15", "17", "33", "sixteen", "", "16.0", "-16"])
+def test_other_key_lengths(unchanged: TestLake, value: str) -> None:
+    """C-27."""
+    refused(unchanged, {**KEYED, "encryption.data-key-length": value}, PolicyError, "must be 16, 24 or 32")
+
+
+@pytest.mark.parametrize("value", ["", " keyA", "keyA ", "\tkeyA"])
+def test_key_ids_with_white_space(unchanged: TestLake, value: str) -> None:
+    refused(unchanged, {"encryption.key-id": value}, PolicyError, "white space")
+
+
+def test_a_key_length_without_key_id(unchanged: TestLake) -> None:
+    refused(unchanged, {"encryption.data-key-length": "16"}, PolicyError, "nothing would be encrypted|version 3")
+
+
+def test_a_key_id_that_the_kms_does_not_know(unchanged: TestLake) -> None:
+    with pytest.raises(KmsError, match=r"db\.bad.*'nobody'") as caught:
+        unchanged.catalog().create_table("db.bad", SCHEMA, properties={"encryption.key-id": "nobody"})
+    assert caught.value.kind is KmsErrorKind.MISSING
+
+
+def test_no_kms(unchanged: TestLake) -> None:
+    with pytest.raises(KeyUnavailableError, match=r"encryption\.kms-type"):
+        unchanged.without_kms().create_table("db.bad", SCHEMA, properties=KEYED)
+
+
+@pytest.mark.parametrize(
+    ("properties", "match"),
+    [
+        ({"encryption.kms-type": "memory"}, "exclude each other"),
+        ({"encryption.kms-impl": "", "encryption.kms-type": "lokal"}, "local|exclude"),
+        ({"encryption.kms-tpye": "local"}, "encryption.kms-type"),
+        ({"encryption.kek-cache-seconds": "forever"}, "seconds"),
+        ({"encryption.kek-cache-seconds": "3601"}, "seconds"),
+        ({"icelock.plaintext-files": "yes"}, "allow-unkeyed"),
+    ],
+)
+def test_bad_catalog_settings(lake: TestLake, properties: dict[str, str], match: str) -> None:
+    with pytest.raises(PolicyError, match=match):
+        lake.catalog(**properties)
+
+
+def test_misspelt_settings_of_a_built_in_kms(lake: TestLake) -> None:
+    base = {k: v for k, v in lake.properties().items() if not k.startswith(("encryption.", "kms."))}
+    with pytest.raises(PolicyError, match=r"kms\.memory\.keys"):
+        icelock.load_catalog("test", **base, **{"encryption.kms-type": "memory", "kms.memory.key.keyA": "00" * 16})
+
+
+@pytest.mark.parametrize("change", ["keyB", "keyA ", ""])
+def test_changing_the_key_id(lake: TestLake, change: str) -> None:
+    """C-15."""
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match=r"encryption\.key-id"):
+        table.transaction().set_properties({"encryption.key-id": change}).commit_transaction()
+    assert lake.files() == before
+
+
+def test_removing_the_key_id_or_setting_a_length_later(lake: TestLake) -> None:
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match="cannot be removed"):
+        table.transaction().remove_properties("encryption.key-id")
+    with pytest.raises(PolicyError, match="table that exists"):
+        table.transaction().set_properties({"encryption.data-key-length": "32"})
+    assert lake.files() == before
+
+
+def test_setting_a_key_id_on_a_plain_table(lake: TestLake) -> None:
+    """C-14: also through PyIceberg's own transaction, because the commit is guarded."""
+    table = lake.catalog().create_table("db.plain", Schema(NestedField(1, "id", LongType(), required=False)))
+    assert table.format_version == 2
+    before = lake.files()
+    with pytest.raises(PolicyError, match="table that exists"), table.transaction() as tx:
+        tx.set_properties({"encryption.key-id": "keyA"})
+    assert lake.files() == before
+
+
+@pytest.mark.parametrize(
+    ("properties", "match"),
+    [
+        ({"write.format.default": "orc"}, "ORC"),
+        ({"write.format.default": "avro"}, "only parquet"),
+        ({"write.parquet.page-version": "v2"}, "v1"),
+    ],
+)
+def test_formats_that_an_encrypted_table_cannot_have(unchanged: TestLake, properties: dict[str, str], match: str) -> None:
+    """C-24."""
+    refused(unchanged, {**KEYED, **properties}, PolicyError, match)
+
+
+def test_setting_orc_later(lake: TestLake) -> None:
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match="ORC"):
+        table.transaction().set_properties({"write.format.default": "orc"}).commit_transaction()
+    assert lake.files() == before
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda: people().append_column("extra", pa.array(range(10))), id="more columns"),
+        pytest.param(lambda: people().set_column(0, "id", pa.array(["x"] * 10)), id="another type"),
+        pytest.param(lambda: [{"id": 1}], id="not arrow"),
+        pytest.param(lambda: None, id="nothing"),
+    ],
+)
+def test_rows_that_do_not_fit(lake: TestLake, rows: Callable[[], Any]) -> None:
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    for write in (table.append, table.overwrite):
+        with pytest.raises(PolicyError):
+            write(rows())
+    assert lake.files() == before
+
+
+def test_more_columns_than_encrypted_parquet_can_count(lake: TestLake) -> None:
+    """C-21."""
+    schema = Schema(*[NestedField(i, f"c{i}", LongType(), required=False) for i in range(1, 32_769)])
+    table = lake.catalog().create_table("db.wide", schema, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match=r"32767|32,767"):
+        table.append(pa.table({"c1": pa.array([1], pa.int64())}))
+    assert lake.files() == before
+
+
+def test_operations_of_later_versions_are_refused(lake: TestLake) -> None:
+    """C-09, C-48: encrypted, or refused; never plain."""
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    table.append(people())
+    before = lake.files()
+    uses = (
+        lambda: table.upsert(people(), join_cols=["id"]),
+        lambda: table.dynamic_partition_overwrite(people()),
+        lambda: table.add_files(["/somewhere.parquet"]),
+        table.update_statistics,
+        lambda: table.maintenance,
+        table.incremental_append_scan,
+        table.to_daft,
+        table.to_bodo,
+        table.__datafusion_table_provider__,
+        lambda: lake.catalog().create_table_transaction("db.x", SCHEMA, properties=KEYED),
+        lambda: table.io.new_output(f"{table.location()}/data/plain.parquet"),
+    )
+    for use in uses:
+        with pytest.raises(PolicyError):
+            use()
+    assert lake.files() == before
+
+
+def test_a_damaged_metadata_file(lake: TestLake) -> None:
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    path = next(lake.warehouse.rglob("*.metadata.json"))
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2])
+    with pytest.raises(FormatError, match=path.name):
+        lake.catalog().load_table("db.t")
+    path.write_bytes(good)
+    assert lake.catalog().load_table("db.t").metadata == table.metadata
+
+
+def test_names_that_are_taken_or_missing(lake: TestLake) -> None:
+    catalog = lake.catalog()
+    catalog.create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table("db.t", SCHEMA, properties=KEYED)
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("db.none")
+    assert lake.files() == before
+
+
+@pytest.mark.parametrize("kind", ["rest", "hive", "glue", "nessie"])
+def test_catalogs_that_cannot_hold_keys_yet(kind: str) -> None:
+    with pytest.raises(PolicyError, match="cannot hold encrypted tables in this version"):
+        icelock.load_catalog("other", type=kind, uri="http://127.0.0.1:1")

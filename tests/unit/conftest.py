@@ -1,0 +1,16 @@
+"""The one fixture that unit tests of tables and catalogs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lake import TestLake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> TestLake:
+    made = TestLake(tmp_path)
+    made.catalog().create_namespace("db")
+    made.calls.take()
+    return made

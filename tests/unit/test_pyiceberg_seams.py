@@ -1,0 +1,74 @@
+"""Each private seam of PyIceberg 0.12 that icelock leans on; a new version that moves one fails here with its name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+SEAMS = {
+    # where: what icelock does with it
+    "pyiceberg.avro.file.AvroFile": "reads manifests and manifest lists from decrypting files",
+    "pyiceberg.catalog.MetastoreCatalog._update_and_stage_table": "overridden: guard on what would be committed",
+    "pyiceberg.catalog.MetastoreCatalog._write_metadata": "overridden: canonical metadata",
+    "pyiceberg.catalog.Catalog._load_file_io": "overridden: KMS settings stay out of the storage's",
+    "pyiceberg.catalog.Catalog._convert_schema_if_needed": "Arrow schemas at create",
+    "pyiceberg.catalog.Catalog._delete_old_metadata": "called by Table._do_commit",
+    "pyiceberg.catalog.sql.SqlCatalog._convert_orm_to_iceberg": "overridden: our metadata model",
+    "pyiceberg.catalog.sql.SqlCatalog._create_table_row": "row of a new table",
+    "pyiceberg.expressions.visitors._StrictMetricsEvaluator": "files all of whose rows match a filter",
+    "pyiceberg.manifest.DATA_FILE_TYPE": "v3 fields of data files",
+    "pyiceberg.manifest.MANIFEST_ENTRY_SCHEMAS": "v3 fields of entries",
+    "pyiceberg.manifest.MANIFEST_LIST_FILE_SCHEMAS": "v3 fields of manifest-list rows",
+    "pyiceberg.manifest.construct_partition_summaries": "field 507",
+    "pyiceberg.table.DataScan._manifest_planner": "overridden: plans with the schema of the scan",
+    "pyiceberg.table.DataScan._plan_files_local": "planning is always local",
+    "pyiceberg.table.Table._do_commit": "overridden: storage access gets the new keys",
+    "pyiceberg.table.Transaction._rebuild_snapshot_updates": "overridden: drops key entries of a failed attempt",
+    "pyiceberg.table.Transaction._stage": "overridden: guard",
+    "pyiceberg.table.inspect.InspectTable._get_files_from_manifest": "overridden: no key metadata",
+    "pyiceberg.table.inspect.InspectTable._generate_manifests_table": "overridden: no key metadata",
+    "pyiceberg.table.snapshots.Snapshot.manifests": "overridden: the list is opened with the snapshot's key",
+    "pyiceberg.table.update._apply_table_update": "two key updates are registered",
+    "pyiceberg.table.ManifestGroupPlanner._build_residual_evaluator": "overridden: no claims about nulls",
+    "pyiceberg.table.update.snapshot._FastAppendFiles": "subclassed",
+    "pyiceberg.table.update.snapshot._MergeAppendFiles": "subclassed",
+    "pyiceberg.table.update.snapshot._OverwriteFiles": "subclassed",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._build_delete_files_partition_predicate": "overridden",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._clean_all_uncommitted": "files of a failed commit",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._commit": "overridden: encrypted list, keys with the snapshot",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._manifests": "which manifests a snapshot has",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._summary": "overridden: no partition values",
+    "pyiceberg.table.update.snapshot._SnapshotProducer.new_manifest_writer": "overridden: encrypted manifests",
+}
+
+
+@pytest.mark.parametrize("path", sorted(SEAMS))
+def test_seam_is_there(path: str) -> None:
+    parts = path.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[cut:]:
+            found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
+        return
+    pytest.fail(f"{path} is gone; icelock used it: {SEAMS[path]}")
+
+
+def test_producers_ask_for_io_and_uuid_by_these_names() -> None:
+    from pyiceberg.table.update.snapshot import _SnapshotProducer  # noqa: PLC0415
+
+    source = inspect.getsource(_SnapshotProducer)
+    for name in ("self._io", "self.commit_uuid", "self._written_manifests", "self._written_manifest_lists", "self._target_branch"):
+        assert name in source, name
+
+
+def test_key_updates_are_dispatched() -> None:
+    from pyiceberg.table.update import _apply_table_update  # noqa: PLC0415
+
+    from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate  # noqa: PLC0415
+
+    assert {AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate} <= set(_apply_table_update.registry)
