@@ -1,0 +1,139 @@
+"""README and docs say what is so: commands and options exist, links lead somewhere, the first example runs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ICELOCK = (sys.executable, "-c", "from icelock.cli.main import main; main()")
+EXAMPLES = [code for language, code in FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")) if language == "python"]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands(page: Path) -> set[str]:
+    """Every ``icelock ...`` that a page shows, in a block of shell lines or as inline code."""
+    text = page.read_text(encoding="utf-8")
+    lines = [line.strip() for language, block in FENCE.findall(text) if language in {"sh", "console"} for line in block.splitlines()]
+    inline = re.findall(r"`(icelock [^`]+)`", FENCE.sub("", text))
+    return {
+        command.removeprefix("$ ").split(" #")[0].strip()
+        for command in [*lines, *inline]
+        if command.removeprefix("$ ").startswith("icelock ")
+    }
+
+
+@functools.cache
+def help_text(*words: str) -> str:
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    done = subprocess.run([*ICELOCK, *words, "--help"], check=False, capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.returncode == 0, f"icelock {' '.join(words)} --help: {done.stderr}"
+    return done.stdout
+
+
+def subcommands(text: str) -> set[str]:
+    _, _, listed = text.partition("Commands:")
+    return set(re.findall(r"^  ([a-z][\w-]*)", listed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_options_that_a_page_names_exist(page):
+    for command in commands(page):
+        path: list[str] = []
+        for word in shlex.split(command)[1:]:
+            known = subcommands(help_text(*path))
+            if word.startswith("-"):
+                assert word.split("=")[0] in help_text(*path), f"{name(page)}: `{command}`: icelock {' '.join(path)} has no option {word}"
+            elif known:
+                # "init|add|list" names several
+                assert set(word.split("|")) <= known, f"{name(page)}: `{command}`: there is no command {word}, only {sorted(known)}"
+                path.append(word.split("|")[0])
+
+
+def test_readme_names_every_command():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    missing = [command for command in subcommands(help_text()) if f"icelock {command}" not in readme]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_to_files_that_exist(page):
+    targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text(encoding="utf-8")))
+    broken = [target for target in targets if ":" not in target and not (page.parent / target.split("#")[0]).exists()]
+    assert not broken, f"{name(page)}: {broken}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_page_is_reachable_from_the_index(page):
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    is_listed = page.parent == ROOT or page.name == "README.md" or str(page.relative_to(ROOT / "docs")) in index
+    assert is_listed, f"{name(page)} is not in docs/README.md"
+
+
+def test_reference_lists_every_property():
+    reference = (ROOT / "docs" / "reference" / "properties.md").read_text(encoding="utf-8")
+    declared = re.compile(r"^[A-Z][A-Z_]*: Final = \"((?:encryption[.]|kms[.]|icelock[.]|py-kms|write[.])[^\"]*)\"", re.MULTILINE)
+    names = {name for path in (ROOT / "src" / "icelock").rglob("*.py") for name in declared.findall(path.read_text(encoding="utf-8"))}
+    assert len(names) > 20
+    assert not {name for name in names if f"`{name}" not in reference}
+
+
+def spec_map_rows() -> list[tuple[str, str]]:
+    text = (ROOT / "docs" / "spec-map.md").read_text(encoding="utf-8").partition("## Where")[0]
+    cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|") and "`" in line]
+    return [(implemented, tested) for _, implemented, tested in cells]
+
+
+def test_spec_map_names_functions_and_tests_that_exist():
+    for implemented, tested in spec_map_rows():
+        for dotted in re.findall(r"`([^`]+)`", implemented):
+            module, _, attribute = dotted.rpartition(".")
+            source = ROOT / "src" / "icelock" / f"{module.replace('.', '/')}.py"
+            assert source.is_file(), dotted
+            assert re.search(rf"^(def|class) {attribute}\b", source.read_text(encoding="utf-8"), re.MULTILINE), dotted
+        for path in re.findall(r"`([^`]+)`", tested):
+            target = ROOT / "tests" / path
+            assert target.is_file() or any(target.rglob("test_*.py")), f"tests/{path} is missing"
+
+
+def make_keyring(folder: Path) -> None:
+    """Run the shell lines that the README shows before its first example."""
+    shell = [block for language, block in FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")) if language == "sh"]
+    for line in "".join(shell).splitlines():
+        if line.startswith("icelock keyring"):
+            subprocess.run([*ICELOCK, *shlex.split(line, comments=True)[1:]], check=True, cwd=folder, capture_output=True)
+
+
+def test_first_example_runs_and_has_ten_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_keyring(tmp_path)
+    exec(compile(EXAMPLES[0], "README.md", "exec"), {})  # noqa: S102
+    assert "4000-3" in capsys.readouterr().out
+    _, _, first_table = EXAMPLES[0].partition("\n\n")
+    assert len([line for line in first_table.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.spark
+@pytest.mark.spark43
+def test_spark_example_runs_after_the_first(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    make_keyring(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(EXAMPLES[0], "README.md", "exec"), names)  # noqa: S102
+    try:
+        exec(compile(EXAMPLES[1], "README.md", "exec"), names)  # noqa: S102
+    finally:
+        names["spark"].stop()
+    assert "4000-4" in capfd.readouterr().out
