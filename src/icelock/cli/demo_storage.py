@@ -1,0 +1,177 @@
+"""The demo's looks at storage: the key tree, first bytes, a search for values of the data, and flipped bytes in copies.
+
+Not here: how damage is noticed (``io``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from rich.console import RenderableType
+from rich.table import Table as View
+from rich.tree import Tree
+
+from icelock.errors import IcelockError
+from icelock.format.encrypted_key import KEY_TIMESTAMP
+from icelock.table.table import StaticTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from icelock.cli.demo_lake import Lake
+    from icelock.table.table import Table
+
+_KINDS: Final = {b"AGS1": "encrypted stream (AGS1)", b"PARE": "encrypted Parquet (PME)"}
+_FROM: Final = "demo.copy.of"
+_TO: Final = "demo.copy.path"
+_TOKEN: Final = re.compile(rb"[A-Z0-9]{5,}")
+
+
+class CopyFileIO(PyArrowFileIO):
+    """Storage in which one location is served from a copy."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return the copy for its location, and the file itself for all others."""
+        file = super().new_input(location)
+        if location != self.properties[_FROM]:
+            return file
+        return PyArrowFile(location=location, path=self.properties[_TO], fs=file._filesystem)  # noqa: SLF001 - PyIceberg's own storage
+
+
+def key_tree(table: Table) -> Tree:
+    """Return the key hierarchy of a table, with counts; ids only, no key bytes."""
+    keys = table.metadata.encryption_keys
+    root = Tree(f"[bold]master key[/] {table.properties['encryption.key-id']} (in the KMS)")
+    for kek in (key for key in keys if KEY_TIMESTAMP in key.properties):
+        under = [snapshot for snapshot in table.metadata.snapshots if _sealed_by(keys, snapshot.key_id) == kek.key_id]
+        branch = root.add(f"[bold]KEK[/] {kek.key_id} (wrapped by the master key) → {len(under)} manifest-list keys")
+        for snapshot in under:
+            manifests = snapshot.manifests(table.io)
+            files = [len(manifest.fetch_manifest_entry(table.io)) for manifest in manifests]
+            leaf = branch.add(f"[bold]manifest-list key[/] {snapshot.key_id} of snapshot {snapshot.snapshot_id}")
+            leaf.add(f"{len(manifests)} manifests, a key each → {sum(files)} data files, a key each")
+    return root
+
+
+def _sealed_by(keys: list[Any], key_id: str | None) -> str | None:
+    return next((key.encrypted_by_id for key in keys if key.key_id == key_id), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFiles:
+    """What the first four bytes of each stored file say; ``plain`` lists those in the clear that hold more than metadata.json does."""
+
+    view: RenderableType
+    plain: list[str]
+
+
+def stored_files(warehouse: Path) -> StoredFiles:
+    """Look at the first four bytes of every file below a warehouse."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    sizes: Counter[tuple[str, str, str]] = Counter()
+    plain = []
+    for path in sorted(path for path in warehouse.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            first = file.read(4)
+        kind = (
+            "snap-*.avro"
+            if path.name.startswith("snap-")
+            else f"*{''.join(path.suffixes[-2:]) if path.name.endswith('.json') else path.suffix}"
+        )
+        meaning = _KINDS.get(first)
+        if meaning is None:
+            meaning = "plain: schema, locations, wrapped keys" if path.name.endswith(".metadata.json") else "[red]PLAIN[/]"
+            if not path.name.endswith(".metadata.json"):
+                plain.append(str(path))
+        row = (kind, repr(first)[2:-1], meaning)
+        counts[row] += 1
+        sizes[row] += path.stat().st_size
+    view = View(title="Stored files and their first 4 bytes", title_justify="left")
+    for column in ("files", "number", "bytes", "first 4", "meaning"):
+        view.add_column(column, justify="right" if column in {"number", "bytes"} else "left")
+    for (kind, first_text, meaning), number in sorted(counts.items()):
+        view.add_row(kind, f"{number:,}", f"{sizes[kind, first_text, meaning]:,}", first_text.replace("[", r"\["), meaning)
+    return StoredFiles(view=view, plain=plain)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The outcome of a search: ``leaked`` values on storage; ``works`` says that the same search finds them in the source."""
+
+    view: RenderableType
+    leaked: list[str]
+    works: bool
+
+
+def search_values(warehouse: Path, source: pd.DataFrame) -> Found:
+    """Search every stored byte for the tail numbers and airlines of the data.
+
+    Two-letter carrier codes occur by chance in any random bytes; the carriers' names stand for them.
+    """
+    tails = {value.encode() for value in source.tailnum.dropna().unique()}
+    names = {value.encode() for value in source.airline.dropna().unique()}
+    control = source.tailnum.str.cat(sep=",", na_rep="").encode() + "\n".join(source.airline.unique()).encode()
+    leaked: set[bytes] = set()
+    stored = 0
+    for path in (path for path in warehouse.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        stored += len(data)
+        leaked |= _occurring(data, tails, names)
+    works = _occurring(control, tails, names) == tails | names
+    view = View(title="Values of the data that occur in the clear", title_justify="left")
+    for column in ("searched", "bytes", f"of {len(tails):,} tail numbers", f"of {len(names)} carriers' names"):
+        view.add_column(column, justify="left" if column == "searched" else "right")
+    view.add_row("the source (does the search work?)", f"{len(control):,}", f"{len(tails):,}", f"{len(names)}")
+    view.add_row("every stored byte", f"{stored:,}", f"{len(leaked & tails):,}", f"{len(leaked & names)}")
+    return Found(view=view, leaked=sorted(value.decode() for value in leaked), works=works)
+
+
+def _occurring(data: bytes, tails: set[bytes], names: set[bytes]) -> set[bytes]:
+    found = {name for name in names if name in data}
+    lengths = {len(tail) for tail in tails}
+    for run in _TOKEN.findall(data):
+        for length in lengths:
+            found.update(run[i : i + length] for i in range(len(run) - length + 1) if run[i : i + length] in tails)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """One flipped byte and the error that a reader got, or None."""
+
+    kind: str
+    offset: int
+    error: IcelockError | None
+
+
+def flip_one_byte_each(table: Table, lake: Lake) -> list[Flip]:
+    """Flip the middle byte in a copy of a data file, a manifest and a manifest list, and read the table with each copy."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None  # noqa: S101 - the demo has just written it
+    manifest = snapshot.manifests(table.io)[0]
+    data_file = manifest.fetch_manifest_entry(table.io)[0].data_file
+    kinds = {"data file": data_file.file_path, "manifest": manifest.manifest_path, "manifest list": snapshot.manifest_list}
+    return [_flip(kind, location, table, lake) for kind, location in kinds.items()]
+
+
+def _flip(kind: str, location: str, table: Table, lake: Lake) -> Flip:
+    copy = lake.folder / "flipped-copy"
+    shutil.copyfile(location.removeprefix("file://").removeprefix("file:"), copy)
+    data = bytearray(copy.read_bytes())
+    offset = len(data) // 2
+    data[offset] ^= 0x01
+    copy.write_bytes(data)
+    properties = {**lake.properties(), "py-io-impl": f"{__name__}.CopyFileIO", _FROM: location, _TO: str(copy)}
+    try:
+        StaticTable.from_metadata(table.metadata_location, properties).scan().to_arrow()
+    except IcelockError as e:
+        return Flip(kind=kind, offset=offset, error=e)
+    finally:
+        copy.unlink()
+    return Flip(kind=kind, offset=offset, error=None)
