@@ -27,6 +27,7 @@ KMS_TYPE: Final = "encryption.kms-type"
 KMS_IMPL: Final = "encryption.kms-impl"
 PY_KMS_IMPL: Final = "py-kms-impl"
 KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
+HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
 SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
 SPARK_PLAIN_RPC_WARN: Final = "warn"
 SPARK_PLAIN_RPC_REFUSE: Final = "refuse"
@@ -38,7 +39,15 @@ KMS_LOCAL_PASSPHRASE_ENV: Final = "kms.local.passphrase-env"  # noqa: S105 - a p
 KMS_RETRY_PREFIX: Final = "kms.retry."
 
 _TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
-_CATALOG: Final = (KMS_TYPE, KMS_IMPL, KEK_CACHE_SECONDS, PLAINTEXT_FILES, SPARK_PLAIN_RPC, SPARK_EXECUTOR_PROPERTIES)
+_CATALOG: Final = (
+    KMS_TYPE,
+    KMS_IMPL,
+    KEK_CACHE_SECONDS,
+    PLAINTEXT_FILES,
+    HIVE_REQUIRE_HASH,
+    SPARK_PLAIN_RPC,
+    SPARK_EXECUTOR_PROPERTIES,
+)
 _GUARDED_PREFIXES: Final = ("encryption.", "encryption-", "encryption_", "kms.", "icelock.")
 # ``kms.`` names belong to the KMS client, which checks its own; a user's class may have any.
 

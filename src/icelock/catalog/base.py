@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -21,6 +21,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 
 from icelock import properties as names
+from icelock.arrow.write_options import file_format
 from icelock.errors import KmsError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.encryption import TableEncryption
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = "format-version"
 VERSION: Final = 3
-_ORC = ("orc",)
 _TRIAL_LENGTH = 16
+_TABLE_ONLY = ("encryption.", "kms.", "icelock.")
 
 
 class EncryptedCatalog(MetastoreCatalog):
@@ -56,10 +57,36 @@ class EncryptedCatalog(MetastoreCatalog):
             FormatError: not table metadata of version 1 to 3.
             IntegrityError, PolicyError: see ``table.guard.check_metadata``.
         """
-        io = load_file_io(properties=self.properties, location=metadata_location)
-        metadata = read_metadata(io.new_input(metadata_location))
+        metadata = self.read_metadata_file(metadata_location)
         check_metadata(metadata, location=metadata_location)
         return self.table_of(identifier, metadata, metadata_location)
+
+    def read_metadata_file(self, metadata_location: str) -> TableMetadata:
+        """Read and parse a metadata file; what it says is not checked.
+
+        Raises:
+            FormatError: not table metadata of version 1 to 3.
+        """
+        io = load_file_io(properties=self.properties, location=metadata_location)
+        return read_metadata(io.new_input(metadata_location))
+
+    def check_register(self, metadata: TableMetadata, *, table: str, location: str) -> None:
+        """Check the metadata file of a table that is to be registered: rules hold, every key resolves, the KMS opens it.
+
+        Raises:
+            PolicyError, IntegrityError: the metadata breaks a rule, or a key entry was changed.
+            KeyUnavailableError: an entry is missing, no KMS is configured, or the KMS does not open a KEK.
+        """
+        check_metadata(metadata, location=location)
+        check_keys(metadata, table=table)
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            return
+        manager = self.encryption.manager(metadata, table=table)
+        key_ids = [snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None]
+        for key_id in key_ids:
+            manager.open_manifest_list_key(key_id)
+        if not key_ids:
+            self._trial_wrap(metadata.properties, table=table)
 
     def table_of(self, identifier: Identifier, metadata: TableMetadata, metadata_location: str) -> IcebergTable:
         """Return the table object of metadata that was checked: ours for version 3, PyIceberg's below."""
@@ -137,8 +164,33 @@ class EncryptedCatalog(MetastoreCatalog):
         name = ".".join(table.name())
         check_updates(table.metadata, updates, table=name)
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
-        self._check_kept(response.metadata, table=name)
+        try:
+            self._check_kept(response.metadata, table=name)
+        except Exception as e:
+            # The commit was made: the transaction must not delete its files.
+            e.outcome_known = False  # type: ignore[attr-defined]
+            raise
         return response
+
+    def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
+        """Create a namespace.
+
+        Raises:
+            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which mean nothing there.
+        """
+        check_namespace_properties(properties or {}, namespace=namespace)
+        super().create_namespace(namespace, dict(properties or {}))  # type: ignore[safe-super]  # likewise
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Mapping[str, str] | None = None
+    ) -> PropertiesUpdateSummary:
+        """Set and remove properties of a namespace.
+
+        Raises:
+            PolicyError: see ``create_namespace``; removing is allowed.
+        """
+        check_namespace_properties(updates or {}, namespace=namespace)
+        return super().update_namespace_properties(namespace, removals, dict(updates or {}))  # type: ignore[safe-super]  # likewise
 
     def create_table_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """Stage a plain table as PyIceberg does; staged creation of encrypted ones is not in this version."""
@@ -201,17 +253,29 @@ class EncryptedCatalog(MetastoreCatalog):
         raise PolicyError(msg)
 
 
+def check_namespace_properties(properties: Mapping[str, str], *, namespace: str | Identifier) -> None:
+    """Refuse encryption settings on a namespace: tables do not inherit them, so they would promise what is not done.
+
+    Raises:
+        PolicyError: names the property.
+    """
+    for name in properties:
+        if name.lower().startswith(_TABLE_ONLY):
+            msg = f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table"
+            raise PolicyError(msg)
+
+
 def check_file_format(properties: Mapping[str, str], *, table: str) -> None:
     """Refuse file formats and Parquet options that an encrypted table cannot have.
 
     Raises:
         PolicyError: names the property.
     """
-    value = properties.get("write.format.default", "parquet").lower()
-    if value != "parquet":
-        why = "ORC has no encryption in Iceberg" if value in _ORC else "only parquet is written in this version"
-        msg = f"table {table}: write.format.default is {value!r}; {why}; use parquet"
-        raise PolicyError(msg)
+    try:
+        file_format(properties)
+    except PolicyError as e:
+        msg = f"table {table}: {e}"
+        raise PolicyError(msg) from e
     if properties.get("write.parquet.page-version", "v1").lower() != "v1":
         msg = f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow"
         raise PolicyError(msg)

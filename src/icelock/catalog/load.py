@@ -2,50 +2,78 @@
 
 PyIceberg's configuration file and environment variables are honoured, and given properties win over them.
 
-Not here: the catalogs themselves.
+Not here: the catalogs themselves. Each is imported when it is asked for, because some need an extra.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, infer_catalog_type
+from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.utils.config import Config, merge_config
 
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.sql import InMemoryCatalog, SqlCatalog
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_CLASSES: Final[Mapping[str, type[EncryptedCatalog]]] = {"sql": SqlCatalog, "in-memory": InMemoryCatalog}
-_IMPL_PREFIX: Final = "icelock."
+_CLASSES: Final[Mapping[str, str]] = {
+    "sql": "icelock.catalog.sql.SqlCatalog",
+    "in-memory": "icelock.catalog.sql.InMemoryCatalog",
+    "hive": "icelock.catalog.hive.HiveCatalog",
+}
+_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive"}
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> EncryptedCatalog:
     """Load a catalog by name, as ``pyiceberg.catalog.load_catalog`` does.
 
-    ``type`` is ``sql`` or ``in-memory``, or follows from ``uri``.
+    ``type`` is ``sql``, ``hive`` or ``in-memory``, or follows from ``uri``; ``py-catalog-impl`` names one of icelock's classes.
 
     Raises:
         PolicyError: a catalog type that icelock cannot keep encrypted tables in, or misspelt settings.
+        NotInstalledError: the catalog needs an extra that is not installed.
         ValueError: no ``uri`` and no ``type``.
     """
     config = Config()
     name = name or config.get_default_catalog_name()
     conf: Mapping[str, Any] = merge_config(config.get_catalog_config(name) or {}, cast("Any", properties))
+    chosen = _load(name, _class_name(name, conf))
+    left_out = (PY_CATALOG_IMPL, TYPE)
+    return chosen(name, **{key: value for key, value in conf.items() if key not in left_out and value is not None})
+
+
+def _class_name(name: str, conf: Mapping[str, Any]) -> str:
     impl = conf.get(PY_CATALOG_IMPL)
-    kind = conf.get(TYPE) or ("sql" if impl else None)
-    if impl and not str(impl).startswith(_IMPL_PREFIX):
-        msg = f"catalog {name}: {PY_CATALOG_IMPL} {impl} is not one of icelock's; leave it out, or use icelock.catalog.sql.SqlCatalog"
-        raise PolicyError(msg)
+    kind = conf.get(TYPE)
+    if impl:
+        if str(impl) not in _CLASSES.values():
+            msg = f"catalog {name}: {PY_CATALOG_IMPL} {impl} is not one of icelock's: {', '.join(_CLASSES.values())}; or use type"
+            raise PolicyError(msg)
+        if kind is not None and _CLASSES.get(str(kind).lower()) != impl:
+            msg = f"catalog {name}: type {kind!r} and {PY_CATALOG_IMPL} {impl} do not fit; leave one of them out"
+            raise PolicyError(msg)
+        return str(impl)
     if kind is None:
         inferred = infer_catalog_type(name, cast("Any", conf))
         kind = inferred.value if inferred else None
-    chosen = _CLASSES.get(str(kind).lower())
-    if chosen is None:
+    found = _CLASSES.get(str(kind).lower())
+    if found is None:
         msg = f"catalog {name}: type {kind!r} cannot hold encrypted tables in this version; use one of {', '.join(_CLASSES)}"
         raise PolicyError(msg)
-    left_out = (PY_CATALOG_IMPL, TYPE)
-    return chosen(name, **{key: value for key, value in conf.items() if key not in left_out and value is not None})
+    return found
+
+
+def _load(name: str, class_name: str) -> type[EncryptedCatalog]:
+    module, _, attribute = class_name.rpartition(".")
+    try:
+        return cast("type[EncryptedCatalog]", getattr(import_module(module), attribute))
+    except ModuleNotFoundError as e:
+        extra = _EXTRAS.get(module)
+        if extra is None:
+            raise
+        msg = f"catalog {name} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'"
+        raise NotInstalledError(msg) from e

@@ -1,0 +1,173 @@
+"""The Hive catalog: encrypted tables that Java Iceberg's Hive catalog shares, both ways.
+
+Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.hive.HiveCatalog``. Needs the extra ``hive`` (thrift).
+
+The row in the metastore has the table's key id, key length and the hash of its metadata file; they are written on every
+create, register and commit and compared on every load, so a metadata file that was edited, exchanged or rolled back is
+refused (``catalog.hive_parameters``).
+
+Not here: rules (``catalog.base``), commits (``catalog.hive_commit``), locks (``catalog.hive_lock``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
+from pyiceberg.catalog.hive import DEFAULT_PROPERTIES
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import StagedTable
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
+from icelock import properties as names
+from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.hive_commit import HiveRows
+from icelock.catalog.hive_parameters import check_row, warn_beyond_bmp
+from icelock.errors import CommitError, PolicyError
+from icelock.table.guard import check_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+
+
+class HiveCatalog(EncryptedCatalog, HiveRows):
+    """PyIceberg's ``HiveCatalog`` whose tables can be encrypted. Safe to share between threads."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._require_hash = _flag(properties.get(names.HIVE_REQUIRE_HASH, "true"))
+
+    def create_table(  # noqa: PLR0913 - PyIceberg's signature
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+
+        Raises:
+            PolicyError: settings or column types that cannot be; nothing was made.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+            CommitError: the metastore refused the table; nothing was made.
+            CommitStateUnknownException: the metastore did not answer; nothing was deleted.
+        """
+        wanted = self.check_create(identifier, {**DEFAULT_PROPERTIES, **(properties or {})})
+        if names.ENCRYPTION_KEY_ID not in wanted:
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        database, name = self._new_name(identifier)
+        metadata = self.new_metadata(
+            schema=schema,
+            location=self._resolve_table_location(location, database, name),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=wanted,
+        )
+        staged = self._staged(database, name, metadata, self.first_metadata_location(metadata))
+        row = self._convert_iceberg_into_hive(staged)
+        with self.undone(staged):
+            warn_beyond_bmp(metadata, table=f"{database}.{name}")
+            self._write_metadata(metadata, staged.io, staged.metadata_location)
+        return self._insert(row, staged, ours=True)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+        """Make a table of a metadata file that is there; of an encrypted one every key must resolve, and its hash is kept.
+
+        Raises:
+            PolicyError: ``overwrite``, or the metadata breaks a rule.
+            KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        if overwrite:
+            msg = f"table {identifier}: register_table with overwrite is not supported; drop the table first (its files stay)"
+            raise PolicyError(msg)
+        database, name = self._new_name(identifier)
+        metadata = self.read_metadata_file(metadata_location)
+        self.check_register(metadata, table=f"{database}.{name}", location=metadata_location)
+        staged = self._staged(database, name, metadata, metadata_location)
+        return self._insert(self._convert_iceberg_into_hive(staged), staged, ours=False)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
+        """Rename a table under its lock, so that no commit is lost; all parameters stay.
+
+        Raises:
+            NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
+            CommitFailedException: another writer holds the lock.
+        """
+        self._new_name(to_identifier)
+        database, name = self.identifier_to_database_and_table(from_identifier, NoSuchTableError)
+        with self._connected() as client, self.table_lock(client, database, name):
+            return super().rename_table(from_identifier, to_identifier)
+
+    def _convert_hive_into_iceberg(self, table: Any) -> IcebergTable:
+        identifier = (table.dbName, table.tableName)
+        location = _metadata_location(table)
+        metadata = self.read_metadata_file(location)
+        # The row first: what a file says that was exchanged does not matter.
+        check_row(table.parameters, metadata, table=".".join(identifier), location=location, require_hash=self._require_hash)
+        check_metadata(metadata, location=location)
+        return self.table_of(identifier, metadata, location)
+
+    def _insert(self, row: Any, staged: StagedTable, *, ours: bool) -> IcebergTable:
+        try:
+            with self._connected() as client:
+                self.persist(client, row, staged, replaces=None, ours=ours)
+        except CommitFailedException as e:
+            self._discard(staged, ours=ours)
+            msg = f"table {'.'.join(staged.name())} was not made: {e}"
+            raise CommitError(msg) from e
+        return self.load_table(staged.name())
+
+    def _new_name(self, identifier: str | Identifier) -> tuple[str, str]:
+        """Return database and table of a name that is free, in a namespace that is there."""
+        database, name = self.identifier_to_database_and_table(identifier)
+        if not self.namespace_exists(database):
+            msg = f"Namespace does not exist: {database}"
+            raise NoSuchNamespaceError(msg)
+        try:
+            with self._client as client:
+                self._get_hive_table(client, database, name)
+        except NoSuchTableError:
+            return database, name
+        msg = f"Table {database}.{name} already exists"
+        raise TableAlreadyExistsError(msg)
+
+    def _staged(self, database: str, name: str, metadata: TableMetadata, location: str) -> StagedTable:
+        io = self._load_file_io(location=location)
+        return StagedTable(identifier=(database, name), metadata=metadata, metadata_location=location, io=io, catalog=self)
+
+
+def _metadata_location(row: Any) -> str:
+    table, parameters = f"{row.dbName}.{row.tableName}", row.parameters or {}
+    kind = parameters.get(TABLE_TYPE)
+    if kind is None or kind.lower() != ICEBERG:
+        msg = f"{table} in the metastore is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
+        raise NoSuchIcebergTableError(msg)
+    if not parameters.get(METADATA_LOCATION):
+        msg = f"table {table} has no {METADATA_LOCATION} in the metastore"
+        raise NoSuchPropertyException(msg)
+    return str(parameters[METADATA_LOCATION])
+
+
+def _flag(value: str) -> bool:
+    if str(value).lower() not in {"true", "false"}:
+        msg = f"{names.HIVE_REQUIRE_HASH} is {value!r}; it must be true or false"
+        raise PolicyError(msg)
+    return str(value).lower() == "true"

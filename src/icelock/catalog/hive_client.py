@@ -1,0 +1,103 @@
+"""Connections to a Hive metastore: one for each ``with``, so that threads do not share a socket.
+
+PyIceberg's client keeps one transport for the whole catalog; two threads that commit at once would read each other's
+replies. Several URIs (separated by commas) are tried in order whenever a connection is opened.
+
+Not here: what is said over a connection (``catalog.hive``), locks (``catalog.hive_lock``).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import URI
+from pyiceberg.catalog.hive import (
+    HIVE_KERBEROS_AUTH,
+    HIVE_KERBEROS_AUTH_DEFAULT,
+    HIVE_KERBEROS_SERVICE_NAME,
+    HIVE_KERBEROS_SERVICE_NAME_DEFAULT,
+    _HiveClient,
+)
+from pyiceberg.utils.properties import property_as_bool
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+# The timeout of Hive's own client: a metastore that does not answer ends a call instead of holding it for ever.
+TIMEOUT_MS: Final = 600_000
+
+
+class MetastoreClient(_HiveClient):
+    """PyIceberg's client whose every ``with`` opens and closes a connection of its own. Safe to share between threads."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._uris = _uris(properties)
+        self._properties = dict(properties)
+        self._local = threading.local()
+
+    def __enter__(self) -> Any:
+        """Open a connection to the first metastore that answers.
+
+        Raises:
+            TTransportException: none does; that of the last one.
+        """
+        for uri in self._uris[:-1]:
+            try:
+                return self._enter(uri)
+            except TTransportException:
+                continue
+        return self._enter(self._uris[-1])
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the connection that this thread opened last."""
+        self._opened().pop().__exit__(kind, error, trace)
+
+    def _enter(self, uri: str) -> Any:
+        connection = _Connection(uri, self._properties)
+        try:
+            client = connection.__enter__()
+        except BaseException:
+            connection.__exit__(None, None, None)
+            raise
+        self._opened().append(connection)
+        return client
+
+    def _opened(self) -> list[_Connection]:
+        if not hasattr(self._local, "opened"):
+            self._local.opened = []
+        return self._local.opened  # type: ignore[no-any-return]
+
+
+class _Connection(_HiveClient):
+    """PyIceberg's client with a timeout."""
+
+    def __init__(self, uri: str, properties: Mapping[str, str]) -> None:
+        super().__init__(
+            uri,
+            properties.get("ugi"),
+            property_as_bool(dict(properties), HIVE_KERBEROS_AUTH, HIVE_KERBEROS_AUTH_DEFAULT),
+            properties.get(HIVE_KERBEROS_SERVICE_NAME, HIVE_KERBEROS_SERVICE_NAME_DEFAULT),
+        )
+
+    def _init_thrift_transport(self) -> Any:
+        if self._kerberos_auth:
+            return super()._init_thrift_transport()
+        url = urlsplit(self._uri)
+        socket = TSocket(url.hostname, url.port)
+        socket.setTimeout(TIMEOUT_MS)
+        return TBufferedTransport(socket)
+
+
+def _uris(properties: Mapping[str, str]) -> list[str]:
+    uris = [uri.strip() for uri in str(properties.get(URI) or "").split(",") if uri.strip()]
+    if not uris or not all(urlsplit(uri).scheme == "thrift" and urlsplit(uri).hostname and urlsplit(uri).port for uri in uris):
+        msg = f"uri of a Hive catalog is {properties.get(URI)!r}; it must be like thrift://metastore:9083 (several are separated by commas)"
+        raise PolicyError(msg)
+    return uris
