@@ -26,6 +26,8 @@ RANK = (
 # Where a heavy library may be imported: at module level, and inside functions as well. Packages or single modules.
 HEAVY = {
     "pyspark": (("spark",), ("spark", "cli")),
+    "thrift": (("catalog",), ("catalog",)),
+    "hive_metastore": (("catalog",), ("catalog",)),
     "py4j": (("spark",), ("spark",)),
     "click": (("cli",), ("cli",)),
     "rich": (("cli",), ("cli",)),

@@ -5,23 +5,20 @@ from __future__ import annotations
 import pytest
 
 import icelock
-from icelock.errors import PolicyError
-from relocate import catalog_properties, expected, metadata_location
+from relocate import TABLES, catalog_properties, expected, metadata_location
 from rows import rows, sorted_json
-
-READABLE = ("types_parquet", "part_parquet", "key32", "evolve", "refs", "ctas", "cow_update", "empty", "plain_v3")
 
 
 def open_table(name: str) -> icelock.StaticTable:
     return icelock.StaticTable.from_metadata(metadata_location(name), catalog_properties(name))
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_now_equal_java(name: str) -> None:
     assert rows(open_table(name).scan().to_arrow()) == sorted_json(expected(name)["rows"])
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_at_every_snapshot_equal_java(name: str) -> None:
     """J-08: time travel by id has the snapshot's schema."""
     table = open_table(name)
@@ -31,14 +28,14 @@ def test_rows_at_every_snapshot_equal_java(name: str) -> None:
         assert rows(table.scan(snapshot_id=int(snapshot_id)).to_arrow()) == sorted_json(wanted)
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_at_every_ref_equal_java(name: str) -> None:
     table = open_table(name)
     for ref, wanted in expected(name)["refs"].items():
         assert rows(table.scan().use_ref(ref).to_arrow()) == sorted_json(wanted)
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_batches_count_and_limit_agree_with_rows(name: str) -> None:
     """C-19: repeated use of one table object."""
     table = open_table(name)
@@ -66,13 +63,23 @@ def test_a_filter_on_a_dropped_column_works_at_its_snapshot() -> None:
     assert len(wanted) > 0
 
 
-@pytest.mark.parametrize("name", ["mor_dv", "maint"])
-def test_row_level_deletes_are_refused_not_ignored(name: str) -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_row_lineage_equals_java(name: str) -> None:
+    """Row ids and last updated sequence numbers, stored or inherited, row by row."""
     table = open_table(name)
-    with_deletes = [s for s in table.snapshots() if int((s.summary or {})["total-delete-files"] or 0) > 0]
-    assert with_deletes
-    with pytest.raises(PolicyError, match="delete"):
-        table.scan(snapshot_id=with_deletes[0].snapshot_id).to_arrow()
+    key = table.schema().fields[0].name
+    found = table.scan(selected_fields=(key, "_row_id", "_last_updated_sequence_number")).to_arrow()
+    assert sorted(list(row.values()) for row in found.to_pylist()) == sorted(expected(name)["row_lineage"])
+
+
+def test_deletion_vectors_of_java_are_read_and_not_only_ignored() -> None:
+    """C-31: tasks carry the key metadata of their delete files."""
+    tasks = open_table("mor_dv").scan().scan_tasks()
+    vectors = [delete for task in tasks for delete in task.deletes]
+    assert {(delete.file_format, delete.content) for delete in vectors} == {("PUFFIN", 1)}
+    assert all(delete.key_metadata is not None for delete in vectors)
+    assert all(delete.referenced_data_file == task.path for task in tasks for delete in task.deletes)
+    assert sum(task.record_count for task in tasks) - sum(delete.record_count for delete in vectors) == len(expected("mor_dv")["rows"])
 
 
 def test_inspection_shows_no_key() -> None:

@@ -31,11 +31,20 @@ SEAMS = {
     "pyiceberg.table.inspect.InspectTable._generate_manifests_table": "overridden: no key metadata",
     "pyiceberg.table.snapshots.Snapshot.manifests": "overridden: the list is opened with the snapshot's key",
     "pyiceberg.table.update._apply_table_update": "two key updates are registered",
+    "pyiceberg.table.ManifestGroupPlanner._build_manifest_evaluator": "conflicts: manifests that may concern a filter",
+    "pyiceberg.table.ManifestGroupPlanner._build_partition_evaluator": "conflicts: files that may concern a filter",
     "pyiceberg.table.ManifestGroupPlanner._build_residual_evaluator": "overridden: no claims about nulls",
+    "pyiceberg.table.ManifestGroupPlanner._build_metrics_evaluator": "overridden: delete files are not pruned by their metrics",
+    "pyiceberg.table.ManifestGroupPlanner.plan_manifest_entries": "entries of data and delete manifests, pruned by partition",
     "pyiceberg.table.update.snapshot._FastAppendFiles": "subclassed",
     "pyiceberg.table.update.snapshot._MergeAppendFiles": "subclassed",
-    "pyiceberg.table.update.snapshot._OverwriteFiles": "subclassed",
-    "pyiceberg.table.update.snapshot._SnapshotProducer._build_delete_files_partition_predicate": "overridden",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._build_manifest_evaluator": "manifests that may hold files to remove",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._existing_manifests": "which manifests of the parent are kept",
+    "pyiceberg.table.update.snapshot._ManifestMergeManager._create_manifest": "overridden: encrypted manifests of both kinds",
+    "pyiceberg.table.update.snapshot._ManifestMergeManager.merge_manifests": "which manifests are merged",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._refresh_for_retry": "overridden: state of the attempt before",
+    "pyiceberg.table.update.snapshot._SnapshotProducer._validate_concurrency": "overridden: validation against encrypted manifests",
+    "pyiceberg.table.update.snapshot.CommitWindow.is_empty": "the commits of others between two attempts",
     "pyiceberg.table.update.snapshot._SnapshotProducer._clean_all_uncommitted": "files of a failed commit",
     "pyiceberg.table.update.snapshot._SnapshotProducer._commit": "overridden: encrypted list, keys with the snapshot",
     "pyiceberg.table.update.snapshot._SnapshotProducer._manifests": "which manifests a snapshot has",
@@ -62,7 +71,17 @@ def test_producers_ask_for_io_and_uuid_by_these_names() -> None:
     from pyiceberg.table.update.snapshot import _SnapshotProducer  # noqa: PLC0415
 
     source = inspect.getsource(_SnapshotProducer)
-    for name in ("self._io", "self.commit_uuid", "self._written_manifests", "self._written_manifest_lists", "self._target_branch"):
+    for name in (
+        "self._io",
+        "self.commit_uuid",
+        "self._written_manifests",
+        "self._written_manifest_lists",
+        "self._target_branch",
+        "self._uncommitted_manifests",
+        "self._commit_window",
+        "self._isolation_operation",
+        "self._predicate",
+    ):
         assert name in source, name
 
 

@@ -93,19 +93,24 @@ def ags1_open(data: bytes, key: KeyMetadata, what: str) -> bytes:
     return b"".join(plain)
 
 
-def parquet_rows(data: bytes, key: KeyMetadata, what: str) -> int:
-    """Open every module, read every column, and return the number of rows."""
+def parquet_table(data: bytes, key: KeyMetadata, what: str) -> pa.Table:
+    """Open every module, read every column, and return the rows."""
     expect(data[-4:], b"PARE", f"{what}: magic at the end")
     try:
         properties = create_decryption_properties(footer_key=key.dek, aad_prefix=key.aad_prefix)
         parquet = pq.ParquetFile(pa.BufferReader(data), decryption_properties=properties)
         open_modules(data, key.dek, key.aad_prefix, parquet.num_row_groups, parquet.metadata.num_columns)
-        read: int = sum(parquet.read_row_group(group).num_rows for group in range(parquet.num_row_groups))
+        groups = [parquet.read_row_group(group) for group in range(parquet.num_row_groups)]
     except (OSError, pa.ArrowException, ValueError, IndexError, struct.error) as e:
         message = f"{what}: Parquet does not decrypt: {e}"
         raise Fault(message) from e
-    expect(read, parquet.metadata.num_rows, f"{what}: rows read against the footer")
-    return read
+    expect(sum(group.num_rows for group in groups), parquet.metadata.num_rows, f"{what}: rows read against the footer")
+    return pa.concat_tables(groups) if groups else parquet.schema_arrow.empty_table()
+
+
+def parquet_rows(data: bytes, key: KeyMetadata, what: str) -> int:
+    """Open every module, read every column, and return the number of rows."""
+    return int(parquet_table(data, key, what).num_rows)
 
 
 class Storage:

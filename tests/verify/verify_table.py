@@ -8,8 +8,11 @@ It is written from the format alone, with fastavro, cryptography and pyarrow, an
 2. every length is true: key metadata, manifest_length and file_size_in_bytes equal the size on storage
 3. every manifest list, manifest and data file authenticates in every block or page, and counts equal what is inside
 4. every DEK and every AAD prefix belongs to one file, and no key lies in metadata.json
-5. row lineage: first-row-id, added-rows, next-row-id and first_row_id are consistent, and no two files share a row id
-6. every file below the table's location but ``*.metadata.json`` begins with AGS1 or PARE
+5. row lineage: first-row-id, added-rows, next-row-id and first_row_id are consistent, no two files share a row id, and no two live rows
+   either where files hold row ids of their own (not looked at in snapshots with equality deletes)
+6. every deletion vector: footer, frame, CRC-32, bitmap and cardinality; its data file is there, in its partition and not newer than it,
+   and has no other one; totals of the summary
+7. every file below the table's location but ``*.metadata.json`` begins with AGS1 or PARE
 
 Usage: python verify_table.py METADATA_JSON --master-key ID=HEX [--keyring-json FILE] [--relocate FROM=TO] [--json]
 
@@ -31,7 +34,8 @@ from typing import Any
 
 import fastavro
 
-from reading import Fault, KeyMetadata, Storage, ags1_open, decode_key_metadata, expect, fault, gcm_open, parquet_rows
+from reading import Fault, KeyMetadata, Storage, ags1_open, decode_key_metadata, expect, fault, gcm_open, parquet_table
+from row_deletes import Found, Live, check_deletes, position_deletes, stored_row_ids, vector
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 MAGIC_OF = {"PARQUET": b"PARE", "AVRO": b"AGS1", "PUFFIN": b"AGS1"}
@@ -128,6 +132,8 @@ class Verifier:
         self._manifests: dict[str, Manifest] = {}
         self._manifest_rows: dict[str, tuple[Any, ...]] = {}
         self._row_ids: dict[str, int] = {}
+        self._deleted = Found()
+        self._puffins: dict[str, bytes] = {}
 
     def _avro(self, location: str, key: KeyMetadata, kind: str) -> Manifest:
         if location not in self._manifests:
@@ -144,7 +150,7 @@ class Verifier:
         listing = self._avro(where, self.keys.of_manifest_list(snapshot), "manifest lists")
         self._list_header(snapshot, listing.header, where)
         counts: Counter[str] = Counter(manifests=len(listing.entries))
-        spans: list[tuple[int, int, str]] = []
+        live = Live()
         next_row_id = snapshot["first-row-id"]
         for row in listing.entries:
             if row["content"] == 0 and row["first_row_id"] is None:
@@ -152,13 +158,21 @@ class Verifier:
             if row["added_snapshot_id"] == snapshot["snapshot-id"] and row["content"] == 0:
                 expect(row["first_row_id"], next_row_id, f"{row['manifest_path']}: first_row_id in {where}")
                 next_row_id += row["added_rows_count"] + row["existing_rows_count"]
-            self._manifest(row, counts, spans)
+            self._manifest(row, counts, live)
         expect(next_row_id - snapshot["first-row-id"], snapshot["added-rows"], f"{where}: row ids given against added-rows")
-        spans.sort()
+        spans = sorted((start, start + file["record_count"], path) for path, (file, _, _, start) in live.data.items())
         for (_, end, one), (start, _, other) in itertools.pairwise(spans):
             if start < end:
                 fault(f"{one} and {other} share row ids")
-        for name, figure in (("total-records", "rows"), ("total-data-files", "data_files")):
+        check_deletes(live, self._deleted, where)
+        totals = {
+            "total-records": "rows",
+            "total-data-files": "data_files",
+            "total-delete-files": "delete_files",
+            "total-position-deletes": "deleted_rows",
+            "total-equality-deletes": "equality_deletes",
+        }
+        for name, figure in totals.items():
             if name in snapshot.get("summary", {}):
                 expect(int(snapshot["summary"][name]), counts[figure], f"snapshot {snapshot['snapshot-id']}: {name}")
         figures = {name: counts[name] for name in ("rows", "deleted_rows", "data_files", "delete_files", "equality_deletes", "manifests")}
@@ -172,7 +186,7 @@ class Verifier:
         }.items():
             expect(header.get(name), str(value), f"{where}: header {name}")
 
-    def _manifest(self, row: dict[str, Any], counts: Counter[str], spans: list[tuple[int, int, str]]) -> None:
+    def _manifest(self, row: dict[str, Any], counts: Counter[str], live: Live) -> None:
         where = row["manifest_path"]
         key = decode_key_metadata(row["key_metadata"], where)
         expect(row["manifest_length"], key.length, f"{where}: manifest_length against the key metadata")
@@ -192,11 +206,13 @@ class Verifier:
             if entry["status"] == DELETED:
                 continue
             self._file(file)
+            number = row["sequence_number"] if entry["sequence_number"] is None else entry["sequence_number"]
             if file["content"] == 0:
                 expect(start, self._row_ids.setdefault(file["file_path"], start), f"{file['file_path']}: first row id in two manifests")
-                spans.append((start, start + file["record_count"], file["file_path"]))
+                live.data[file["file_path"]] = (file, row["partition_spec_id"], number, start)
                 counts.update(rows=file["record_count"], data_files=1)
             else:
+                live.deletes.append((file, row["partition_spec_id"], number))
                 counts.update(delete_files=1, **{("deleted_rows" if file["content"] == 1 else "equality_deletes"): file["record_count"]})
 
     def _counts(self, row: dict[str, Any], entries: list[dict[str, Any]]) -> None:
@@ -221,6 +237,7 @@ class Verifier:
         seen = where in self.keys.of_file
         self.keys.claim(where, key)
         if seen:
+            self._vector(file)
             return
         data = self.storage.bytes(where)
         expect(len(data), key.length, f"{where}: size against the key metadata's file_length")
@@ -230,13 +247,24 @@ class Verifier:
         expect(data[:4], MAGIC_OF[kind], f"{where}: magic")
         self.kinds[("data files", "position deletes", "equality deletes")[file["content"]]] += 1
         if kind == "PARQUET":
-            expect(parquet_rows(data, key, where), file["record_count"], f"{where}: rows against record_count")
+            table = parquet_table(data, key, where)
+            expect(table.num_rows, file["record_count"], f"{where}: rows against record_count")
+            if file["content"] == 0:
+                self._deleted.row_ids[where] = stored_row_ids(table, None)
+            elif file["content"] == 1:
+                self._deleted.positions[where] = position_deletes(table, where)
             return
         plain = ags1_open(data, key, where)
         if kind == "AVRO":
             expect(sum(1 for _ in fastavro.reader(io.BytesIO(plain))), file["record_count"], f"{where}: rows against record_count")
+            self._deleted.row_ids[where] = stored_row_ids(None, plain)
         else:
-            expect((plain[:4], plain[-4:]), (b"PFA1", b"PFA1"), f"{where}: Puffin magic inside")
+            self._puffins[where] = plain
+            self._vector(file)
+
+    def _vector(self, file: dict[str, Any]) -> None:
+        if file["file_format"].upper() == "PUFFIN" and (file["file_path"], file["content_offset"]) not in self._deleted.vectors:
+            self._deleted.vectors[file["file_path"], file["content_offset"]] = vector(self._puffins[file["file_path"]], file)
 
     def lineage(self) -> None:
         """The numbers of the table: snapshots take row ids one after another, next-row-id is behind them all."""

@@ -10,7 +10,7 @@ Not here: nested values (``project``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -89,9 +89,15 @@ def plain_array(array: pa.Array) -> pa.Array:
 
 
 def repeated(value: Any, arrow_type: pa.DataType, length: int) -> pa.Array:
-    """Return ``length`` times a value in PyIceberg's internal form (days, microseconds, ``Decimal``, UUID or its bytes)."""
+    """Return ``length`` times a value in PyIceberg's internal form (days, microseconds, ``Decimal``, UUID or its bytes).
+
+    A struct's value is a mapping by field name.
+    """
     if value is None:
         return pa.nulls(length, arrow_type)
+    if pat.is_struct(arrow_type) and isinstance(value, Mapping):
+        children = [repeated(value[field.name], field.type, length) for field in arrow_type]
+        return pa.StructArray.from_arrays(children, fields=list(arrow_type))
     if arrow_type == pa.uuid():
         stored = pa.repeat(pa.scalar(getattr(value, "bytes", value), UUID_STORAGE), length)
         return pa.ExtensionArray.from_storage(arrow_type, stored)

@@ -1,6 +1,6 @@
 """New data files of one task: where they are, with which keys, and what a manifest says of them.
 
-    name  00000-<task>-<operation id>-<attempt>-<count>.parquet       as in Java, with an attempt added
+    name  00000-<task>-<operation id>-<attempt>-<count>.parquet or .avro       as in Java, with an attempt added
 
 The attempt is random: a task that runs twice (retry, speculation, case C-56) never writes the same path. Each file has a fresh DEK
 and AAD prefix, also when a writer rolls over or fans out. Every location that was begun is remembered until `discard` or the end,
@@ -11,6 +11,7 @@ Not here: when files begin and end (``partition_writer``).
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -20,12 +21,15 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.typedef import Record
 
-from icelock.arrow.metrics import MetricsCollector
+from icelock.arrow.avro_schema import avro_data_schema
+from icelock.arrow.avro_write import EncryptedAvroFile
+from icelock.arrow.closed_file import EncryptedFile
+from icelock.arrow.metrics import FileMetrics, MetricsCollector
 from icelock.arrow.metrics_config import metrics_modes
 from icelock.arrow.parquet_writer import EncryptedParquetFile
 from icelock.arrow.partition import Partitioner
 from icelock.arrow.sort import RowSorter
-from icelock.arrow.write_options import MAX_PARTS, WriteOptions
+from icelock.arrow.write_options import AVRO, MAX_PARTS, WriteOptions
 from icelock.arrow.write_schema import write_schema
 from icelock.errors import IntegrityError, PolicyError
 from icelock.keys.entropy import Entropy, mint_file_key
@@ -51,6 +55,8 @@ class DataFiles:
         self.target = write_schema(context.schema)
         self.partitioner = Partitioner(context.spec, self.target)
         self.sorter = None if context.sort_order.is_unsorted else RowSorter(context.sort_order, self.target)
+        if self.options.file_format == AVRO:
+            avro_data_schema(self.target.fields)
         self._modes = metrics_modes(context.properties, context.schema, context.sort_order)
         self._locations = _locations(context)
         self._context = context
@@ -61,17 +67,22 @@ class DataFiles:
 
     def open(self, partition: Sequence[Any]) -> OpenDataFile:
         """Begin a file for rows of one partition."""
-        name = f"{self._name}-{len(self._begun) + 1:05d}.parquet"
+        name = f"{self._name}-{len(self._begun) + 1:05d}.{self.options.file_format}"
         location = self._locations.new_data_location(name, self.partitioner.key(partition))
-        file_key = mint_file_key(self._entropy, self._context.data_key_length)
         self._begun.append(location)
         try:
-            parquet = EncryptedParquetFile(self._context.io, location, self.target.arrow, self.options, file_key)
+            file = self._create(location)
         except FileExistsError:
             self._begun.remove(location)  # it is not ours to delete
             raise
-        metrics = MetricsCollector(self.target.leaves, self._modes)
-        return OpenDataFile(parquet, metrics, self.sorter, Record(*partition), self._context.spec.spec_id)
+        metrics = None if self.options.file_format == AVRO else MetricsCollector(self.target.leaves, self._modes)
+        return OpenDataFile(file, metrics, self.sorter, Record(*partition), self._context.spec.spec_id)
+
+    def _create(self, location: str) -> EncryptedFile:
+        file_key = mint_file_key(self._entropy, self._context.data_key_length)
+        if self.options.file_format == AVRO:
+            return EncryptedAvroFile(self._context.io, location, self.target, self.options, file_key, self._entropy)
+        return EncryptedParquetFile(self._context.io, location, self.target.arrow, self.options, file_key)
 
     def discard(self) -> list[str]:
         """Delete every file that was begun; return the locations that are still there."""
@@ -99,9 +110,9 @@ class OpenDataFile:
     """A data file while it is written."""
 
     def __init__(
-        self, parquet: EncryptedParquetFile, metrics: MetricsCollector, sorter: RowSorter | None, partition: Record, spec_id: int
+        self, file: EncryptedFile, metrics: MetricsCollector | None, sorter: RowSorter | None, partition: Record, spec_id: int
     ) -> None:
-        self._parquet = parquet
+        self._file = file
         self._metrics = metrics
         self._sorter = sorter
         self._partition = partition
@@ -113,12 +124,12 @@ class OpenDataFile:
     @property
     def stored_bytes(self) -> int:
         """Bytes given to storage so far."""
-        return self._parquet.stored_bytes
+        return self._file.stored_bytes
 
     @property
     def full(self) -> bool:
         """Whether the file can have no more row groups (case C-21)."""
-        return self._parquet.row_groups >= MAX_PARTS
+        return self._file.parts >= MAX_PARTS
 
     def write(self, table: pa.Table) -> None:
         """Write rows of the stored schema as one row group, sorted if the table has a sort order."""
@@ -126,8 +137,9 @@ class OpenDataFile:
             table, ends = self._sorter.sort(table)
             self._sorted = self._sorted and (self._last is None or self._sorter.follows(self._last, ends))
             self._last = ends
-        self._parquet.write(table)
-        self._metrics.add(table)
+        self._file.write(table)
+        if self._metrics is not None:
+            self._metrics.add(table)
         self._rows += table.num_rows
 
     def close(self) -> DataFile:
@@ -136,31 +148,29 @@ class OpenDataFile:
         Raises:
             IntegrityError: what is stored is not what was written.
         """
-        closed = self._parquet.close()
-        if closed.footer.num_rows != self._rows or closed.footer.num_row_groups != self._parquet.row_groups:
-            msg = f"{self._parquet.location} has {closed.footer.num_rows} rows in its footer, {self._rows} were written: do not commit it"
+        closed = self._file.close()
+        if closed.rows != self._rows:
+            msg = f"{self._file.location} has {closed.rows} rows, {self._rows} were written: do not commit it"
             raise IntegrityError(msg)
-        metrics = self._metrics.finish(closed.footer)
+        metrics = None if self._metrics is None else self._metrics.finish(closed.footer)
         data_file = DataFile.from_args(
             content=DataFileContent.DATA,
-            file_path=self._parquet.location,
-            file_format=FileFormat.PARQUET,
+            file_path=self._file.location,
+            file_format=FileFormat.AVRO if metrics is None else FileFormat.PARQUET,
             partition=self._partition,
             record_count=self._rows,
             file_size_in_bytes=closed.size,
-            column_sizes=metrics.column_sizes,
-            value_counts=metrics.value_counts,
-            null_value_counts=metrics.null_value_counts,
-            nan_value_counts=metrics.nan_value_counts,
-            lower_bounds=metrics.lower_bounds,
-            upper_bounds=metrics.upper_bounds,
             key_metadata=closed.key_metadata.encode(),
-            split_offsets=metrics.split_offsets,
             sort_order_id=self._sorter.order_id if self._sorter is not None and self._sorted else 0,
+            **_fields(metrics),
         )
         data_file.spec_id = self._spec_id
         return data_file
 
     def abort(self) -> None:
         """Stop writing."""
-        self._parquet.abort()
+        self._file.abort()
+
+
+def _fields(metrics: FileMetrics | None) -> dict[str, Any]:
+    return {} if metrics is None else {field.name: getattr(metrics, field.name) for field in dataclasses.fields(metrics)}

@@ -20,6 +20,7 @@ import pyarrow as pa
 from icelock.arrow.data_file import DataFiles
 from icelock.arrow.partition import identity_of
 from icelock.arrow.partition_writer import Compression, PartitionWriter
+from icelock.arrow.sizes import used_bytes
 from icelock.metadata.manifest import DataFile
 
 _SPLIT_ROWS: Final = 1 << 17
@@ -53,7 +54,7 @@ class FanoutWriter:
             return
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += used_bytes(batch)
         if self._pending_rows >= _SPLIT_ROWS or self._pending_bytes >= _SPLIT_BYTES:
             self._split()
 

@@ -12,28 +12,19 @@ Not here: row group sizes (``partition_writer``), metrics (``metrics``).
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from icelock.arrow.closed_file import ClosedFile, check_stored
 from icelock.arrow.write_options import MAX_PARTS, PAGE_BYTES, PAGE_ROWS, ROW_GROUP_BYTES, WriteOptions
 from icelock.errors import IntegrityError, PolicyError
-from icelock.format.key_metadata import FileKey, KeyMetadata
+from icelock.format.key_metadata import FileKey
 from icelock.io.parquet import ENCRYPTED_MAGIC, encryption_properties
 
 _OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row groups in an encrypted file")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedFile:
-    """A finished file: ``size`` in stored bytes, the footer's metadata, and the key metadata that opens it."""
-
-    size: int
-    footer: pq.FileMetaData
-    key_metadata: KeyMetadata
 
 
 class EncryptedParquetFile:
@@ -46,7 +37,7 @@ class EncryptedParquetFile:
             FileExistsError: there is a file at the location.
         """
         self.location = location
-        self.row_groups = 0
+        self.parts = 0
         self._io = io
         self._file_key = file_key
         self._sink: Any = io.new_output(location).create()
@@ -78,19 +69,23 @@ class EncryptedParquetFile:
                 f"cannot number: raise {PAGE_ROWS} and {PAGE_BYTES}, or lower {ROW_GROUP_BYTES} (pages), or raise it (row groups)"
             )
             raise PolicyError(msg) from e
-        self.row_groups += 1
+        self.parts += 1
 
     def close(self) -> ClosedFile:
         """Finish the file and look at what is stored.
 
         Raises:
-            IntegrityError: storage does not have the bytes that were written, or they are not encrypted.
+            IntegrityError: storage does not have the bytes that were written, they are not encrypted, or the footer lacks row groups.
         """
         self._writer.close()
         size = self.stored_bytes
         self._sink.close()
-        self._check_stored(size)
-        return ClosedFile(size=size, footer=self._writer.writer.metadata, key_metadata=self._file_key.closed(size))
+        check_stored(self._io, self.location, size=size, magic=ENCRYPTED_MAGIC)
+        footer = self._writer.writer.metadata
+        if footer.num_row_groups != self.parts:
+            msg = f"{self.location} has {footer.num_row_groups} row groups in its footer, {self.parts} were written: do not commit it"
+            raise IntegrityError(msg)
+        return ClosedFile(size=size, rows=footer.num_rows, footer=footer, key_metadata=self._file_key.closed(size))
 
     def abort(self) -> None:
         """Stop writing; errors are not raised, since the file is to be deleted."""
@@ -100,18 +95,6 @@ class EncryptedParquetFile:
     def _close_sink(self) -> None:
         with contextlib.suppress(Exception):
             self._sink.close()
-
-    def _check_stored(self, size: int) -> None:
-        stored = self._io.new_input(self.location)
-        found = len(stored)
-        if found != size:
-            msg = f"{self.location} has {found} bytes on storage, {size} were written: the storage lost some; write again"
-            raise IntegrityError(msg)
-        with stored.open() as stream:
-            first = bytes(stream.read(len(ENCRYPTED_MAGIC)))
-        if first != ENCRYPTED_MAGIC:
-            msg = f"{self.location} begins with {first!r}, not {ENCRYPTED_MAGIC!r}: it is not an encrypted Parquet file; do not commit it"
-            raise IntegrityError(msg)
 
 
 def _arguments(options: WriteOptions) -> dict[str, Any]:

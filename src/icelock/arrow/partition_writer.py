@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import types as pat
 
 from icelock.arrow.data_file import DataFiles, OpenDataFile
+from icelock.arrow.sizes import used_bytes
 from icelock.metadata.manifest import DataFile
 
 _SMALL_CHUNK_ROWS: Final = 4096
@@ -69,7 +70,7 @@ class PartitionWriter:
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows of the stored schema; write the row groups that they fill."""
         options = self._files.options
-        row_bytes = max(batch.nbytes / batch.num_rows, 1e-3) if batch.num_rows else 1.0
+        row_bytes = max(used_bytes(batch) / batch.num_rows, 1e-3) if batch.num_rows else 1.0
         start = 0
         while start < batch.num_rows:
             target = self._target_bytes()

@@ -6,7 +6,8 @@ where a struct has none of the wanted fields, one leaf tells which rows are null
 closures over arrays; columns that need no change are passed on without a copy.
 
 Row lineage (spec, "Row Lineage"): ``_row_id`` and ``_last_updated_sequence_number`` are the stored values where there are some,
-else first_row_id + position, and the file's sequence number.
+else first_row_id + position, and the file's data sequence number; without first_row_id both are null, whatever is stored (Java
+PartitionUtil.constantsMap, ParquetValueReaders.rowIds and lastUpdated).
 
 Not here: reading (``read``), filters (``row_filter``).
 """
@@ -15,14 +16,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
-from pyiceberg.types import ListType, LongType, MapType, NestedField, PrimitiveType, StructType, UnknownType
+from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
 
 from icelock.arrow.arrow_types import UUID_STORAGE, can_read, plain_array, repeated
+from icelock.arrow.metadata_columns import CONSTANT_IDS, LAST_UPDATED, OF_POSITION_IDS, POS, ROW_ID
 from icelock.errors import FormatError
 
 if TYPE_CHECKING:
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
 
     from icelock.arrow.file_schema import FileField
 
-ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
-LAST_UPDATED: Final = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
-_LINEAGE: Final = (ROW_ID.field_id, LAST_UPDATED.field_id)
+__all__ = ["LAST_UPDATED", "ROW_ID", "FileColumns", "Lineage", "Projection"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,16 @@ class Lineage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """What one file offers: its ``fields``, and by field id the ``constants`` for columns that it lacks."""
+    """What one file offers: its ``fields``, and by field id the ``constants`` for columns that it lacks.
+
+    ``complete``: it must have every column that is asked for.
+    """
 
     location: str
     fields: FileField
     constants: Mapping[int, Any]
     lineage: Lineage = Lineage(first_row_id=None, sequence_number=None)
+    complete: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ class Projection:
     @property
     def needs_positions(self) -> bool:
         """Whether ``apply`` needs each row's position in the file."""
-        return any(field_id in _LINEAGE for field_id in self._ids)
+        return any(field_id in OF_POSITION_IDS for field_id in self._ids)
 
     def apply(self, batch: pa.RecordBatch, positions: pa.Array | None = None) -> pa.RecordBatch:
         """Return the same rows in the output schema.
@@ -104,9 +108,10 @@ class Projection:
         """
         arrays = []
         for field, arrow, field_id in zip(self._fields, self.schema, self._ids, strict=True):
-            array = field.read(batch, arrow.type)
-            if field_id in _LINEAGE and positions is not None:
-                array = self._inherited(field_id, array, positions)
+            if field_id in OF_POSITION_IDS and positions is not None:
+                array = self._of_position(field_id, field, batch, positions)
+            else:
+                array = field.read(batch, arrow.type)
             if not arrow.nullable and array.null_count:
                 msg = (
                     f"{self._source.location}: required field {arrow.name!r} (id {field_id}) has {array.null_count} nulls; rewrite the file"
@@ -117,18 +122,21 @@ class Projection:
             return batch.select([])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _inherited(self, field_id: int, stored: pa.Array, positions: pa.Array) -> pa.Array:
+    def _of_position(self, field_id: int, field: _Field, batch: pa.RecordBatch, positions: pa.Array) -> pa.Array:
         lineage = self._source.lineage
+        if field_id == POS.field_id:
+            return positions
         if lineage.first_row_id is None:
-            return stored
+            return pa.nulls(batch.num_rows, pa.int64())
+        stored = field.read(batch, pa.int64())
         if field_id == ROW_ID.field_id:
             return pc.coalesce(stored, pc.add(positions, pa.scalar(lineage.first_row_id, pa.int64())))
         return pc.coalesce(stored, pa.scalar(lineage.sequence_number, pa.int64()))
 
 
 def _optional(field: NestedField) -> NestedField:
-    """Lineage columns are never missing: they are inherited."""
-    return field.model_copy(update={"required": False}) if field.field_id in _LINEAGE else field
+    """Columns of a row's position are never missing: they are worked out."""
+    return field.model_copy(update={"required": False}) if field.field_id in OF_POSITION_IDS else field
 
 
 def _leaves(fields: list[_Field]) -> tuple[int, ...]:
@@ -141,13 +149,17 @@ class _Compiler:
     def __init__(self, source: FileColumns) -> None:
         self._constants = source.constants
         self._location = source.location
+        self._complete = source.complete
 
     def field(self, wanted: NestedField, target: pa.DataType, parent: FileField, where: str) -> _Field:
-        stored = parent.child(wanted.field_id)
+        stored = None if wanted.field_id in (*CONSTANT_IDS, POS.field_id) else parent.child(wanted.field_id)
         if stored is not None and not isinstance(wanted.field_type, UnknownType):
             return _Field(name=stored.name, column=self._column(wanted, target, stored, where))
         if wanted.field_id in self._constants:
             return _Field(value=self._constants[wanted.field_id])
+        if self._complete:
+            msg = f"{self._location} lacks column {where!r} (id {wanted.field_id}), which it is there for; rewrite the file"
+            raise FormatError(msg)
         if wanted.initial_default is None and wanted.required:
             msg = f"{self._location} lacks required field {where!r} (id {wanted.field_id}), which has no initial default; rewrite the file"
             raise FormatError(msg)

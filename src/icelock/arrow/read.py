@@ -1,22 +1,23 @@
 """ScanTask to Arrow: one process, one file at a time, batch by batch.
 
-Steps for a task: 1 its key metadata says whether the file is encrypted (never the bytes). 2 open it through ``io.parquet``.
-3 match field ids. 4 skip row groups by the footer's statistics. 5 read the leaf columns that output and filter need, one row group
-at a time. 6 drop rows by the filter. 7 project to the output schema.
+Steps for a task: 1 its key metadata says whether the file is encrypted (never the bytes). 2 read its delete files. 3 open the file
+through ``stored_file``. 4 match field ids. 5 read the leaf columns that output, filter and equality deletes need, without row
+groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 7 project to the output schema.
 
 No key, reader or property object is shared between files, nothing is read before the first batch is asked for, and memory is
-bounded by a row group's stored bytes and one batch.
+bounded by a row group's stored bytes, one batch, and the deletes.
 
-Not here: which files (``metadata.plan``), threads over files and limits (``table``), Parquet itself (``io.parquet``).
+Not here: which files (``metadata.plan``), threads over files and limits (``table``), file formats (``parquet_rows``, ``avro_rows``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
@@ -25,27 +26,25 @@ from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
 
 from icelock.arrow.arrow_types import output_schema
-from icelock.arrow.file_schema import FileField, file_fields
+from icelock.arrow.delete_cache import DeleteCache
+from icelock.arrow.deletes import Deletes, RowDeletes, check_deletes
+from icelock.arrow.metadata_columns import file_constants
 from icelock.arrow.project import FileColumns, Lineage, Projection
-from icelock.arrow.prune import matching_row_groups
 from icelock.arrow.row_filter import FilterPlan, RowFilter
-from icelock.errors import FormatError, IntegrityError, PolicyError
-from icelock.format.key_metadata import KeyMetadata
-from icelock.io.parquet import ParquetInput
+from icelock.arrow.stored_file import StoredFile
+from icelock.errors import FormatError
 
 if TYPE_CHECKING:
     from icelock.metadata.plan import ScanTask
 
-BATCH_ROWS: Final = 65_536
-BATCH_BYTES: Final = 64 << 20
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadContext:
-    """What all tasks of one scan share; it holds no key.
+    """What all tasks of one scan share.
 
-    ``schema`` is what comes out, ``row_filter`` (bound or not) is about ``table_schema``, ``io`` is the storage's own FileIO, and
-    ``allow_plaintext`` says whether files without key metadata may be read. ``arrow_schema`` is the schema of every batch.
+    ``schema`` is what comes out, with metadata columns if wanted; ``row_filter`` (bound or not) is about ``table_schema``, ``io`` is
+    the storage's own FileIO, and ``allow_plaintext`` says whether files without key metadata may be read. ``arrow_schema`` is the
+    schema of every batch. ``delete_cache`` keeps decoded delete files; it may be shared by contexts of one scan only.
 
     Raises:
         ValueError: the filter names a column that ``table_schema`` lacks (PyIceberg's error).
@@ -59,6 +58,7 @@ class ReadContext:
     name_mapping: NameMapping | None = None
     io: FileIO
     allow_plaintext: bool
+    delete_cache: DeleteCache = dataclasses.field(default_factory=DeleteCache, repr=False, compare=False)
     filter_plan: FilterPlan = dataclasses.field(init=False, repr=False, compare=False)
     arrow_schema: pa.Schema = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -81,136 +81,93 @@ def needs_reading(context: ReadContext, task: ScanTask) -> bool:
 
 
 def count_task(context: ReadContext, task: ScanTask) -> int:
-    """Return how many rows ``read_task`` would yield; only the filter's columns are read, and nothing without a filter.
+    """Return how many rows ``read_task`` would yield; only the columns of filter and equality deletes are read.
+
+    Without these the data file is not opened: its manifest entry and the deleted positions say how many rows are left.
 
     Raises:
-        IcelockError: as ``read_task``, when the file is read.
+        IcelockError: as ``read_task``, for what is read.
     """
     if not needs_reading(context, task):
         return 0 if isinstance(context.bound_filter, AlwaysFalse) else task.record_count
+    check_deletes(context, task)
+    if isinstance(context.bound_filter, AlwaysTrue):
+        deletes = Deletes.read(context, task)
+        if not deletes.compares:
+            return task.record_count - len(deletes.positions)
     return sum(batch.num_rows for batch in read_task(dataclasses.replace(context, schema=Schema()), task))
 
 
 def read_task(context: ReadContext, task: ScanTask) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
+    """Return the live rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
 
-    What can be refused without reading is refused at the call; the file is opened when the first batch is asked for and closed
-    after the last, or when the iterator is.
+    What can be refused without reading is refused at the call; files are opened when the first batch is asked for, the data file
+    last, and closed after the last batch, or when the iterator is.
 
     Raises:
-        PolicyError: a plain file in an encrypted table, deletes to apply, or a file format that is not read.
-        IntegrityError: the file fails authentication, or is not as long as its key metadata says.
-        FormatError: the file is no Parquet file, or does not hold what the schema asks for.
-        KeyUnavailableError: the file is encrypted and the task has no key metadata.
+        PolicyError: a plain file in an encrypted table, or a file format that is not read.
+        IntegrityError: a file fails authentication, or is not as long as its key metadata or as full as its manifest entry says.
+        FormatError: a file is not of its format, or does not hold what the schema asks for.
+        KeyUnavailableError: a file is encrypted and the task has no key metadata for it.
     """
-    reader = _READERS.get(task.file_format.upper())
-    if reader is None:
-        msg = f"{task.path} is a data file in {task.file_format}, which is not read: data files in {', '.join(_READERS)} are"
-        raise PolicyError(msg)
-    if task.deletes:
-        msg = (
-            f"{task.path} has {len(task.deletes)} merge-on-read delete files to apply, which comes with a later version of icelock: "
-            "rewrite the table's data files (compaction) with another engine first"
-        )
-        raise PolicyError(msg)
-    key_metadata = _key_metadata(context, task)
+    stored = StoredFile.of(task, allow_plaintext=context.allow_plaintext)
+    check_deletes(context, task)
     if isinstance(context.bound_filter, AlwaysFalse):
         return iter(())
-    return reader(context, task, key_metadata)
+    return _read(context, task, stored)
 
 
-def _key_metadata(context: ReadContext, task: ScanTask) -> KeyMetadata | None:
-    if task.key_metadata is not None:
-        try:
-            return KeyMetadata.decode(task.key_metadata.reveal())
-        except FormatError as e:
-            msg = f"{task.path}: the manifest entry's key metadata is damaged: {e}"
-            raise FormatError(msg) from e
-    if not context.allow_plaintext:
-        msg = (
-            f"{task.path} has no key metadata, but its table is encrypted: refused to read a plain file; "
-            "set the table property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
-        )
-        raise PolicyError(msg)
-    return None
-
-
-def _read_parquet(context: ReadContext, task: ScanTask, key_metadata: KeyMetadata | None) -> Iterator[pa.RecordBatch]:
-    with ParquetInput(context.io.new_input(task.path), key_metadata) as source:
-        file = file_fields(source.schema, context.name_mapping, location=task.path)
-        columns = FileColumns(
+def _read(context: ReadContext, task: ScanTask, stored: StoredFile) -> Iterator[pa.RecordBatch]:
+    deletes = Deletes.read(context, task) if task.deletes else None
+    with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
+        source = FileColumns(
             location=task.path,
-            fields=file,
-            constants=_partition_values(context, task),
+            fields=file.fields,
+            constants=_constants(context, task),
             lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
         )
-        projection = Projection(context.schema, context.arrow_schema, columns)
-        rows: RowFilter | None = None
-        if not isinstance(context.bound_filter, AlwaysTrue):
-            rows = RowFilter(context.filter_plan, columns)
-        for first, batch in _file_batches(context, source, file, projection, rows):
-            result = _finish(batch, first, projection, rows)
+        rows = _Rows(context, source, deletes)
+        for first, batch in file.batches(rows.leaves, context.bound_filter):
+            result = rows.finish(batch, first)
             if result.num_rows:
                 yield result
 
 
-def _file_batches(
-    context: ReadContext, source: ParquetInput, file: FileField, projection: Projection, rows: RowFilter | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of the row groups that may match, each with the position of its first row in the file."""
-    leaves = sorted({*projection.leaves, *(() if rows is None else rows.leaves)})
-    columns = source.leaf_paths(leaves)
-    metadata = source.metadata
-    wanted = set(range(metadata.num_row_groups))
-    if rows is not None:
-        wanted = set(matching_row_groups(metadata, file, context.table_schema, context.bound_filter))
-    first = 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if number in wanted:
-            position = first
-            for batch in source.batches(number, columns, _batch_rows(group)):
-                yield position, batch
-                position += batch.num_rows
-            if position - first != group.num_rows:
-                msg = f"{source.location}: row group {number} has {position - first} rows, its footer says {group.num_rows}"
-                raise IntegrityError(msg)
-        first += group.num_rows
+class _Rows:
+    """Turns batches of a data file into the rows that come out."""
+
+    def __init__(self, context: ReadContext, source: FileColumns, deletes: Deletes | None) -> None:
+        self._projection = Projection(context.schema, context.arrow_schema, source)
+        filtered = not isinstance(context.bound_filter, AlwaysTrue)
+        self._filter: RowFilter | None = RowFilter(context.filter_plan, source) if filtered else None
+        self._deletes: RowDeletes | None = None if deletes is None else deletes.bind(source)
+        parts = (part for part in (self._projection, self._filter, self._deletes) if part is not None)
+        self.leaves = sorted({leaf for part in parts for leaf in part.leaves})
+
+    def finish(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """Return what is left of a batch whose first row has position ``first``."""
+        mask = None if self._filter is None else self._filter.keep(batch)
+        kept = None if self._deletes is None else self._deletes.keep(batch, first)
+        if kept is not None:
+            mask = kept if mask is None else pc.and_kleene(mask, kept)
+        positions = pa.arange(first, first + batch.num_rows) if self._projection.needs_positions else None
+        if mask is not None:
+            batch = batch.filter(mask)
+            positions = None if positions is None else positions.filter(mask)
+        return self._projection.apply(batch, positions)
 
 
-def _batch_rows(group: Any) -> int:
-    """Rows in a batch: fewer when rows are wide, so that a batch stays near ``BATCH_BYTES``.
-
-    The row group's size counts all its columns: pyarrow ends the process when asked about one that has a key of its own (case C-68).
-    """
-    width: int = group.total_byte_size // max(1, group.num_rows)
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
-
-
-def _finish(batch: pa.RecordBatch, first: int, projection: Projection, rows: RowFilter | None) -> pa.RecordBatch:
-    mask = None if rows is None else rows.keep(batch)
-    positions = pa.arange(first, first + batch.num_rows) if projection.needs_positions else None
-    if mask is not None:
-        batch = batch.filter(mask)
-        positions = None if positions is None else positions.filter(mask)
-    return projection.apply(batch, positions)
-
-
-def _partition_values(context: ReadContext, task: ScanTask) -> dict[int, Any]:
-    """Return the values of identity partition fields by source field id, which columns missing in the file take."""
-    if not task.partition:
-        return {}
+def _constants(context: ReadContext, task: ScanTask) -> dict[int, Any]:
+    """Return values that all rows share, by field id: identity partition values for columns that the file lacks, metadata columns."""
     spec = context.specs.get(task.spec_id)
-    if spec is None or len(spec.fields) != len(task.partition):
+    if task.partition and (spec is None or len(spec.fields) != len(task.partition)):
         msg = (
             f"{task.path} has {len(task.partition)} partition values, which do not fit partition spec {task.spec_id} of the table ({spec})"
         )
         raise FormatError(msg)
-    return {
-        field.source_id: value
-        for field, value in zip(spec.fields, task.partition, strict=True)
-        if isinstance(field.transform, IdentityTransform)
-    }
-
-
-_READERS: Final[Mapping[str, Callable[[ReadContext, ScanTask, KeyMetadata | None], Iterator[pa.RecordBatch]]]] = {"PARQUET": _read_parquet}
+    constants = file_constants(context.schema, path=task.path, spec=spec, spec_id=task.spec_id, partition=task.partition)
+    if spec is not None:
+        for field, value in zip(spec.fields, task.partition, strict=False):
+            if isinstance(field.transform, IdentityTransform):
+                constants[field.source_id] = value
+    return constants

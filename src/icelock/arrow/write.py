@@ -25,6 +25,7 @@ from pyiceberg.schema import Schema
 from icelock.arrow.conform import InputPlan
 from icelock.arrow.data_file import DataFiles
 from icelock.arrow.fanout import FanoutWriter
+from icelock.arrow.sizes import used_bytes
 from icelock.arrow.write_context import WriteContext
 from icelock.arrow.write_schema import write_schema
 from icelock.errors import PolicyError
@@ -148,7 +149,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in slices of at most `_SLICE_BYTES` on average; none when it has no rows."""
     if not batch.num_rows:
         return
-    rows = math.ceil(batch.num_rows / max(1, math.ceil(batch.nbytes / _SLICE_BYTES)))
+    rows = math.ceil(batch.num_rows / max(1, math.ceil(used_bytes(batch) / _SLICE_BYTES)))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

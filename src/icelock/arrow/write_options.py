@@ -1,7 +1,7 @@
-"""The ``write.*`` table properties of the Parquet writer, checked before the first byte.
+"""The ``write.*`` table properties of the data file writers, checked before the first byte.
 
-Defaults are Java's (``TableProperties``). What an encrypted file cannot have is refused here: another format than Parquet,
-pages of version 2 (they do not cross between Java and Arrow, case C-24), bloom filters (case C-22).
+Defaults are Java's (``TableProperties``). What an encrypted file cannot have is refused here: ORC, pages of version 2 (they do not
+cross between Java and Arrow, case C-24), bloom filters (case C-22).
 
 Invariant: an encrypted Parquet file counts pages of a column chunk, row groups and columns in 16 bits. A row group is kept to
 ``max_levels`` values of a column so that its pages cannot run out of numbers, whatever the page properties say (case C-21).
@@ -18,8 +18,11 @@ from typing import Final, Self
 import pyarrow as pa
 
 from icelock.errors import PolicyError
+from icelock.io.avro_write import AvroCodec
 
 FORMAT: Final = "write.format.default"
+AVRO_CODEC: Final = "write.avro.compression-codec"
+AVRO_LEVEL: Final = "write.avro.compression-level"
 PAGE_VERSION: Final = "write.parquet.page-version"
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
@@ -35,6 +38,9 @@ BLOOM_FILTER: Final = "write.parquet.bloom-filter-enabled.column."
 MAX_PARTS: Final = 32767
 """Columns, row groups and pages of a column chunk that an encrypted Parquet file can number."""
 
+PARQUET: Final = "parquet"
+AVRO: Final = "avro"
+
 _MIB: Final = 1 << 20
 _BATCH_VALUES: Final = 1024
 _CODECS: Final = {
@@ -47,15 +53,20 @@ _CODECS: Final = {
     "lz4": "lz4",
     "lz4_raw": "lz4",
 }
+# Iceberg's name: Avro's, and the level that Java takes when none is set
+_AVRO_CODECS: Final = {"gzip": ("deflate", 9), "zstd": ("zstandard", 1), "snappy": ("snappy", None), "uncompressed": ("null", None)}
+_AVRO_LEVELS: Final = {"deflate": (0, 9), "zstandard": (-7, 22)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Checked settings of the Parquet writer; sizes are stored bytes unless said.
+    """Checked settings of a data file writer; sizes are stored bytes unless said.
 
     ``batch_values``: how often Arrow looks whether a page is full. ``max_levels``: most values of one column in a row group.
     """
 
+    file_format: str
+    avro_codec: AvroCodec
     codec: str
     level: int | None
     page_bytes: int
@@ -82,6 +93,8 @@ class WriteOptions:
         max_levels = (MAX_PARTS + 1) // 2 * batch_values
         codec, level = _codec(properties)
         return cls(
+            file_format=file_format(properties),
+            avro_codec=_avro_codec(properties),
             codec=codec,
             level=level,
             page_bytes=_positive(properties, PAGE_BYTES, _MIB),
@@ -96,12 +109,21 @@ class WriteOptions:
         )
 
 
-def _refuse_unsupported(properties: Mapping[str, str]) -> None:
-    file_format = properties.get(FORMAT, "parquet")
-    if file_format.lower() != "parquet":
-        why = "Iceberg cannot encrypt ORC files" if file_format.lower() == "orc" else "Avro data files can be read, not written"
-        msg = f"{FORMAT} is {file_format!r}, and encrypted tables are written as Parquet only ({why}): set it to 'parquet'"
+def file_format(properties: Mapping[str, str]) -> str:
+    """Return the format of new data files, ``parquet`` (default) or ``avro``.
+
+    Raises:
+        PolicyError: another one.
+    """
+    value = properties.get(FORMAT, PARQUET)
+    if value.lower() not in (PARQUET, AVRO):
+        why = "Iceberg cannot encrypt ORC files" if value.lower() == "orc" else "there is no such format"
+        msg = f"{FORMAT} is {value!r}, and encrypted tables are written as Parquet or Avro ({why}): set it to 'parquet'"
         raise PolicyError(msg)
+    return value.lower()
+
+
+def _refuse_unsupported(properties: Mapping[str, str]) -> None:
     version = properties.get(PAGE_VERSION, "v1")
     if version.lower() != "v1":
         msg = f"{PAGE_VERSION} is {version!r}: encrypted pages of version 2 cannot be read across Java and Arrow; set it to 'v1'"
@@ -132,6 +154,27 @@ def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:
         msg = f"{LEVEL} is {level}; {name} has levels {lowest} to {highest}"
         raise PolicyError(msg)
     return codec, level
+
+
+def _avro_codec(properties: Mapping[str, str]) -> AvroCodec:
+    name = properties.get(AVRO_CODEC, "gzip")
+    if name.lower() not in _AVRO_CODECS:
+        msg = f"{AVRO_CODEC} is {name!r}; it must be one of {', '.join(sorted(_AVRO_CODECS))}"
+        raise PolicyError(msg)
+    codec, default = _AVRO_CODECS[name.lower()]
+    text = properties.get(AVRO_LEVEL)
+    if codec not in _AVRO_LEVELS or text is None or text.lower() == "null":
+        return AvroCodec(name=codec, level=default)
+    lowest, highest = _AVRO_LEVELS[codec]
+    try:
+        level = int(text)
+    except ValueError as e:
+        msg = f"{AVRO_LEVEL} is {text!r}; it must be a whole number"
+        raise PolicyError(msg) from e
+    if not lowest <= level <= highest:
+        msg = f"{AVRO_LEVEL} is {level}; {name} has levels {lowest} to {highest}"
+        raise PolicyError(msg)
+    return AvroCodec(name=codec, level=level)
 
 
 def _level_range(codec: str) -> tuple[int, int]:

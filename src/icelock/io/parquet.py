@@ -100,6 +100,7 @@ class ParquetInput:
             )
             self.schema: pa.Schema = self._file.schema_arrow
             self.metadata: pq.FileMetaData = self._file.metadata
+            self._check_magic()
         except BaseException as e:
             mapped = self._mapped(e)
             self._stream.close()
@@ -148,6 +149,20 @@ class ParquetInput:
                 f"{self.location} has {found} bytes on storage, its key metadata says {expected}: "
                 f"the file was cut, extended or replaced; {_RESTORE}"
             )
+            raise IntegrityError(msg)
+
+    def _check_magic(self) -> None:
+        """Arrow looks at the last four bytes only; a file whose footer is signed and not encrypted has PAR1 at both ends."""
+        if self._key_metadata is None:
+            return
+        self._stream.seek(0)
+        first = bytes(self._stream.read(len(ENCRYPTED_MAGIC)))
+        signed = False
+        if first == PLAIN_MAGIC:
+            self._stream.seek(-len(PLAIN_MAGIC), 2)
+            signed = bytes(self._stream.read(len(PLAIN_MAGIC))) == PLAIN_MAGIC
+        if first != ENCRYPTED_MAGIC and not signed:
+            msg = f"{self.location} begins with {first!r}, expected {ENCRYPTED_MAGIC!r}: its bytes were changed; {_RESTORE}"
             raise IntegrityError(msg)
 
     def _mapped(self, error: BaseException) -> IcelockError | None:

@@ -1,7 +1,8 @@
 """Writes one v3 manifest as an AGS1 file with a key of its own.
 
 A PyIceberg ``ManifestWriter``, so PyIceberg's snapshot producers drive it; entries go to fastavro one by one. The row
-for the manifest list has the encrypted length (field 501) and the key metadata (field 519).
+for the manifest list has the encrypted length (field 501) and the key metadata (field 519). A manifest holds data files or
+delete files, never both, and says which in its header (``content``) and its row (field 517).
 
 Not here: which entries there are (``table``), the list (``metadata.manifest_list``).
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
+    DataFileContent,
     ManifestContent,
     ManifestEntryStatus,
     ManifestWriter,
@@ -43,17 +45,28 @@ class EncryptedManifestWriter(ManifestWriter):
 
     Raises (from ``add_entry``):
         PolicyError: an added file has no key metadata, so it is plain.
+        ValueError: a data file in a manifest of delete files, or the other way round.
     """
 
-    def __init__(self, io: EncryptingFileIO, *, location: str, spec: PartitionSpec, schema: Schema, snapshot_id: int) -> None:
+    def __init__(  # noqa: PLR0913 - what a manifest is made of
+        self,
+        io: EncryptingFileIO,
+        *,
+        location: str,
+        spec: PartitionSpec,
+        schema: Schema,
+        snapshot_id: int,
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> None:
         self._output = io.new_encrypted_output(location)
         super().__init__(spec, schema, self._output, snapshot_id, "deflate")
+        self._content = content
         self._avro: AvroFileWriter | None = None
         self._avro_names: tuple[str, ...] = ()
 
     def content(self) -> ManifestContent:
-        """Data files only; manifests of delete files come with merge-on-read."""
-        return ManifestContent.DATA
+        """Whether the manifest is one of data files or of delete files."""
+        return self._content
 
     @property
     def version(self) -> int:  # type: ignore[override]
@@ -75,7 +88,7 @@ class EncryptedManifestWriter(ManifestWriter):
             "partition-spec": dumps([_spec_field(field) for field in self._spec.fields]),
             "partition-spec-id": str(self._spec.spec_id),
             "format-version": str(VERSION),
-            "content": "data",
+            "content": "data" if self._content == ManifestContent.DATA else "deletes",
         }
         self._avro = AvroFileWriter(self._output, avro, schema, header)
         return self
@@ -95,6 +108,9 @@ class EncryptedManifestWriter(ManifestWriter):
         if entry.status == ManifestEntryStatus.ADDED and data_file.key_metadata is None:
             msg = f"refused to add {data_file.file_path} to an encrypted table: the file has no key metadata, so it is plain"
             raise PolicyError(msg)
+        if (data_file.content == DataFileContent.DATA) != (self._content == ManifestContent.DATA):
+            msg = f"{data_file.file_path} ({data_file.content.name}) does not belong into a manifest of {self._content.name}"
+            raise ValueError(msg)
         if self._avro is None:
             msg = "the manifest writer is not open"
             raise RuntimeError(msg)

@@ -1,26 +1,39 @@
 """``ScanTask``: what an engine needs to read one data file, and nothing else.
 
 The plan knows no engine and the engines know no KMS: each task carries its own file's key metadata and that of its delete
-files (cases C-31), so a split can go to an executor on its own.
+files (cases C-31), so a split can go to an executor on its own. All values are plain, so a task is easily sent.
 
-Not here: which files a scan needs (PyIceberg's ``ManifestGroupPlanner``, driven by ``table.scan``).
+Not here: which files a scan needs (``table.planner``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.types import NestedField, PrimitiveType, StructType
+
+from icelock.errors import FormatError
 from icelock.secret import SecretBytes
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as IcebergDataFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask
+
+POSITION_DELETES: Final = 1
+EQUALITY_DELETES: Final = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFile:
-    """A delete file that applies to a task's data file; offsets and lengths count bytes of the plain stream."""
+    """A delete file that applies to a task's data file; offsets and lengths count bytes of the plain stream.
+
+    ``content`` is 1 (positions; a deletion vector when the format is PUFFIN) or 2 (equality). For each of ``equality_ids``
+    ``equality_columns`` has the column as a field in Iceberg's JSON, which holds the one path to it where it is nested: such a
+    column may be one that the table has dropped, and the reader knows the table's current columns only.
+    """
 
     path: str
     file_format: str
@@ -32,6 +45,7 @@ class DeleteFile:
     referenced_data_file: str | None
     content_offset: int | None
     content_size: int | None
+    equality_columns: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +67,26 @@ class ScanTask:
     sequence_number: int | None = None
     first_row_id: int | None = None
 
-    @classmethod
-    def from_iceberg(cls, task: FileScanTask) -> ScanTask:
-        """Make a task from PyIceberg's, whose data file is a v3 ``DataFile``."""
+
+class TaskBuilder:
+    """Makes the ``ScanTask`` of PyIceberg's tasks; ``schemas`` are the table's, the scan's own first.
+
+    The first schema that has an equality column says its name and type.
+    """
+
+    def __init__(self, schemas: Sequence[Schema]) -> None:
+        self._schemas = tuple(schemas)
+        self._columns: dict[tuple[int, ...], tuple[str, ...]] = {}
+
+    def build(self, task: FileScanTask) -> ScanTask:
+        """Return the task of a data file, with its delete files in a fixed order.
+
+        Raises:
+            FormatError: an equality delete file names no columns, or one that no schema has as a value of its own.
+        """
         file = task.file
-        return cls(
+        deletes = sorted((self._delete_file(delete) for delete in task.delete_files), key=lambda d: (d.path, d.content_offset or 0))
+        return ScanTask(
             path=file.file_path,
             file_format=file.file_format.value,
             key_metadata=_secret(file.key_metadata),
@@ -65,26 +94,55 @@ class ScanTask:
             record_count=file.record_count,
             spec_id=file.spec_id,
             partition=tuple(file.partition._data),  # noqa: SLF001 - PyIceberg's Record
-            deletes=tuple(_delete_file(delete) for delete in sorted(task.delete_files, key=lambda delete: delete.file_path)),
+            deletes=tuple(deletes),
             sequence_number=getattr(file, "sequence_number", None),
             first_row_id=getattr(file, "first_row_id", None),
         )
 
+    def _delete_file(self, file: IcebergDataFile) -> DeleteFile:
+        ids = None if file.equality_ids is None else tuple(file.equality_ids)
+        return DeleteFile(
+            path=file.file_path,
+            file_format=file.file_format.value,
+            content=int(file.content),
+            key_metadata=_secret(file.key_metadata),
+            file_size=file.file_size_in_bytes,
+            record_count=file.record_count,
+            equality_ids=ids,
+            referenced_data_file=getattr(file, "referenced_data_file", None),
+            content_offset=getattr(file, "content_offset", None),
+            content_size=getattr(file, "content_size_in_bytes", None),
+            equality_columns=self._equality_columns(ids, file.file_path) if int(file.content) == EQUALITY_DELETES else (),
+        )
+
+    def _equality_columns(self, ids: tuple[int, ...] | None, path: str) -> tuple[str, ...]:
+        if not ids:
+            msg = f"equality delete file {path} names no columns (equality_ids), so it deletes no row that can be told; rewrite it"
+            raise FormatError(msg)
+        if ids not in self._columns:
+            self._columns[ids] = tuple(self._equality_column(field_id, path).model_dump_json() for field_id in ids)
+        return self._columns[ids]
+
+    def _equality_column(self, field_id: int, path: str) -> NestedField:
+        for schema in self._schemas:
+            found = _path_to(schema.fields, field_id)
+            if found is not None:
+                return found
+        msg = f"equality delete file {path} compares field id {field_id}, which no schema of the table has as a single value a row"
+        raise FormatError(msg)
+
+
+def _path_to(fields: Iterable[NestedField], field_id: int) -> NestedField | None:
+    """Return an optional field that holds nothing but the path to a primitive one."""
+    for field in fields:
+        if field.field_id == field_id and isinstance(field.field_type, PrimitiveType):
+            return field.model_copy(update={"required": False})
+        if isinstance(field.field_type, StructType):
+            below = _path_to(field.field_type.fields, field_id)
+            if below is not None:
+                return field.model_copy(update={"required": False, "field_type": StructType(below)})
+    return None
+
 
 def _secret(value: bytes | None) -> SecretBytes | None:
     return None if value is None else SecretBytes(value)
-
-
-def _delete_file(file: IcebergDataFile) -> DeleteFile:
-    return DeleteFile(
-        path=file.file_path,
-        file_format=file.file_format.value,
-        content=int(file.content),
-        key_metadata=_secret(file.key_metadata),
-        file_size=file.file_size_in_bytes,
-        record_count=file.record_count,
-        equality_ids=None if file.equality_ids is None else tuple(file.equality_ids),
-        referenced_data_file=getattr(file, "referenced_data_file", None),
-        content_offset=getattr(file, "content_offset", None),
-        content_size=getattr(file, "content_size_in_bytes", None),
-    )

@@ -1,43 +1,45 @@
 """Snapshot producers that write encrypted manifests and manifest lists.
 
-PyIceberg's producers decide which entries a snapshot has; the mixin here replaces what touches storage and metadata:
+PyIceberg's producers decide which entries of the parent a snapshot keeps; the mixin here replaces what touches storage and metadata:
 
-1. a manifest goes through an AGS1 writer and lists its key metadata;
-2. the manifest list likewise, then its key is sealed under the table's KEK;
+1. new files go into manifests of their own, one for each partition spec, through an AGS1 writer that lists its key metadata;
+2. the manifest list likewise, data manifests first, then its key is sealed under the table's KEK;
 3. the new key entries travel in the same update list as the snapshot, before it (cases C-05, C-06).
 
 A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit (``table.transaction``).
 
-Not here: retries and conflicts (``table.transaction``), data files (``arrow.write``).
+Not here: retries (``table.transaction``), removing files (``table.row_delta``), data files (``arrow.write``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import (
-    UpdateSnapshot,
     _FastAppendFiles,
     _MergeAppendFiles,
     _new_manifest_file_name,
     _new_manifest_list_file_name,
-    _OverwriteFiles,
     _SnapshotProducer,
 )
 
-from icelock.errors import PolicyError
+from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
+from icelock.table.manifest_merge import merged
+from icelock.table.summary import snapshot_summary
 
 if TYPE_CHECKING:
-    import uuid
+    from collections.abc import Iterable, Mapping
 
     from pyiceberg.io import OutputFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
@@ -46,11 +48,12 @@ if TYPE_CHECKING:
     from icelock.table.transaction import EncryptedTransaction
 
 
-class _Encrypted(_SnapshotProducer[Any]):
+class EncryptedProducer(_SnapshotProducer[Any]):
     """What every producer of an encrypted table does its own way; first among the bases."""
 
     _transaction: EncryptedTransaction
     _cleaning: bool = False
+    _merges: bool = True
 
     @property
     def _io(self) -> EncryptingFileIO:
@@ -63,22 +66,58 @@ class _Encrypted(_SnapshotProducer[Any]):
         """PyIceberg's constructor assigns one; the transaction's is used instead."""
 
     def new_manifest_output(self) -> OutputFile:
+        """Not used: PyIceberg's own would be plain."""
         msg = "manifests of encrypted tables are opened by new_manifest_writer"
         raise NotImplementedError(msg)
 
-    def new_manifest_writer(self, spec: PartitionSpec) -> EncryptedManifestWriter:
+    def new_manifest_writer(self, spec: PartitionSpec, content: ManifestContent = ManifestContent.DATA) -> EncryptedManifestWriter:
+        """Return the writer of a new manifest with a key of its own."""
         provider = self._transaction._table.location_provider()  # noqa: SLF001 - PyIceberg's own access
         name = _new_manifest_file_name(num=next(self._manifest_num_counter), commit_uuid=self.commit_uuid)
         location = provider.new_metadata_location(name)
         self._written_manifests.append(location)
-        return EncryptedManifestWriter(self._io, location=location, spec=spec, schema=self.schema(), snapshot_id=self._snapshot_id)
+        return EncryptedManifestWriter(
+            self._io, location=location, spec=spec, schema=self.schema(), snapshot_id=self._snapshot_id, content=content
+        )
 
-    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
-        summary = super()._summary(snapshot_properties or {})
-        # Partition summaries hold partition values; metadata.json is plain.
-        for name in [name for name in summary.additional_properties if name.startswith("partition")]:
-            del summary.additional_properties[name]
-        return summary
+    def _manifests(self) -> list[ManifestFile]:
+        """Return the manifests of the new snapshot: data before deletes, in each the new ones first, as Java."""
+        added = self._added_manifests(self._added_data_files, ManifestContent.DATA)
+        return self._listed([*added, *self._existing_manifests()])
+
+    def _listed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Return the manifests as they are listed, small ones merged; those that went into another are deleted after the commit."""
+        if self._merges:
+            manifests = merged(self, manifests, self._transaction.table_metadata.properties)
+        listed = {manifest.manifest_path for manifest in manifests}
+        self._uncommitted_manifests.extend(path for path in self._written_manifests if path not in listed)
+        self._written_manifests = [path for path in self._written_manifests if path in listed]
+        return sorted(manifests, key=lambda manifest: int(manifest.content))
+
+    def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
+        """Write a manifest of new files for each partition spec: the one that they were written with, also after it has changed."""
+        by_spec: dict[int, list[DataFile]] = {}
+        for file in files:
+            by_spec.setdefault(file.spec_id, []).append(file)
+        manifests: list[ManifestFile] = []
+        for spec_id, group in by_spec.items():
+            with self.new_manifest_writer(self.spec(spec_id), content) as writer:
+                for file in group:
+                    entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file)
+                    writer.add_entry(entry)
+            manifests.append(writer.to_manifest_file())
+        return manifests
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        return self._summary_of(self._operation, self._added_data_files, (), snapshot_properties or {})
+
+    def _summary_of(
+        self, operation: Operation, added: Iterable[DataFile], removed: Iterable[DataFile], properties: Mapping[str, str]
+    ) -> Summary:
+        metadata = self._transaction.table_metadata
+        parent = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
+        before = None if parent is None else parent.summary
+        return snapshot_summary(operation, added=added, removed=removed, properties=properties, parent=before)
 
     def _cleanup_uncommitted(self) -> None:
         self._cleaning = True
@@ -87,6 +126,10 @@ class _Encrypted(_SnapshotProducer[Any]):
     def _clean_all_uncommitted(self) -> None:
         self._cleaning = True
         super()._clean_all_uncommitted()
+
+    def _refresh_for_retry(self) -> None:
+        self._cleaning = False
+        super()._refresh_for_retry()
 
     def _commit(self) -> UpdatesAndRequirements:
         try:
@@ -146,52 +189,11 @@ class _Encrypted(_SnapshotProducer[Any]):
         return (*added, ref), (AssertRefSnapshotId(snapshot_id=head, ref=self._target_branch),)
 
 
-class EncryptedFastAppend(_Encrypted, _FastAppendFiles):
+class EncryptedFastAppend(EncryptedProducer, _FastAppendFiles):
     """Adds files in a manifest of their own."""
 
+    _merges = False
 
-class EncryptedMergeAppend(_Encrypted, _MergeAppendFiles):
+
+class EncryptedMergeAppend(EncryptedProducer, _MergeAppendFiles):
     """Adds files and merges small manifests."""
-
-
-class EncryptedOverwrite(_Encrypted, _OverwriteFiles):
-    """Adds and removes files in one snapshot; the predicate covers every file that is removed."""
-
-    def _build_delete_files_partition_predicate(self) -> None:
-        """Nothing to add: PyIceberg would build literals of partition values, which NaN and others do not survive."""
-
-
-class EncryptedUpdateSnapshot(UpdateSnapshot):
-    """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
-
-    def __init__(
-        self, transaction: EncryptedTransaction, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(transaction, transaction.current_io(), branch, snapshot_properties or {})
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "transaction": self._transaction,
-            "io": self._io,
-            "branch": self._branch,
-            "snapshot_properties": self._snapshot_properties,
-        }
-
-    def fast_append(self) -> EncryptedFastAppend:
-        """Return a producer that adds a manifest."""
-        return EncryptedFastAppend(operation=Operation.APPEND, **self._arguments())
-
-    def merge_append(self) -> EncryptedMergeAppend:
-        """Return a producer that adds a manifest and merges small ones."""
-        return EncryptedMergeAppend(operation=Operation.APPEND, **self._arguments())
-
-    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:
-        """Return a producer that adds and removes files."""
-        head = self._transaction.table_metadata.snapshot_by_name(name=self._branch)
-        operation = Operation.APPEND if head is None else Operation.OVERWRITE
-        return EncryptedOverwrite(operation=operation, commit_uuid=commit_uuid, **self._arguments())
-
-    def delete(self) -> NoReturn:
-        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``table.planner``)."""
-        msg = "deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided"
-        raise PolicyError(msg)

@@ -1,13 +1,16 @@
 """Scans of a table with keys: PyIceberg's planning, our reading.
 
 Schema of a scan, as Java (cases J-08): without a snapshot, or on a branch, the table's current schema; with a snapshot id, or
-on a tag, the schema of that snapshot. Planning is always local: a server's plan has no key metadata.
+on a tag, the schema of that snapshot. Metadata columns (``arrow.metadata_columns``) are there when they are named, after the others;
+``*`` does not name them, and a column of the table goes before a metadata column of its name. Planning is always local: a
+server's plan has no key metadata.
 
 Not here: reading one file (``arrow.read``).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,23 +18,25 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
+from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan as IcebergDataScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.arrow.metadata_columns import metadata_column
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO
-from icelock.metadata.plan import ScanTask
+from icelock.metadata.plan import ScanTask, TaskBuilder
 from icelock.table.planner import Planner, null_safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
 
     from icelock.metadata.manifest import DataFile
 
@@ -53,14 +58,28 @@ class DataScan(IcebergDataScan):
         return self.table_metadata.schema_by_id(snapshot.schema_id) or self.table_metadata.schema()
 
     def projection(self) -> Schema:
-        """Return the selected columns of the scan's schema.
+        """Return the selected columns of the scan's schema, and the metadata columns that are named.
 
         Raises:
             ValueError: a name is not a column.
         """
-        if "*" in self.selected_fields:
-            return self.full_schema
-        return self.full_schema.select(*self.selected_fields, case_sensitive=self.case_sensitive)
+        schema = self.full_schema
+        special = {name: field for name in self.selected_fields if (field := self._metadata_column(name)) is not None}
+        names = [name for name in self.selected_fields if name not in special]
+        if "*" not in names:
+            schema = schema.select(*names, case_sensitive=self.case_sensitive)
+        if not special:
+            return schema
+        added = {field.field_id: field for field in special.values()}
+        return Schema(*schema.fields, *added.values(), schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+    def _metadata_column(self, name: str) -> NestedField | None:
+        schema = self.full_schema
+        taken = schema.column_names if self.case_sensitive else [column.lower() for column in schema.column_names]
+        if (name if self.case_sensitive else name.lower()) in taken:
+            return None
+        specs, schemas = self.table_metadata.specs().values(), self._manifest_planner.schemas
+        return metadata_column(name, specs, schemas, case_sensitive=self.case_sensitive)
 
     def use_ref(self, name: str) -> Self:
         """Return a scan of the branch or tag.
@@ -103,27 +122,31 @@ class DataScan(IcebergDataScan):
 
     def scan_tasks(self) -> list[ScanTask]:
         """Return the plan as ``ScanTask``: what engines take."""
-        return [ScanTask.from_iceberg(task) for task in self.plan_files()]
+        builder = self._task_builder
+        return [builder.build(task) for task in self.plan_files()]
+
+    @property
+    def _task_builder(self) -> TaskBuilder:
+        return TaskBuilder(self._manifest_planner.schemas)
 
     def whole_files(self) -> tuple[list[DataFile], list[DataFile]]:
-        """Return the data files all of whose rows match the filter, and those of which only some do.
+        """Return the data files all of whose live rows match the filter, and those of which only some do.
 
-        Where metrics do not decide it, the filter's columns are read.
+        Where metrics do not decide it, the filter's columns are read; where a file has deletes, they are too.
         """
         strict = _StrictMetricsEvaluator(self.full_schema, self.row_filter, self.case_sensitive).eval
-        context = self.read_context()
+        context, builder = self.read_context(), self._task_builder
+        every_row = dataclasses.replace(context, row_filter=AlwaysTrue())
         whole: list[DataFile] = []
         cut: list[DataFile] = []
-        for task in self.plan_files():
-            if task.delete_files:
-                cut.append(task.file)  # type: ignore[arg-type]
+        for planned in self.plan_files():
+            if null_safe(self.row_filter) and (planned.residual == AlwaysTrue() or strict(planned.file)):
+                whole.append(planned.file)  # type: ignore[arg-type]
                 continue
-            known = null_safe(self.row_filter) and (task.residual == AlwaysTrue() or strict(task.file))
-            matching = task.file.record_count if known else count_task(context, ScanTask.from_iceberg(task))
-            if matching == task.file.record_count:
-                whole.append(task.file)  # type: ignore[arg-type]
-            elif matching:
-                cut.append(task.file)  # type: ignore[arg-type]
+            task = builder.build(planned)
+            matching = count_task(context, task)
+            if matching:
+                (whole if matching == count_task(every_row, task) else cut).append(planned.file)  # type: ignore[arg-type]
         return whole, cut
 
     def read_context(self) -> ReadContext:
@@ -163,7 +186,7 @@ class DataScan(IcebergDataScan):
         return pa.RecordBatchReader.from_batches(encoded, (batch.cast(encoded) for batch in batches))
 
     def count(self) -> int:
-        """Return the number of matching rows; without a filter and without deletes no data file is read."""
+        """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
         context = self.read_context()
         total = sum(count_task(context, task) for task in self.scan_tasks())
         return total if self.limit is None else min(total, self.limit)

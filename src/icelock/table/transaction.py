@@ -1,11 +1,12 @@
-"""Transactions on an encrypted table: append, overwrite, and the retry that never mixes keys of two attempts.
+"""Transactions on an encrypted table: append, overwrite, delete, and the retry that never mixes keys of two attempts.
 
 Order of a write: 1 the guard (may the table be written, is a KMS there, can its KEK be had) before any byte; 2 data files;
 3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict PyIceberg
 refreshes the table and 3 to 6 are done again on fresh metadata, after the failed attempt's key entries were dropped from
-the update list. A commit that certainly failed deletes its files; one whose outcome is unknown deletes nothing.
+the update list; 2 as well for rows that another writer deleted or moved meanwhile. A commit that certainly failed deletes its
+files; one whose outcome is unknown deletes nothing.
 
-Not here: the producers (``table.producer``), the rules (``table.guard``).
+Not here: the producers (``table.producer``, ``table.row_delta``), deleting by a filter (``table.delete``), the rules (``table.guard``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from icelock.arrow.write import DataFileWriter, WriteContext, check_input, write
 from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.conflicts import isolation_level
+from icelock.table.delete import DeleteByFilter
 from icelock.table.guard import check_updates
-from icelock.table.producer import EncryptedUpdateSnapshot
+from icelock.table.row_delta import EncryptedUpdateSnapshot
 from icelock.table.scan import DataScan
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.io.file_io import EncryptingFileIO
+    from icelock.keys.entropy import Entropy
     from icelock.metadata.manifest import DataFile
     from icelock.table.table import Table
 
@@ -57,6 +61,7 @@ class EncryptedTransaction(Transaction):
         self._keyed_io: tuple[TableMetadataV3, EncryptingFileIO] | None = None
         self._spare: tuple[EncryptedKey, ...] = ()
         self._data_files: list[str] = []
+        self._rebuilding = False
 
     @property
     def table_metadata(self) -> TableMetadata:
@@ -127,22 +132,33 @@ class EncryptedTransaction(Transaction):
     ) -> None:
         """Replace the rows that match the filter (default: all) in one snapshot.
 
+        Files that keep some of their rows are rewritten or get a deletion vector, by ``write.delete.mode``, as in ``delete``.
+
         Raises:
-            PolicyError: the rows do not fit the table, or the filter cuts through a data file.
+            PolicyError: the rows do not fit the table; nothing was written.
             KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            ValidationException: when committed, if another writer changed what was replaced.
         """
         self._before_writing(df)
-        replaced = self._whole_files(overwrite_filter, case_sensitive=case_sensitive, branch=branch)
-        self.overwrite_data_files(
-            self._write(df), replaced, overwrite_filter=overwrite_filter, snapshot_properties=snapshot_properties, branch=branch
-        )
+        row_filter = _parse_row_filter(overwrite_filter)
+        isolation_level(self.table_metadata, Operation.OVERWRITE)
+        with _Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+            producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
+            producer.delete_by_predicate(row_filter, case_sensitive)
+            change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
+            change.resolve()
+            producer.apply(change)
+            files = self._write(df)
+            self.track(*(file.file_path for file in files))
+            for file in files:
+                producer.append_data_file(file)
 
     def append_data_files(
         self, files: Sequence[DataFile], *, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
         """Append encrypted data files that were written for this table; they are deleted if the commit certainly fails."""
-        self._data_files.extend(file.file_path for file in files)
         with _Cleanup(self):
+            self.track(*(file.file_path for file in files))
             update = self.update_snapshot(snapshot_properties, branch)
             merge = property_as_bool(self.table_metadata.properties, "commit.manifest-merge.enabled", default=False)
             with update.merge_append() if merge else update.fast_append() as producer:
@@ -158,20 +174,29 @@ class EncryptedTransaction(Transaction):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        """Replace data files by others in one snapshot."""
-        self._data_files.extend(file.file_path for file in files)
-        with _Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
-            if not files:
-                producer._operation = Operation.DELETE  # noqa: SLF001 - Java names a snapshot that only removes files so
-            producer.delete_by_predicate(_parse_row_filter(overwrite_filter))
-            for file in replaced:
-                producer.delete_data_file(file)
-            for file in files:
-                producer.append_data_file(file)
+        """Replace data files by others in one snapshot; deletion vectors of the replaced ones go with them."""
+        with _Cleanup(self):
+            self.track(*(file.file_path for file in files))
+            with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+                producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
+                producer.delete_by_predicate(_parse_row_filter(overwrite_filter))
+                for file in replaced:
+                    producer.delete_data_file(file)
+                for file in files:
+                    producer.append_data_file(file)
 
     def files_to_replace(self, overwrite_filter: BooleanExpression | str = ALWAYS_TRUE, branch: str | None = MAIN_BRANCH) -> list[DataFile]:
-        """Return the data files all of whose rows match the filter."""
-        return self._whole_files(overwrite_filter, case_sensitive=True, branch=branch)
+        """Return the data files all of whose live rows match the filter.
+
+        Raises:
+            PolicyError: only some rows of a file do.
+        """
+        scan = self.branch_scan(_parse_row_filter(overwrite_filter), case_sensitive=True, branch=branch)
+        matched, cut = ([], []) if scan is None else scan.whole_files()
+        if cut:
+            msg = f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others: use overwrite or delete"
+            raise PolicyError(msg)
+        return matched
 
     def delete(
         self,
@@ -181,16 +206,25 @@ class EncryptedTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
         _isolation_operation: Any = None,
     ) -> None:
-        """Delete the rows that match, where they make up whole data files.
+        """Delete the rows that match, in one snapshot; none when no row does.
+
+        Files all of whose rows match go by metadata alone. Of others the rest is rewritten (``write.delete.mode=copy-on-write``,
+        the default) or a deletion vector is added (``merge-on-read``). Rows that the filter leaves undecided stay.
 
         Raises:
-            PolicyError: the filter cuts through a data file.
+            PolicyError: settings or columns that do not allow it; nothing was changed.
+            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            ValidationException: when committed, under isolation level serializable, if another writer added rows that may match.
         """
-        del _isolation_operation
         self.prepare_kek()
-        matched = self._whole_files(delete_filter, case_sensitive=case_sensitive, branch=branch)
-        if matched:
-            self.overwrite_data_files([], matched, overwrite_filter=delete_filter, snapshot_properties=snapshot_properties, branch=branch)
+        row_filter = _parse_row_filter(delete_filter)
+        operation = _isolation_operation or Operation.DELETE
+        isolation_level(self.table_metadata, operation)
+        with _Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+            producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
+            producer.delete_by_predicate(row_filter, case_sensitive)
+            change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=True)
+            producer.apply(change, pure_delete=True)
 
     def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: not in this version."""
@@ -215,17 +249,21 @@ class EncryptedTransaction(Transaction):
             CommitFailedException: other writers won each time; the files of this transaction were deleted.
             PolicyError: an update would break a rule of encrypted tables; nothing was committed.
         """
-        written, self._data_files = self._data_files, []
+        self._drop_idle_producers()
         try:
             super().commit_transaction()
         except (CommitFailedException, ValidationException, IcelockError) as e:
             if getattr(e, "outcome_known", True):
-                self._delete(written)
+                self._discard()
             raise
         except Exception as e:
-            if written:
-                e.add_note(f"The outcome of the commit is unknown; these data files were left in place: {', '.join(written)}")
+            if self._rebuilding:
+                self._discard()  # the attempt before certainly failed, and this one did not get to the catalog
+            elif self._data_files:
+                e.add_note(f"The outcome of the commit is unknown; these data files were left in place: {', '.join(self._data_files)}")
             raise
+        finally:
+            self._data_files = []
         return self._table
 
     def _stage(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
@@ -235,7 +273,15 @@ class EncryptedTransaction(Transaction):
     def _rebuild_snapshot_updates(self) -> None:
         keys = (AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate)
         self._updates = tuple(update for update in self._updates if not isinstance(update, keys))
+        self._rebuilding = True
         super()._rebuild_snapshot_updates()
+        self._rebuilding = False
+        self._drop_idle_producers()
+
+    def _drop_idle_producers(self) -> None:
+        """Forget deletes that found nothing to do: PyIceberg tells by the producers' snapshots whether a lost commit landed."""
+        if self._updates:
+            self._snapshot_producers = [producer for producer in self._snapshot_producers if not getattr(producer, "idle", False)]
 
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:  # noqa: FBT001, FBT002
         return DataScan(table_metadata=self.table_metadata, io=self.current_io(), row_filter=row_filter, case_sensitive=case_sensitive)
@@ -248,7 +294,7 @@ class EncryptedTransaction(Transaction):
         context = self.write_context()
         check_input(context.schema, df.schema, downcast_ns=context.downcast_ns)
         # Its constructor checks settings and makes no file.
-        DataFileWriter(context, task_id=0, entropy=self._table.encryption.entropy)
+        DataFileWriter(context, task_id=0, entropy=self.entropy)
         self.prepare_kek()
 
     def write_context(self) -> WriteContext:
@@ -269,22 +315,29 @@ class EncryptedTransaction(Transaction):
 
     def _write(self, df: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         batches = df.to_batches() if isinstance(df, pa.Table) else df
-        return write_data_files(self.write_context(), batches, task_id=0, entropy=self._table.encryption.entropy)
+        return write_data_files(self.write_context(), batches, task_id=0, entropy=self.entropy)
 
-    def _whole_files(self, row_filter: BooleanExpression | str, *, case_sensitive: bool, branch: str | None) -> list[DataFile]:
-        scan = self._scan(_parse_row_filter(row_filter), case_sensitive)
+    def branch_scan(self, row_filter: BooleanExpression, *, case_sensitive: bool, branch: str | None) -> DataScan | None:
+        """Return a scan of a branch as it is staged; None when there is no such branch yet. Branch None is the main branch."""
+        scan = self._scan(row_filter, case_sensitive)
+        if branch is None:
+            return scan
         if branch in self.table_metadata.refs:
-            scan = scan.use_ref(branch)
-        elif branch != MAIN_BRANCH:
-            return []
-        matched, cut = scan.whole_files()
-        if cut:
-            msg = (
-                f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others; rewriting data files is not in "
-                "this version: use a filter that matches whole partitions, or overwrite the whole table"
-            )
-            raise PolicyError(msg)
-        return matched
+            return scan.use_ref(branch)
+        return scan if branch == MAIN_BRANCH else None
+
+    @property
+    def entropy(self) -> Entropy:
+        """Where keys come from."""
+        return self._table.encryption.entropy
+
+    def new_data_location(self, name: str) -> str:
+        """Return where a file that belongs to no one partition goes among the table's data."""
+        return self._table.location_provider().new_data_location(name)
+
+    def track(self, *locations: str) -> None:
+        """Remember files that were written for this transaction: they are deleted if its commit certainly fails."""
+        self._data_files.extend(locations)
 
     def _name(self) -> str:
         return ".".join(self._table.name())
@@ -293,25 +346,31 @@ class EncryptedTransaction(Transaction):
         msg = f"table {self._name()} is encrypted: {what} is not supported in this version; nothing was changed"
         raise PolicyError(msg)
 
-    def _delete(self, paths: Iterable[str]) -> None:
-        io = self._table.io
-        for path in paths:
+    def _discard(self, *, files: int = 0, producers: int = 0) -> None:
+        """Delete what was written for this transaction, but for the first ``files`` files and ``producers`` snapshots."""
+        for producer in self._snapshot_producers[producers:]:
+            producer._clean_all_uncommitted()  # noqa: SLF001 - PyIceberg does it for two kinds of errors only
+        del self._snapshot_producers[producers:]
+        for path in self._data_files[files:]:
             try:
-                io.delete(path)
+                self._table.storage.delete(path)
+            except FileNotFoundError:
+                continue
             except OSError as e:  # the first error matters more; the file is listed by it
                 logger.debug("left behind: %s (%s)", path, e)
+        del self._data_files[files:]
 
 
 class _Cleanup:
-    """Deletes the data files of a transaction when staging their snapshot fails."""
+    """Deletes what was written inside the ``with`` block when staging a snapshot fails, and forgets its producer."""
 
     def __init__(self, transaction: EncryptedTransaction) -> None:
         self._transaction = transaction
 
     def __enter__(self) -> None:
-        return None
+        self._files = len(self._transaction._data_files)  # noqa: SLF001
+        self._producers = len(self._transaction._snapshot_producers)  # noqa: SLF001
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            written, self._transaction._data_files = self._transaction._data_files, []  # noqa: SLF001
-            self._transaction._delete(written)  # noqa: SLF001
+            self._transaction._discard(files=self._files, producers=self._producers)  # noqa: SLF001

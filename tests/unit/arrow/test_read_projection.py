@@ -118,7 +118,7 @@ def test_small_batches_of_rebuilt_nested_columns_join_to_the_whole(old_file: Pat
     scan = context(REBUILT, row_filter, table_schema=OLD)
     one = task(old_file, key=metadata(old_file))
     whole = read(scan, one).to_pylist()
-    monkeypatch.setattr("icelock.arrow.read.BATCH_ROWS", batch_rows)
+    monkeypatch.setattr("icelock.arrow.batches.BATCH_ROWS", batch_rows)
     assert read(scan, one).to_pylist() == whole
     assert len(whole) == {None: 3, "NotEqualTo": 1, "IsNull": 1}[row_filter and type(row_filter).__name__]
 
@@ -339,3 +339,10 @@ def test_row_lineage_is_inherited_by_position_and_kept_where_it_is_stored(tmp_pa
 def test_row_lineage_of_a_file_from_before_row_ids_is_null(old_file: Path):
     table = read(context(LINEAGE), task(old_file, key=metadata(old_file), sequence_number=7))
     assert table.column("_row_id").null_count == table.column("_last_updated_sequence_number").null_count == 3
+
+
+def test_row_lineage_is_null_without_first_row_id_even_where_it_is_stored(tmp_path: Path):
+    """Java's ParquetValueReaders.rowIds and lastUpdated read nulls then."""
+    path = write(tmp_path / "f.parquet", rows_table(LINEAGE, [{"id": 0, "_row_id": 5, "_last_updated_sequence_number": 3}]))
+    found = read(context(LINEAGE), task(path, key=metadata(path), sequence_number=7))
+    assert found.to_pylist() == [{"id": 0, "_row_id": None, "_last_updated_sequence_number": None}]

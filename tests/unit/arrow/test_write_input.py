@@ -331,7 +331,10 @@ def test_types_that_are_not_written_are_refused(tmp_path, field, message):
     ("properties", "message"),
     [
         ({"write.format.default": "orc"}, "write.format.default is 'orc'.*cannot encrypt ORC"),
-        ({"write.format.default": "AVRO"}, "write.format.default is 'AVRO'"),
+        ({"write.format.default": "csv"}, "write.format.default is 'csv'"),
+        ({"write.format.default": "AVRO", "write.avro.compression-codec": "lz4"}, "write.avro.compression-codec is 'lz4'"),
+        ({"write.avro.compression-level": "10"}, "write.avro.compression-level is 10"),
+        ({"write.avro.compression-level": "best"}, "write.avro.compression-level is 'best'"),
         ({"write.parquet.page-version": "v2"}, "write.parquet.page-version is 'v2'"),
         ({"write.parquet.bloom-filter-enabled.column.s": "true"}, "write.parquet.bloom-filter-enabled.column.s"),
         ({"write.parquet.compression-codec": "lzo"}, "write.parquet.compression-codec is 'lzo'"),

@@ -117,6 +117,7 @@ class CountingIO(PyArrowFileIO):
 
 class _CountedFile:
     def __init__(self, inner: PyArrowFile, owner: CountingIO) -> None:
+        self.location = inner.location
         self._inner = inner
         self._owner = owner
 

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
 
-from icelock.errors import KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
+from icelock.errors import KeyUnavailableError, KmsError, KmsErrorKind
 from icelock.format.key_metadata import KeyMetadata
 
 SCHEMA = people().schema
@@ -153,16 +153,6 @@ def test_overwrite_by_partition_keeps_the_others(lake: TestLake) -> None:
     table.append(people())
     table.overwrite(pa.table({"id": pa.array([99], pa.int64()), "name": ["x"], "city": ["town-1"]}), overwrite_filter="city = 'town-1'")
     assert ids(table) == [0, 2, 3, 5, 6, 8, 9, 99]
-
-
-def test_a_filter_that_cuts_through_a_file_is_refused_before_anything_is_written(lake: TestLake) -> None:
-    table = make(lake)
-    table.append(people())
-    before = lake.files()
-    for change in (lambda: table.overwrite(people(), overwrite_filter="id = 5"), lambda: table.delete("id = 5")):
-        with pytest.raises(PolicyError, match="matches some rows"):
-            change()
-    assert lake.files() == before
 
 
 def test_delete_of_whole_files(lake: TestLake) -> None:

@@ -10,8 +10,6 @@ from lake import KEYED, TestLake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
-from icelock.errors import PolicyError
-
 ROWS = pa.table(
     {
         "id": pa.array(range(6), pa.int64()),
@@ -54,7 +52,10 @@ def test_delete_keeps_rows_that_the_filter_leaves_undecided(table: Any, row_filt
     assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [i for i in range(6) if i not in FILTERS[row_filter]]
 
 
-def test_a_file_with_undecided_rows_is_cut_not_whole(table: Any) -> None:
-    with pytest.raises(PolicyError, match="matches some rows"):
-        table.delete("x != 5")
-    assert table.scan().count() == 6
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("row_filter", FILTERS)
+def test_undecided_rows_of_a_file_that_is_cut_are_kept(table: Any, row_filter: str, mode: str) -> None:
+    with table.transaction() as tx:
+        tx.set_properties({"write.delete.mode": mode})
+    table.delete(row_filter)
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [i for i in range(6) if i not in FILTERS[row_filter]]

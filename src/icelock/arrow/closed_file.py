@@ -1,0 +1,67 @@
+"""A data file that is finished: what its manifest entry needs, and the check that storage has it.
+
+Not here: how it was written (``parquet_writer``, ``avro_write``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from icelock.errors import IntegrityError
+from icelock.format.key_metadata import KeyMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedFile:
+    """A finished file: ``size`` in stored bytes, its ``rows``, Parquet's ``footer``, and the key metadata that opens it."""
+
+    size: int
+    rows: int
+    footer: pq.FileMetaData | None
+    key_metadata: KeyMetadata
+
+
+class EncryptedFile(Protocol):
+    """A data file of any format while it is written."""
+
+    location: str
+
+    @property
+    def parts(self) -> int:
+        """Row groups so far that an encrypted file has to number."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes given to storage so far."""
+
+    def write(self, table: pa.Table) -> None:
+        """Write a table of the stored schema."""
+
+    def close(self) -> ClosedFile:
+        """Finish the file."""
+
+    def abort(self) -> None:
+        """Stop writing."""
+
+
+def check_stored(io: FileIO, location: str, *, size: int, magic: bytes) -> None:
+    """Look at a file that was just closed.
+
+    Raises:
+        IntegrityError: storage does not have the bytes that were written, or they are not encrypted.
+    """
+    stored = io.new_input(location)
+    found = len(stored)
+    if found != size:
+        msg = f"{location} has {found} bytes on storage, {size} were written: the storage lost some; write again"
+        raise IntegrityError(msg)
+    with stored.open() as stream:
+        first = bytes(stream.read(len(magic)))
+    if first != magic:
+        msg = f"{location} begins with {first!r}, not {magic!r}: it is not encrypted; do not commit it"
+        raise IntegrityError(msg)

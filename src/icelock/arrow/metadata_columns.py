@@ -1,0 +1,81 @@
+"""Metadata columns: reserved field ids and names (spec, "Reserved Field IDs"; Java MetadataColumns), and their values for a file.
+
+    _file  _pos  _spec_id  _partition               of the file that a row is in
+    _row_id  _last_updated_sequence_number          stored in the file, or inherited where null (spec, "Row Lineage")
+
+The spec leaves the ids below ``_partition`` open, since the fields of all partition specs share a number range with columns; here
+they are ``PARTITION_FIELDS`` + the partition field's id.
+
+Not here: how the values come into batches (``project``), ``_deleted`` (deleted rows are not read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, UnknownType
+
+FILE: Final = NestedField(2147483646, "_file", StringType(), required=True)
+POS: Final = NestedField(2147483645, "_pos", LongType(), required=True)
+SPEC_ID: Final = NestedField(2147483643, "_spec_id", IntegerType(), required=True)
+PARTITION_ID: Final = 2147483642
+PARTITION_NAME: Final = "_partition"
+PARTITION_FIELDS: Final = 2_000_000_000
+ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
+LAST_UPDATED: Final = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
+
+OF_POSITION_IDS: Final = (ROW_ID.field_id, LAST_UPDATED.field_id, POS.field_id)
+CONSTANT_IDS: Final = (FILE.field_id, SPEC_ID.field_id, PARTITION_ID)
+_FIXED: Final = {field.name: field for field in (FILE, POS, SPEC_ID, ROW_ID, LAST_UPDATED)}
+
+
+def metadata_column(
+    name: str, specs: Iterable[PartitionSpec], schemas: Iterable[Schema], *, case_sensitive: bool = True
+) -> NestedField | None:
+    """Return the metadata column of a name, or None; ``specs`` and ``schemas`` are the table's, for ``_partition``."""
+    if not case_sensitive:
+        name = name.lower()
+    return partition_column(specs, schemas) if name == PARTITION_NAME else _FIXED.get(name)
+
+
+def partition_column(specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> NestedField:
+    """Return ``_partition``: a struct of every field that a partition spec of the table has, or had."""
+    sources = {field_id: schema.find_type(field_id) for schema in schemas for field_id in schema.field_ids}
+    fields: dict[int, NestedField] = {}
+    for spec in specs:
+        for field in spec.fields:
+            source = sources.get(field.source_id)
+            known = field.field_id in fields and not isinstance(fields[field.field_id].field_type, UnknownType)
+            if known:
+                continue
+            void = source is None or isinstance(field.transform, VoidTransform)
+            kind = UnknownType() if source is None or void else field.transform.result_type(source)
+            fields[field.field_id] = NestedField(PARTITION_FIELDS + field.field_id, field.name, kind, required=False)
+    children = [fields[field_id] for field_id in sorted(fields)]
+    return NestedField(PARTITION_ID, PARTITION_NAME, StructType(*children), required=False)
+
+
+def file_constants(wanted: Schema, *, path: str, spec: PartitionSpec | None, spec_id: int, partition: tuple[Any, ...]) -> dict[int, Any]:
+    """Return the values that all rows of a file share, by field id, of the metadata columns in ``wanted``."""
+    constants: dict[int, Any] = {}
+    for field in wanted.fields:
+        if field.field_id == FILE.field_id:
+            constants[field.field_id] = path
+        elif field.field_id == SPEC_ID.field_id:
+            constants[field.field_id] = spec_id
+        elif field.field_id == PARTITION_ID:
+            constants[field.field_id] = _partition_value(field.field_type, spec, partition)
+    return constants
+
+
+def _partition_value(kind: Any, spec: PartitionSpec | None, partition: tuple[Any, ...]) -> Mapping[str, Any] | None:
+    """A struct's fields by name; null for a table without partition fields, as Java has it."""
+    if not kind.fields:
+        return None
+    fields = () if spec is None else spec.fields
+    values = {PARTITION_FIELDS + field.field_id: value for field, value in zip(fields, partition, strict=False)}
+    return {field.name: None if isinstance(field.field_type, UnknownType) else values.get(field.field_id) for field in kind.fields}

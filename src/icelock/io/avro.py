@@ -1,0 +1,237 @@
+"""Avro object container files, block by block and to the last byte (Avro 1.12 specification, "Object Container Files").
+
+    "Obj" 01 | map<bytes> of avro.schema, avro.codec, ... | sync(16) | blocks
+    block    long rows | long bytes | rows, compressed | sync(16)
+
+Java takes a cut stream for its end and returns the rows before it (case J-01). Here a file ends after a block's sync marker or not
+at all, and a block has exactly its rows: fastavro decodes it as an array of them, in one call, and must use every byte.
+
+Not here: decryption (``io.plain_input``), what the schema means (``arrow.avro_types``).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+
+from icelock.errors import FormatError
+from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
+
+MAGIC: Final = b"Obj\x01"
+_SYNC: Final = 16
+_WINDOW: Final = 1 << 16
+_LONGEST_VARINT: Final = 10
+_MOST_ENTRIES: Final = 1 << 16
+_SNAPPY_RATIO: Final = 64
+_ZLIB_CHECKSUM: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroBlock:
+    """``rows`` records, encoded one behind the other in ``data``."""
+
+    rows: int
+    data: bytes
+
+
+class AvroFile:
+    """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values.
+
+    Raises:
+        FormatError: the file is no Avro file, or has a codec that Iceberg does not use.
+        IntegrityError: bytes of an encrypted file were changed.
+    """
+
+    def __init__(self, source: PlainInput | PlainBytes) -> None:
+        self.location = source.location
+        self._cursor = _Cursor(source)
+        if self._cursor.take(len(MAGIC)) != MAGIC:
+            msg = f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}"
+            raise FormatError(msg)
+        header = self._header()
+        self._sync = self._cursor.take(_SYNC)
+        codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
+        if codec not in _CODECS:
+            msg = f"{self.location} has Avro codec {codec!r}; known are {', '.join(_CODECS)}; rewrite it"
+            raise FormatError(msg)
+        self._decompress = _CODECS[codec]
+        try:
+            self.schema: Any = json.loads(header["avro.schema"])
+        except (KeyError, ValueError, RecursionError) as e:
+            msg = f"{self.location}: the Avro header has no schema that is JSON; {RESTORE}"
+            raise FormatError(msg) from e
+
+    def blocks(self) -> Iterator[AvroBlock]:
+        """Yield the blocks in file order.
+
+        Raises:
+            FormatError: a block that is cut, has another sync marker, or does not decompress.
+            IntegrityError: bytes of an encrypted file were changed.
+        """
+        while not self._cursor.at_end():
+            rows, size = self._cursor.varint(), self._cursor.varint()
+            if rows < 0 or size < 0:
+                msg = f"{self.location}: an Avro block of {rows} rows and {size} bytes; {RESTORE}"
+                raise FormatError(msg)
+            stored = self._cursor.take(size)
+            if self._cursor.take(_SYNC) != self._sync:
+                msg = f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}"
+                raise FormatError(msg)
+            try:
+                data = self._decompress(stored)
+            except (zlib.error, pa.ArrowException, OSError, ValueError) as e:
+                msg = f"{self.location}: an Avro block does not decompress: {e}; {RESTORE}"
+                raise FormatError(msg) from e
+            yield AvroBlock(rows=rows, data=data)
+
+    def _header(self) -> Mapping[str, bytes]:
+        found: dict[str, bytes] = {}
+        count = self._cursor.varint()
+        while count:
+            if count < 0:
+                self._cursor.varint()
+            for _ in range(abs(count)):
+                name = self._cursor.take(self._cursor.varint()).decode("utf-8", "replace")
+                found[name] = self._cursor.take(self._cursor.varint())
+                if len(found) > _MOST_ENTRIES:
+                    msg = f"{self.location}: the Avro header has no end; {RESTORE}"
+                    raise FormatError(msg)
+            count = self._cursor.varint()
+        return found
+
+
+class RowDecoder:
+    """Decodes blocks with fastavro; ``schema`` is the writer's record without logical types, ``wanted`` the part that is asked for.
+
+    The values are those of the stored types: numbers, text, bytes, lists, and dicts for records and maps.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], wanted: Mapping[str, Any], *, location: str) -> None:
+        self._location = location
+        self._stored = fastavro.parse_schema({"type": "array", "items": schema})
+        self._wanted = None if wanted == schema else fastavro.parse_schema({"type": "array", "items": wanted})
+
+    def rows(self, block: AvroBlock) -> list[dict[str, Any]]:
+        """Return the rows of a block.
+
+        Raises:
+            FormatError: the bytes are not these rows.
+        """
+        if not block.rows:
+            decoded: Any = []
+            used = 0
+        else:
+            head = _encoded_long(block.rows)
+            stream = io.BytesIO(b"".join((head, block.data, b"\0")))
+            try:
+                decoded = fastavro.schemaless_reader(stream, self._stored, self._wanted)
+            except Exception as e:  # fastavro raises whatever the bytes lead to
+                msg = f"{self._location}: an Avro block does not hold rows of the file's schema ({type(e).__name__}: {e}); {RESTORE}"
+                raise FormatError(msg) from e
+            used = stream.tell() - len(head) - 1
+        if used != len(block.data) or len(decoded) != block.rows:
+            msg = (
+                f"{self._location}: an Avro block of {block.rows} rows in {len(block.data)} bytes decodes to {len(decoded)} rows "
+                f"in {used} bytes; {RESTORE}"
+            )
+            raise FormatError(msg)
+        return decoded  # type: ignore[no-any-return]
+
+
+class _Cursor:
+    """Reads a file from front to back; every read is exact."""
+
+    def __init__(self, source: PlainInput | PlainBytes) -> None:
+        self._source = source
+        self._window = b""
+        self._used = 0
+        self._next = 0
+
+    def at_end(self) -> bool:
+        return self._used == len(self._window) and self._next == self._source.length
+
+    def take(self, size: int) -> bytes:
+        if size < 0:
+            msg = f"{self._source.location}: an Avro length of {size}; {RESTORE}"
+            raise FormatError(msg)
+        kept = self._window[self._used : self._used + size]
+        self._used += len(kept)
+        missing = size - len(kept)
+        if not missing:
+            return kept
+        if missing >= _WINDOW:
+            self._next += missing
+            return kept + self._source.read_at(self._next - missing, missing)
+        length = max(missing, min(_WINDOW, self._source.length - self._next))
+        self._window = self._source.read_at(self._next, length)
+        self._next += length
+        self._used = missing
+        return kept + self._window[:missing]
+
+    def varint(self) -> int:
+        value = 0
+        for index in range(_LONGEST_VARINT):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if not byte & 0x80:
+                return (value >> 1) ^ -(value & 1)
+        msg = f"{self._source.location}: a number of more than {_LONGEST_VARINT} bytes where Avro has a long; {RESTORE}"
+        raise FormatError(msg)
+
+
+def _encoded_long(value: int) -> bytes:
+    value <<= 1
+    out = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _deflate(data: bytes) -> bytes:
+    decoder = zlib.decompressobj(-15)
+    plain = decoder.decompress(data) + decoder.flush()
+    # Python writers leave what they did not strip of zlib's checksum behind the stream.
+    if not decoder.eof or len(decoder.unused_data) > _ZLIB_CHECKSUM:
+        msg = "the deflate stream is cut, or bytes are left over"
+        raise ValueError(msg)
+    return plain
+
+
+def _snappy(data: bytes) -> bytes:
+    """Raw Snappy, which begins with its plain length as a varint, and a big-endian CRC-32 of the plain bytes."""
+    body, checksum = data[:-4], data[-4:]
+    length = shift = 0
+    for byte in body[:5]:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            break
+    if length > _SNAPPY_RATIO * len(body):
+        msg = f"a Snappy block of {len(body)} bytes cannot hold {length}"
+        raise ValueError(msg)
+    plain: bytes = pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True)
+    if zlib.crc32(plain).to_bytes(4, "big") != checksum:
+        msg = "the CRC-32 of a Snappy block is wrong"
+        raise ValueError(msg)
+    return plain
+
+
+def _zstandard(data: bytes) -> bytes:
+    return pa.input_stream(pa.BufferReader(data), compression="zstd").read()  # type: ignore[no-any-return]
+
+
+_CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": lambda data: data,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}

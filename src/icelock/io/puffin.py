@@ -1,0 +1,89 @@
+"""Deletion vectors in Puffin files (spec, "Deletion Vectors"; Puffin spec, "deletion-vector-v1 blob type").
+
+    Puffin   PFA1 | blobs | PFA1 | footer ...         blobs are found by offset and size of the manifest entry
+    blob     BE uint32 n | D1 D3 39 64 | roaring64 | BE CRC-32        n and CRC cover magic and bitmap
+
+roaring64 is the portable form: LE int64 count, then for each high word an LE uint32 and a 32-bit Roaring bitmap. The footer
+is not looked at: its sizes would only repeat the entry's, which the manifest authenticates.
+
+Not here: decryption (``io.plain_input``), which rows are deleted (``arrow.deletes``).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+from pyroaring import BitMap64
+
+from icelock.errors import FormatError, IntegrityError
+from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
+
+MAGIC: Final = b"PFA1"
+VECTOR_MAGIC: Final = bytes.fromhex("d1d33964")
+_COUNT: Final = struct.Struct("<q")
+_UINT32: Final = struct.Struct(">I")
+_FRAME: Final = 12
+_LEAST: Final = _FRAME + _COUNT.size
+_LARGEST_POSITION: Final = (1 << 63) - 1
+
+
+def read_blob(source: PlainInput | PlainBytes, offset: int, size: int) -> bytes:
+    """Return a blob of a Puffin file.
+
+    Raises:
+        FormatError: no Puffin file, or a blob that does not lie within it.
+        IntegrityError: bytes of an encrypted file were changed.
+    """
+    if source.length < len(MAGIC) or source.read_at(0, len(MAGIC)) != MAGIC:
+        msg = f"{source.location} is no Puffin file: it does not begin with {MAGIC!r}; {RESTORE}"
+        raise FormatError(msg)
+    if offset < len(MAGIC):
+        msg = f"{source.location}: a blob at {offset} would lie in the file's magic; the manifest entry is not the file's own"
+        raise FormatError(msg)
+    return source.read_at(offset, size)
+
+
+def decode_deletion_vector(blob: bytes, *, cardinality: int, name: str) -> BitMap64:
+    """Return the positions in a deletion vector; ``cardinality`` is what the manifest entry says, ``name`` is for messages.
+
+    Raises:
+        FormatError: the blob is no deletion vector.
+        IntegrityError: its checksum is wrong, or it has another number of positions than the entry says.
+    """
+    if len(blob) < _LEAST:
+        msg = f"{name}: a deletion vector has at least {_LEAST} bytes, got {len(blob)}; {RESTORE}"
+        raise FormatError(msg)
+    (length,) = _UINT32.unpack_from(blob)
+    if length != len(blob) - 8:
+        msg = f"{name}: the deletion vector says {length} bytes, its manifest entry {len(blob) - 8}; {RESTORE}"
+        raise FormatError(msg)
+    body = memoryview(blob)[4:-4]
+    if body[:4] != VECTOR_MAGIC:
+        msg = f"{name}: no deletion vector: expected magic {VECTOR_MAGIC.hex()}, got {bytes(body[:4]).hex()}; {RESTORE}"
+        raise FormatError(msg)
+    (expected,) = _UINT32.unpack_from(blob, len(blob) - 4)
+    if zlib.crc32(body) != expected:
+        msg = f"{name}: the deletion vector's CRC-32 is {zlib.crc32(body):08x}, expected {expected:08x}; {RESTORE}"
+        raise IntegrityError(msg)
+    positions = _roaring64(bytes(body[4:]), name)
+    if len(positions) != cardinality:
+        msg = f"{name}: the deletion vector has {len(positions)} positions, its manifest entry says {cardinality}; {RESTORE}"
+        raise IntegrityError(msg)
+    return positions
+
+
+def _roaring64(data: bytes, name: str) -> BitMap64:
+    try:
+        positions = BitMap64.deserialize(data)
+    except (ValueError, IndexError) as e:
+        msg = f"{name}: the deletion vector is no Roaring bitmap in portable form: {e}; {RESTORE}"
+        raise FormatError(msg) from e
+    if len(positions.serialize()) != len(data):
+        msg = f"{name}: bytes are left over behind the deletion vector's bitmap; {RESTORE}"
+        raise FormatError(msg)
+    if positions and positions.max() > _LARGEST_POSITION:
+        msg = f"{name}: the deletion vector has position {positions.max()}, which no file has; {RESTORE}"
+        raise FormatError(msg)
+    return positions

@@ -1,0 +1,137 @@
+"""A read in the driver: which columns, which filters, which files. One planning makes one reader and unwraps each KEK once.
+
+Spark pickles the reader for executors before it asks for partitions. What is pickled is not this object but a ``TaskReader`` with the
+plan as plain data: the scan with its KMS client stays here.
+
+Not here: what executors do (``read``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
+from pyiceberg.schema import Schema
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from icelock.errors import PolicyError
+from icelock.spark.filters import FilterTranslator
+from icelock.spark.options import ReadOptions
+from icelock.spark.projection import project
+from icelock.spark.read import ReadPlan, TaskReader
+from icelock.spark.splits import plan_splits
+from icelock.spark.storage import executor_properties
+from icelock.spark.tables import open_table, scan_of
+from icelock.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from icelock.spark.settings import Settings
+    from icelock.table.scan import DataScan
+    from icelock.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a DataFrame was made from: every query on it reads this snapshot (None: the table had none), with these columns."""
+
+    snapshot_id: int | None
+    schema: str
+
+
+def load(settings: Settings, options: ReadOptions) -> tuple[StructType, Loaded]:
+    """Return the Spark schema of what the options ask for, and what later plannings hold on to.
+
+    Raises:
+        PolicyError, NoSuchTableError: see ``tables``; or a type that Spark has no exact type for.
+    """
+    scan = scan_of(open_table(settings, options.table), options)
+    snapshot, projection = scan.snapshot(), scan.projection()
+    loaded = Loaded(snapshot_id=None if snapshot is None else snapshot.snapshot_id, schema=projection.model_dump_json())
+    return spark_schema(projection, table=str(options.table)), loaded
+
+
+def plan_read(settings: Settings, options: ReadOptions, schema: StructType, loaded: Loaded | None) -> PlanningReader:
+    """Return the reader of one scan.
+
+    Args:
+        settings: from ``register``.
+        options: of the read.
+        schema: the columns that Spark wants.
+        loaded: what ``load`` gave when the DataFrame was made; None if the user gave a schema: then the newest snapshot is read.
+
+    Raises:
+        PolicyError: the table's columns are no longer those of the DataFrame, or its snapshot was expired.
+    """
+    table = open_table(settings, options.table)
+    scan = scan_of(table, options)
+    if loaded is not None:
+        if loaded.snapshot_id is not None:
+            scan = scan.pinned(loaded.snapshot_id)
+        if Schema.model_validate_json(loaded.schema).as_struct() != scan.projection().as_struct():
+            msg = f"the columns of table {options.table} changed since the DataFrame was made: load it again"
+            raise PolicyError(msg)
+    kind = PushDownReader if settings.push_down else PlanningReader
+    return kind(settings, options, table, scan, schema, empty=loaded is not None and loaded.snapshot_id is None)
+
+
+class PlanningReader(DataSourceReader):
+    """The reader in the driver; its pickle is the executors' reader."""
+
+    def __init__(  # noqa: PLR0913 - the parts of one planning
+        self, settings: Settings, options: ReadOptions, table: Table, scan: DataScan, schema: StructType, *, empty: bool = False
+    ) -> None:
+        self._settings = settings
+        self._empty = empty
+        self._table = table
+        self._scan = scan
+        self._spark_schema = schema
+        self._projected = project(scan.projection(), schema, table=str(options.table), case_sensitive=settings.case_sensitive)
+        self._filters: list[BooleanExpression] = []
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the scan.
+
+        Raises:
+            KeyUnavailableError: no KMS, or it refused.
+            IntegrityError: a manifest or manifest list was changed.
+        """
+        tasks = [] if self._empty else self._scan.filter(self._row_filter()).scan_tasks()
+        return plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read as an executor does."""
+        return TaskReader(self._read_plan()).read(partition)
+
+    def __reduce__(self) -> Any:
+        return TaskReader, (self._read_plan(),)
+
+    def _row_filter(self) -> BooleanExpression:
+        return reduce(And, self._filters) if self._filters else AlwaysTrue()
+
+    def _read_plan(self) -> ReadPlan:
+        context = replace(self._scan.filter(self._row_filter()).read_context(), schema=self._projected)
+        catalog = self._table.catalog.properties
+        storage = executor_properties(context.io.properties, catalog)
+        return ReadPlan.of(context, self._spark_schema, storage, self._table.metadata.location)
+
+
+class PushDownReader(PlanningReader):
+    """The reader when Spark may push filters; Spark refuses a reader with this method otherwise."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that can be applied exactly and hand the others back."""
+        translator = FilterTranslator(self._projected, self._scan.full_schema)
+        left = []
+        for pushed in filters:
+            expression = translator.translate(pushed)
+            if expression is None:
+                left.append(pushed)
+            else:
+                self._filters.append(expression)
+        return left

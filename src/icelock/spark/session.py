@@ -1,0 +1,96 @@
+"""``register``: makes the format "icelock" known to a Spark session, classic or Connect.
+
+Keys travel to executors over Spark's RPC. When the master is not local and Spark's RPC is not encrypted, that is said once, in the
+log; the catalog property ``icelock.spark.plain-rpc`` = ``refuse`` makes reads and writes fail instead.
+
+Not here: the data source (``source``). Importing this module loads no catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from icelock.errors import PolicyError
+from icelock.properties import SPARK_PLAIN_RPC, SPARK_PLAIN_RPC_REFUSE, check_catalog_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_RPC_ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+_PARALLELISM_DEFAULT: Final = 2
+_logger = logging.getLogger(__name__)
+
+
+def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] | None = None) -> None:
+    """Make ``spark.read.format("icelock")`` and ``df.write.format("icelock")`` work in a session.
+
+    Filter push-down for Python data sources is switched on for the session, unless it was set to false: then filters are not
+    pushed, with equal results. Call it again after a change of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
+
+    Args:
+        spark: a classic or Connect session.
+        catalogs: properties by catalog name, as for ``load_catalog``, KMS settings included; they go to the driver's planning
+            processes and never to executors. Catalogs that are not given are looked up in PyIceberg's configuration there.
+
+    Raises:
+        PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
+    """
+    from icelock.spark.jvm import install_fresh_scans  # noqa: PLC0415 - executors import this package
+    from icelock.spark.settings import Settings  # noqa: PLC0415
+    from icelock.spark.source import NAME, data_source  # noqa: PLC0415
+
+    checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
+    push_down = _setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
+    if push_down:
+        spark.conf.set(PUSH_DOWN, "true")
+    plain_rpc = _plain_rpc(spark)
+    if plain_rpc and not all(properties.get(SPARK_PLAIN_RPC) == SPARK_PLAIN_RPC_REFUSE for properties in checked.values()):
+        _logger.warning(
+            "Spark's RPC is not encrypted: data keys of the files that are read and written cross the network in the clear. "
+            "Set spark.network.crypto.enabled or spark.ssl.rpc.enabled; the catalog property %s=%s makes it an error.",
+            SPARK_PLAIN_RPC,
+            SPARK_PLAIN_RPC_REFUSE,
+        )
+    settings = Settings(
+        catalogs=checked,
+        push_down=push_down,
+        case_sensitive=_setting(spark, "spark.sql.caseSensitive", "false") == "true",
+        parallelism=_parallelism(spark),
+        plain_rpc=plain_rpc,
+    )
+    spark.dataSource.register(data_source(settings))
+
+
+def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
+    if not name or "." in name or name != name.strip():
+        msg = f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it has no dot and no white space around it"
+        raise PolicyError(msg)
+    given = {key: str(value) for key, value in properties.items() if value is not None}
+    check_catalog_properties(given)
+    return given
+
+
+def _setting(spark: SparkSession, name: str, default: str) -> str:
+    """Return a session setting in lower case; ``default`` is for one that was never set."""
+    value = spark.conf.get(name, default)
+    return str(value).strip().lower()
+
+
+def _plain_rpc(spark: SparkSession) -> bool:
+    """Whether keys go to other machines unencrypted; a master that cannot be seen counts as another machine."""
+    master = _setting(spark, "spark.master", "unknown")
+    if master == "local" or master.startswith("local["):
+        return False
+    return not any(_setting(spark, name, "false") == "true" for name in _RPC_ENCRYPTION)
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at once, as far as a session tells: a Connect session tells its settings only."""
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        return max(_PARALLELISM_DEFAULT, int(context.defaultParallelism))
+    value = _setting(spark, "spark.default.parallelism", "")
+    return max(_PARALLELISM_DEFAULT, int(value)) if value.isdigit() else _PARALLELISM_DEFAULT

@@ -1,0 +1,96 @@
+"""Which data files one Spark task reads: whole files, small ones together.
+
+Sizes are stored bytes; a file costs at least ``read.split.open-file-cost``. There are as many splits as the bytes take at
+``read.split.target-size``, and at least as many as the cluster runs tasks, if there are files enough. A file is never cut: a row group
+is read by the task that has its file.
+
+A split carries the key metadata of its own files and nothing else that is secret; it is pickled to one executor.
+
+Not here: which files a scan needs (``table.scan``).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from icelock.errors import PolicyError
+from icelock.metadata.plan import DeleteFile, ScanTask
+from icelock.secret import SecretBytes
+
+TARGET_SIZE: Final = "read.split.target-size"
+TARGET_SIZE_DEFAULT: Final = 128 << 20
+OPEN_FILE_COST: Final = "read.split.open-file-cost"
+OPEN_FILE_COST_DEFAULT: Final = 4 << 20
+
+
+class Split(InputPartition):
+    """The data files of one task, as plain values."""
+
+    def __init__(self, tasks: Sequence[ScanTask]) -> None:
+        super().__init__(None)
+        self._tasks = tuple(_plain_task(task) for task in tasks)
+
+    @property
+    def tasks(self) -> list[ScanTask]:
+        """The files to read, in the order of the plan."""
+        return [_task(plain) for plain in self._tasks]
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        # InputPartition's would print the keys.
+        return f"Split({len(self._tasks)} files)"
+
+
+def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[Split]:
+    """Divide files evenly: the largest first, each to the split that has least.
+
+    Raises:
+        PolicyError: a table property ``read.split.*`` that is no positive number.
+    """
+    if not tasks:
+        return [Split([])]
+    cost = _positive(properties, OPEN_FILE_COST, OPEN_FILE_COST_DEFAULT)
+    target = _positive(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
+    weights = [max(task.file_size, cost) for task in tasks]
+    number = min(len(tasks), max(math.ceil(sum(weights) / target), parallelism))
+    bins: list[tuple[int, int, list[int]]] = [(0, index, []) for index in range(number)]
+    for position in sorted(range(len(tasks)), key=lambda index: -weights[index]):
+        weight, index, members = heapq.heappop(bins)
+        heapq.heappush(bins, (weight + weights[position], index, [*members, position]))
+    chosen = sorted((sorted(members) for _, _, members in bins if members), key=lambda members: members[0])
+    return [Split([tasks[position] for position in members]) for members in chosen]
+
+
+def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = str(properties.get(name, default)).strip()
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        msg = f"table property {name} is {text!r}; it must be a whole number of bytes above 0"
+        raise PolicyError(msg)
+    return int(text)
+
+
+def _fields(value: ScanTask | DeleteFile) -> dict[str, Any]:
+    plain = {name: getattr(value, name) for name in value.__slots__}
+    if plain["key_metadata"] is not None:
+        plain["key_metadata"] = plain["key_metadata"].reveal()
+    return plain
+
+
+def _plain_task(task: ScanTask) -> dict[str, Any]:
+    return {**_fields(task), "deletes": tuple(_fields(delete) for delete in task.deletes)}
+
+
+def _secret(plain: Mapping[str, Any]) -> dict[str, Any]:
+    key_metadata = plain["key_metadata"]
+    return {**plain, "key_metadata": None if key_metadata is None else SecretBytes(key_metadata)}
+
+
+def _task(plain: Mapping[str, Any]) -> ScanTask:
+    return ScanTask(**{**_secret(plain), "deletes": tuple(DeleteFile(**_secret(delete)) for delete in plain["deletes"])})

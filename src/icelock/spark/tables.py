@@ -1,0 +1,120 @@
+"""Catalogs, tables and scans by the names that Spark users give. Driver only: catalogs and KMS clients are made here.
+
+Not here: planning (``planning``), options (``options``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table.refs import SnapshotRefType
+
+from icelock import properties as names
+from icelock.catalog.load import load_catalog
+from icelock.errors import PolicyError
+from icelock.spark.options import ReadOptions, TableName
+from icelock.table.table import Table
+
+if TYPE_CHECKING:
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.spark.settings import Settings
+    from icelock.table.scan import DataScan
+
+
+def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tuple[str, ...] = ()) -> EncryptedCatalog:
+    """Load a catalog from given properties, or (None) from PyIceberg's configuration.
+
+    Raises:
+        PolicyError: there is no such catalog, or its settings cannot be.
+    """
+    try:
+        return load_catalog(name, **(properties or {}))
+    except ValueError as e:
+        if properties is not None or isinstance(e, PolicyError):
+            raise
+        registered = ", ".join(known) or "none"
+        msg = f"no catalog {name!r}: register(...) was given {registered}, and PyIceberg's configuration has none of that name ({e})"
+        raise PolicyError(msg) from e
+
+
+def open_table(settings: Settings, name: TableName) -> Table:
+    """Load a table of format version 3.
+
+    Raises:
+        PolicyError: no such catalog, a table below version 3, or keys would cross the network in the clear where that is refused.
+        NoSuchTableError: no such table.
+    """
+    catalog = open_catalog(name.catalog, settings.catalogs.get(name.catalog), known=tuple(settings.catalogs))
+    if settings.plain_rpc and catalog.properties.get(names.SPARK_PLAIN_RPC) == names.SPARK_PLAIN_RPC_REFUSE:
+        msg = (
+            f"catalog {name.catalog} has {names.SPARK_PLAIN_RPC}={names.SPARK_PLAIN_RPC_REFUSE}, and data keys of {name} would cross the "
+            "network in the clear: set spark.network.crypto.enabled or spark.ssl.rpc.enabled, then register again"
+        )
+        raise PolicyError(msg)
+    return table_of(catalog, name)
+
+
+def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
+    """Load a table of format version 3 from an open catalog.
+
+    Raises:
+        PolicyError: a table below version 3.
+        NoSuchTableError: no such table.
+    """
+    try:
+        table = catalog.load_table(name.identifier)
+    except NoSuchTableError as e:
+        msg = f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
+        raise NoSuchTableError(msg) from e
+    if not isinstance(table, Table):
+        msg = f"table {name} has format version {table.format_version}, so it is not encrypted: read it with Iceberg's own Spark runtime"
+        raise PolicyError(msg)
+    return table
+
+
+def scan_of(table: Table, options: ReadOptions) -> DataScan:
+    """Return the scan that the options ask for, with the asked columns.
+
+    Raises:
+        PolicyError: no such snapshot, branch, tag or column, or nothing as old as asked for.
+    """
+    scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
+    for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag)):
+        if ref is not None:
+            _check_ref(table, ref, kind, options.table)
+            scan = scan.use_ref(ref)
+    try:
+        scan.projection()
+    except ValueError as e:
+        if isinstance(e, PolicyError):
+            raise
+        columns = ", ".join(scan.full_schema.column_names)
+        msg = f"option columns: {e}; table {options.table} has {columns}"
+        raise PolicyError(msg) from e
+    return scan
+
+
+def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
+    if options.as_of_ms is None:
+        return options.snapshot_id
+    found = table.snapshot_as_of_timestamp(options.as_of_ms)
+    if found is not None:
+        return found.snapshot_id
+    history = table.history()
+    first = f"its first snapshot is of {history[0].timestamp_ms}" if history else "it has no snapshots"
+    msg = f"table {options.table} had no snapshot at {options.as_of_ms} (ms since 1970); {first}"
+    raise PolicyError(msg)
+
+
+def _check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) -> None:
+    refs = table.metadata.refs
+    found = refs.get(ref)
+    if found is None:
+        have = ", ".join(sorted(other for other, value in refs.items() if value.snapshot_ref_type == kind)) or "none"
+        msg = f"table {name} has no {kind} {ref!r}; it has: {have}"
+        raise PolicyError(msg)
+    if found.snapshot_ref_type != kind:
+        msg = f"{ref!r} of table {name} is a {found.snapshot_ref_type}, not a {kind}: use the option {found.snapshot_ref_type}"
+        raise PolicyError(msg)

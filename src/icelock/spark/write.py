@@ -1,0 +1,123 @@
+"""What an executor does for a write: rows of one task into encrypted data files. Importing it brings in no catalog and no KMS.
+
+Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key: schema, partition spec, sort
+order, storage settings, and a ticket that only the driver's machine can redeem (``ticket``). A task mints the keys of its own files.
+
+A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
+a killed process left, and so does ``commit`` when a task was tried again.
+
+Not here: planning (``write_planning``), the commit (``commit``), files (``arrow.write``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from icelock.spark.messages import FilesWritten
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from icelock.arrow.write_context import WriteContext
+    from icelock.spark.ticket import Ticket
+
+_WRITE_SETTINGS = ("write.", "format-version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON."""
+
+    columns: tuple[str, ...]
+    schema: str
+    spec: str
+    sort_order: str
+    location: str
+    properties: Mapping[str, str]
+    storage: Mapping[str, str]
+    data_key_length: int
+    operation_id: str
+
+    @classmethod
+    def of(cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str]) -> WritePlan:
+        """Take a transaction's context apart; ``storage`` is what executors may know of the FileIO's properties."""
+        return cls(
+            columns=tuple(columns),
+            schema=context.schema.model_dump_json(),
+            spec=context.spec.model_dump_json(),
+            sort_order=context.sort_order.model_dump_json(),
+            location=context.location,
+            properties={name: value for name, value in context.properties.items() if name.startswith(_WRITE_SETTINGS)},
+            storage=dict(storage),
+            data_key_length=context.data_key_length,
+            operation_id=context.operation_id,
+        )
+
+    def context(self) -> WriteContext:
+        """Put the context together again, with a FileIO of its own."""
+        from pyiceberg.io import load_file_io  # noqa: PLC0415 - not needed to unpickle
+        from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
+        from pyiceberg.schema import Schema  # noqa: PLC0415
+        from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
+
+        from icelock.arrow.write_context import WriteContext  # noqa: PLC0415
+
+        return WriteContext(
+            schema=Schema.model_validate_json(self.schema),
+            spec=PartitionSpec.model_validate_json(self.spec),
+            sort_order=SortOrder.model_validate_json(self.sort_order),
+            location=self.location,
+            properties=self.properties,
+            io=load_file_io(dict(self.storage), self.location),
+            data_key_length=self.data_key_length,
+            operation_id=self.operation_id,
+        )
+
+
+class TaskWriter(DataSourceArrowWriter):
+    """The writer: ``write`` runs on executors, ``commit`` and ``abort`` in the driver."""
+
+    def __init__(self, plan: WritePlan, ticket: Ticket) -> None:
+        self._plan = plan
+        self._ticket = ticket
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task; on an error no file of it stays.
+
+        Raises:
+            PolicyError: a row that does not fit the table.
+            IntegrityError: storage does not hold what was written.
+        """
+        from icelock.arrow.write import write_data_files  # noqa: PLC0415 - not needed to unpickle
+        from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
+
+        task = TaskContext.get()
+        batches = (batch.rename_columns(list(self._plan.columns)) for batch in iterator if batch.num_rows)
+        number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
+        files = write_data_files(self._plan.context(), batches, task_id=number, entropy=SystemEntropy())
+        return FilesWritten(files, retried=attempt > 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make one snapshot of the files that the messages name.
+
+        Raises:
+            CommitError: a message is missing, or the table was replaced by another; nothing was committed and the files are gone.
+            CommitFailedException: other writers won each time; the same.
+        """
+        from icelock.spark.commit import commit_write  # noqa: PLC0415 - catalogs, in the driver only
+
+        commit_write(self._plan, self._ticket, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the files of a job that failed before its commit began; what cannot be removed is listed in the debug log."""
+        from icelock.spark.commit import abort_write  # noqa: PLC0415 - not needed on executors
+
+        abort_write(self._plan, self._ticket, messages)
+
+    def __repr__(self) -> str:
+        return f"TaskWriter({self._plan.location})"

@@ -1,0 +1,164 @@
+"""Whether other writers' commits contradict ours: the validations of Iceberg's isolation levels (Java MergingSnapshotProducer).
+
+Looked at are the snapshots between the one that an operation was planned on and the branch's head, when a commit is tried again. A
+file concerns an operation when its partition and metrics do not rule out that rows match the operation's filter.
+
+    serializable   no new data files with rows that could match: with them the operation would have done something else
+    both levels    new rows that replace others rest on what was there: then no matching rows may have been deleted or moved
+
+Data files that hold only rows of before, which row lineage tells, are no new rows: copy-on-write and compaction move rows.
+A delete alone needs no more, for it is worked out again on what is there now (``table.delete``).
+
+Not here: files that are to be removed and are gone (``table.row_delta``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table.snapshots import IsolationLevel, Operation, ancestors_between_ids
+from pyiceberg.types import LongType
+
+from icelock.arrow.metadata_columns import LAST_UPDATED
+from icelock.errors import PolicyError
+from icelock.table.planner import Planner
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+_ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
+_REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)
+_ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The commits of others: after ``base`` (None: since the table was empty) up to and with ``head``."""
+
+    base: Snapshot | None
+    head: Snapshot
+
+    def snapshots(self, metadata: TableMetadata) -> Iterator[Snapshot]:
+        """Yield them, newest first.
+
+        Raises:
+            ValidationException: ``base`` is no ancestor of ``head`` any more, so what came between is not known.
+        """
+        base_id = None if self.base is None else self.base.snapshot_id
+        oldest: Snapshot | None = None
+        for snapshot in ancestors_between_ids(base_id, self.head.snapshot_id, metadata):
+            oldest = snapshot
+            yield snapshot
+        if oldest is not None and oldest.parent_snapshot_id != base_id:
+            msg = f"snapshot {base_id}, on which the change was planned, is no ancestor of {self.head.snapshot_id} any more; plan it again"
+            raise ValidationException(msg)
+
+    def check(self, metadata: TableMetadata) -> None:
+        """Check that ``head`` comes after ``base``.
+
+        Raises:
+            ValidationException: see ``snapshots``; the branch was rolled back or replaced, for example.
+        """
+        for _ in self.snapshots(metadata):
+            pass
+
+
+class Conflicts:
+    """Finds files of other commits that concern an operation; ``row_filter`` is the operation's."""
+
+    def __init__(
+        self, metadata: TableMetadata, io: FileIO, window: Window, row_filter: BooleanExpression | None, *, case_sensitive: bool
+    ) -> None:
+        self._metadata = metadata
+        self._io = io
+        self._window = window
+        # Planner's evaluators: which manifests and files may hold matching rows.
+        self._planner = Planner(
+            table_metadata=metadata, io=io, row_filter=row_filter if row_filter is not None else AlwaysTrue(), case_sensitive=case_sensitive
+        )
+        self._may_match = self._planner._build_metrics_evaluator()  # noqa: SLF001 - PyIceberg's planner has no public face for it
+        self._in_manifest: dict[int, Callable[[Any], bool]] = {}
+        self._in_partition: dict[int, Callable[[Any], bool]] = {}
+
+    def check_no_new_rows(self, *, moved_rows: bool) -> None:
+        """Check that no data files with matching rows came.
+
+        Args:
+            moved_rows: let files pass whose rows are all of before.
+
+        Raises:
+            ValidationException: names the first file and its snapshot.
+        """
+        known = 0 if self._window.base is None else self._window.base.sequence_number or 0
+        for entry in self._entries(_ADDS_ROWS, ManifestContent.DATA, ManifestEntryStatus.ADDED):
+            if moved_rows and _only_rows_of_before(entry.data_file, known):
+                continue
+            self._refuse(entry, "added rows that the filter may match")
+
+    def check_no_lost_rows(self) -> None:
+        """Check that no data file with matching rows was removed, and no delete file came that may concern such rows.
+
+        Raises:
+            ValidationException: names the first file and its snapshot.
+        """
+        for entry in self._entries(_REMOVES_FILES, ManifestContent.DATA, ManifestEntryStatus.DELETED):
+            self._refuse(entry, "removed rows that the filter may match")
+        for entry in self._entries(_ADDS_DELETES, ManifestContent.DELETES, ManifestEntryStatus.ADDED):
+            self._refuse(entry, "deleted rows that the filter may match")
+
+    def _entries(self, operations: tuple[Operation, ...], content: ManifestContent, status: ManifestEntryStatus) -> Iterator[ManifestEntry]:
+        for snapshot in self._window.snapshots(self._metadata):
+            # A snapshot without summary may have done anything.
+            if snapshot.summary is not None and snapshot.summary.operation not in operations:
+                continue
+            for manifest in snapshot.manifests(self._io):
+                if manifest.content != content or manifest.added_snapshot_id != snapshot.snapshot_id or not self._manifest(manifest):
+                    continue
+                for entry in manifest.fetch_manifest_entry(self._io, discard_deleted=False):
+                    if entry.status == status and entry.snapshot_id == snapshot.snapshot_id and self._file(entry.data_file):
+                        yield entry
+
+    def _manifest(self, manifest: Any) -> bool:
+        spec_id = manifest.partition_spec_id
+        if spec_id not in self._in_manifest:
+            self._in_manifest[spec_id] = self._planner._build_manifest_evaluator(spec_id)  # noqa: SLF001 - likewise
+        return self._in_manifest[spec_id](manifest)
+
+    def _file(self, file: DataFile) -> bool:
+        if file.spec_id not in self._in_partition:
+            self._in_partition[file.spec_id] = self._planner._build_partition_evaluator(file.spec_id)  # noqa: SLF001 - likewise
+        return self._in_partition[file.spec_id](file) and self._may_match(file)
+
+    def _refuse(self, entry: ManifestEntry, what: str) -> None:
+        msg = f"conflict: snapshot {entry.snapshot_id} of another writer {what} (in {entry.data_file.file_path}); look and do it again"
+        raise ValidationException(msg)
+
+
+def isolation_level(metadata: TableMetadata, operation: Operation) -> IsolationLevel:
+    """Return the isolation level of deletes, or of overwrites (``write.delete.isolation-level``, ``write.update.isolation-level``).
+
+    Raises:
+        PolicyError: the property has another value than serializable or snapshot.
+    """
+    try:
+        return metadata.isolation_level(operation)
+    except ValueError as e:
+        msg = f"write.delete.isolation-level and write.update.isolation-level must be serializable or snapshot: {e}"
+        raise PolicyError(msg) from e
+
+
+def _only_rows_of_before(file: DataFile, sequence_number: int) -> bool:
+    """Whether a file's metrics show that each of its rows was last changed at or before a sequence number."""
+    nulls = (file.null_value_counts or {}).get(LAST_UPDATED.field_id)
+    newest = (file.upper_bounds or {}).get(LAST_UPDATED.field_id)
+    return nulls == 0 and newest is not None and int(from_bytes(LongType(), newest)) <= sequence_number

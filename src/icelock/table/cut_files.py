@@ -1,0 +1,193 @@
+"""What becomes of one data file when rows that match a filter are deleted.
+
+1. none matches: it stays as it is. Rows that the filter leaves undecided (nulls) do not match.
+2. all live rows match: the file goes, by metadata alone. Nothing is read where partition and metrics say so.
+3. some match: copy-on-write reads the others, live ones only, and writes them to new files with their ``_row_id`` and
+   ``_last_updated_sequence_number`` as stored columns; merge-on-read adds the positions to the file's deletion vector, which takes
+   the place of an older one and of position deletes for this file. Rows that equality deletes hit are left to them.
+
+A result holds for the state of the file that it was worked out on: row ids, sequence number and delete files.
+
+Not here: which files (``table.delete``), reading and writing (``arrow``).
+"""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
+from pyiceberg.schema import Schema
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyroaring import BitMap64
+
+from icelock.arrow.deletes import Deletes
+from icelock.arrow.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from icelock.arrow.read import count_task, read_task
+from icelock.arrow.row_filter import RowMatcher
+from icelock.arrow.write import DataFileWriter
+from icelock.errors import PolicyError
+from icelock.io.puffin_write import DeletionVector
+from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.table.planner import null_safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyiceberg.table import FileScanTask
+
+    from icelock.metadata.manifest import DataFile
+    from icelock.metadata.plan import ScanTask
+    from icelock.table.scan import DataScan
+    from icelock.table.transaction import EncryptedTransaction
+
+DELETE_MODE: Final = "write.delete.mode"
+_LINEAGE: Final = (ROW_ID, LAST_UPDATED)
+_POSITION_BYTES: Final = 8
+
+
+class DeleteMode(Enum):
+    """How rows of a file that keeps others are deleted (``write.delete.mode``)."""
+
+    COPY_ON_WRITE = "copy-on-write"
+    MERGE_ON_READ = "merge-on-read"
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> DeleteMode:
+        """Return a table's mode; Java's default is copy-on-write.
+
+        Raises:
+            PolicyError: another value.
+        """
+        value = properties.get(DELETE_MODE, cls.COPY_ON_WRITE.value)
+        try:
+            return cls(value.lower())
+        except ValueError as e:
+            msg = f"{DELETE_MODE} is {value!r}; it must be {' or '.join(mode.value for mode in cls)}"
+            raise PolicyError(msg) from e
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """What the work on a data file depends on beside the filter."""
+
+    first_row_id: int | None
+    sequence_number: int | None
+    deletes: frozenset[DeleteFileId]
+
+    @classmethod
+    def of(cls, task: FileScanTask) -> FileState:
+        """Return the state that a plan found a file in."""
+        return cls(
+            first_row_id=getattr(task.file, "first_row_id", None),
+            sequence_number=getattr(task.file, "sequence_number", None),
+            deletes=frozenset(delete_file_id(delete) for delete in task.delete_files),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """What becomes of one data file: it goes, and ``kept`` rows are in new files; or it gets a ``vector``; or nothing happens."""
+
+    file: DataFile
+    state: FileState
+    goes: bool = False
+    kept: tuple[DataFile, ...] = ()
+    vector: DeletionVector | None = None
+    replaced: frozenset[DeleteFileId] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether anything happens."""
+        return self.goes or self.vector is not None
+
+
+class FileWork:
+    """Does the work on data files of one scan."""
+
+    def __init__(self, transaction: EncryptedTransaction, scan: DataScan, mode: DeleteMode) -> None:
+        self._transaction = transaction
+        self._mode = mode
+        self._on_cut = self._rewritten if mode is DeleteMode.COPY_ON_WRITE else self._with_vector
+        self._strict = _StrictMetricsEvaluator(scan.full_schema, scan.row_filter, scan.case_sensitive).eval
+        self._claims = null_safe(scan.row_filter)
+        self._matching = scan.read_context()
+        self._every_row = dataclasses.replace(self._matching, row_filter=AlwaysTrue())
+        self._tasks = scan._task_builder  # noqa: SLF001 - of the same layer
+        self._count = itertools.count()
+
+    def on_all(self, planned: Sequence[FileScanTask]) -> Iterable[FileResult]:
+        """Return what becomes of data files.
+
+        Positions are looked for in several files at once; files are rewritten one after another, each with its row group in memory.
+        """
+        if self._mode is DeleteMode.COPY_ON_WRITE:
+            return map(self._on, planned)
+        return ExecutorFactory.get_or_create().map(self._on, planned)
+
+    def _on(self, planned: FileScanTask) -> FileResult:
+        unchanged = FileResult(file=planned.file, state=FileState.of(planned))  # type: ignore[arg-type]  # our DataFile
+        if self._claims and (planned.residual == AlwaysTrue() or self._strict(planned.file)):
+            return dataclasses.replace(unchanged, goes=True)
+        return self._on_cut(planned, self._tasks.build(planned), unchanged)
+
+    def _rewritten(self, planned: FileScanTask, task: ScanTask, unchanged: FileResult) -> FileResult:
+        del planned
+        matching = count_task(self._matching, task)
+        if not matching:
+            return unchanged
+        kept = () if matching == count_task(self._every_row, task) else self._others(task)
+        return dataclasses.replace(unchanged, goes=True, kept=kept)
+
+    def _others(self, task: ScanTask) -> tuple[DataFile, ...]:
+        """Write the live rows that do not match to new files, with their row lineage."""
+        table = self._matching.table_schema
+        check_lineage_names(table)
+        schema = Schema(*table.fields, *_LINEAGE, schema_id=table.schema_id)
+        rows = read_task(dataclasses.replace(self._every_row, schema=schema), task)
+        matcher = RowMatcher(self._matching.filter_plan, table)
+        context = dataclasses.replace(self._transaction.write_context(), schema=schema)
+        with DataFileWriter(context, task_id=next(self._count), entropy=self._transaction.entropy) as writer:
+            for batch in rows:
+                writer.write(matcher.others(batch))
+            files = writer.close()
+        self._transaction.track(*(file.file_path for file in files))
+        return tuple(files)
+
+    def _with_vector(self, planned: FileScanTask, task: ScanTask, unchanged: FileResult) -> FileResult:
+        matching = self._positions(task)
+        if not matching:
+            return unchanged
+        before = Deletes.read(self._every_row, task)
+        live = count_task(self._every_row, task) if before.compares else task.record_count - len(before.positions)
+        if len(matching) == live:
+            return dataclasses.replace(unchanged, goes=True)
+        return dataclasses.replace(
+            unchanged,
+            vector=DeletionVector.of(task.path, matching | before.positions),
+            replaced=frozenset(delete_file_id(delete) for delete in planned.delete_files if referenced_data_file(delete) == task.path),
+        )
+
+    def _positions(self, task: ScanTask) -> BitMap64:
+        found = BitMap64()
+        for batch in read_task(dataclasses.replace(self._matching, schema=Schema(POS)), task):
+            column = batch.column(0)
+            stored = memoryview(column.buffers()[1])[_POSITION_BYTES * column.offset : _POSITION_BYTES * (column.offset + len(column))]
+            found |= BitMap64(array.array("Q", stored.tobytes()))
+        return found
+
+
+def check_lineage_names(schema: Schema) -> None:
+    """Check that a table has no column with the name of a lineage column, which rewritten files hold.
+
+    Raises:
+        PolicyError: it has; names the column.
+    """
+    for field in schema.fields:
+        if field.name in {lineage.name for lineage in _LINEAGE}:
+            msg = f"column {field.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column"
+            raise PolicyError(msg)

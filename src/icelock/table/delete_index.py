@@ -1,0 +1,239 @@
+"""Which delete files apply to a data file (spec, "Scan Planning"; Java's DeleteFileIndex).
+
+    equality deletes   sequence number >  the data file's, and the same spec and partition, or an unpartitioned spec
+    position deletes   sequence number >= the data file's, and the same spec and partition, or the data file's own path
+    deletion vector    sequence number >= the data file's, the data file's own path; position deletes are in it then
+
+A deletion vector or position deletes that name a data file must have its spec and partition; what does not is refused as Java
+does. Equality deletes are left out where counts and bounds show that they share no value with the data file.
+
+Not here: pruning by a scan's filter (``planner``), reading deletes (``arrow.deletes``).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType, UUIDType
+
+from icelock.errors import FormatError
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.partitioning import PartitionSpec
+
+PATH_FIELD_ID: Final = 2147483546
+_REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"
+# NaN lies outside bounds, and writers do not agree on the order of UUIDs.
+_UNORDERED: Final = (DoubleType, FloatType, UUIDType)
+
+_Partition = tuple[int, tuple[Any, ...]]
+
+
+class DeleteIndex:
+    """The delete files of a snapshot by what they may apply to.
+
+    ``specs`` are the table's; ``type_of`` gives the type of a field id in any of its schemas, or None.
+    """
+
+    def __init__(self, specs: Mapping[int, PartitionSpec], type_of: Callable[[int], IcebergType | None]) -> None:
+        self._specs = specs
+        self._type_of = type_of
+        self._global = _BySequence()
+        self._equality: dict[_Partition, _BySequence] = defaultdict(_BySequence)
+        self._positions: dict[_Partition, _BySequence] = defaultdict(_BySequence)
+        self._by_path: dict[str, _BySequence] = defaultdict(_BySequence)
+        self._vectors: dict[str, tuple[int, DataFile]] = {}
+        # Of equality delete files, by identity; the index keeps the files.
+        self._metrics: dict[int, _Metrics] = {}
+
+    def add(self, entry: ManifestEntry) -> None:
+        """Take a delete file.
+
+        Raises:
+            FormatError: a deletion vector without a data file, or a second one for the same data file.
+        """
+        file, sequence = entry.data_file, entry.sequence_number or 0
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            spec = self._specs.get(file.spec_id)
+            everywhere = spec is not None and all(isinstance(field.transform, VoidTransform) for field in spec.fields)
+            (self._global if everywhere else self._equality[_partition(file)]).add(sequence, file)
+        elif file.file_format == FileFormat.PUFFIN:
+            self._add_vector(sequence, file)
+        else:
+            path = _referenced(file)
+            (self._positions[_partition(file)] if path is None else self._by_path[path]).add(sequence, file)
+
+    def for_data_file(self, entry: ManifestEntry) -> set[DataFile]:
+        """Return the delete files that may delete rows of a data file.
+
+        Raises:
+            FormatError: one that names the data file is of another spec or partition, or older than it.
+        """
+        file, sequence = entry.data_file, entry.sequence_number or 0
+        key = _partition(file)
+        equality = [*self._global.newer(sequence), *self._of(self._equality, key).newer(sequence)]
+        metrics = _Metrics(file, self._type_of)
+        found = {delete for delete in equality if self._may_match(metrics, delete)}
+        vector = self._vectors.get(file.file_path)
+        if vector is not None:
+            return found | {self._checked(vector[1], vector[0], file, sequence)}
+        found.update(
+            delete for delete in self._of(self._positions, key).newer_or_equal(sequence) if _path_in_bounds(delete, file.file_path)
+        )
+        by_path = self._of(self._by_path, file.file_path).newer_or_equal(sequence)
+        return found | {self._checked(delete, sequence, file, sequence) for delete in by_path}
+
+    @staticmethod
+    def _of(index: Mapping[Any, _BySequence], key: Any) -> _BySequence:
+        return index.get(key) or _BySequence()
+
+    def _add_vector(self, sequence: int, file: DataFile) -> None:
+        path: str | None = getattr(file, "referenced_data_file", None)
+        if path is None:
+            msg = f"deletion vector in {file.file_path} names no data file (referenced_data_file): {_REMEDY}"
+            raise FormatError(msg)
+        if path in self._vectors:
+            msg = f"{path} has two deletion vectors, in {self._vectors[path][1].file_path} and {file.file_path}: {_REMEDY}"
+            raise FormatError(msg)
+        self._vectors[path] = (sequence, file)
+
+    def _checked(self, delete: DataFile, sequence: int, file: DataFile, file_sequence: int) -> DataFile:
+        if _partition(delete) != _partition(file):
+            msg = (
+                f"{delete.file_path} deletes rows of {file.file_path}, but is in partition {delete.partition} of spec {delete.spec_id}, "
+                f"not {file.partition} of spec {file.spec_id}: {_REMEDY}"
+            )
+            raise FormatError(msg)
+        if sequence < file_sequence:
+            msg = (
+                f"deletion vector in {delete.file_path} has sequence number {sequence}, below that of its data file "
+                f"{file.file_path} ({file_sequence}): {_REMEDY}"
+            )
+            raise FormatError(msg)
+        return delete
+
+    def _may_match(self, file: _Metrics, delete: DataFile) -> bool:
+        """Whether an equality delete file may share values with a data file, in every column that it compares."""
+        theirs = self._metrics.get(id(delete))
+        if theirs is None:
+            theirs = self._metrics[id(delete)] = _Metrics(delete, self._type_of)
+        return all(_share(file.column(field_id), theirs.column(field_id)) for field_id in delete.equality_ids or ())
+
+
+class _BySequence:
+    """Delete files in the order of their sequence numbers."""
+
+    def __init__(self) -> None:
+        self._files: list[tuple[int, DataFile]] = []
+        self._sorted = True
+
+    def add(self, sequence: int, file: DataFile) -> None:
+        self._files.append((sequence, file))
+        self._sorted = False
+
+    def newer(self, sequence: int) -> list[DataFile]:
+        return self._from(bisect_right, sequence)
+
+    def newer_or_equal(self, sequence: int) -> list[DataFile]:
+        return self._from(bisect_left, sequence)
+
+    def _from(self, bisect: Callable[..., int], sequence: int) -> list[DataFile]:
+        if not self._sorted:
+            self._files.sort(key=_sequence)
+            self._sorted = True
+        return [file for _, file in self._files[bisect(self._files, sequence, key=_sequence) :]]
+
+
+def _sequence(found: tuple[int, DataFile]) -> int:
+    return found[0]
+
+
+def _partition(file: DataFile) -> _Partition:
+    return file.spec_id or 0, tuple(_comparable(file.partition._data))  # noqa: SLF001 - PyIceberg's Record
+
+
+def _comparable(values: Iterable[Any]) -> Iterable[Any]:
+    """Make NaN equal to itself, and -0.0 another value than 0.0, as Java's comparators do."""
+    for value in values:
+        if isinstance(value, float):
+            yield "nan" if math.isnan(value) else struct.pack("<d", value)
+        else:
+            yield value
+
+
+def _referenced(file: DataFile) -> str | None:
+    """Return the one data file that position deletes are about, named or shown by equal bounds of the paths."""
+    named: str | None = getattr(file, "referenced_data_file", None)
+    if named is not None:
+        return named
+    bounds = _path_bounds(file)
+    return bounds[0].decode("utf-8", "replace") if bounds is not None and bounds[0] == bounds[1] else None
+
+
+def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
+    lower, upper = (file.lower_bounds or {}).get(PATH_FIELD_ID), (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    return None if lower is None or upper is None else (lower, upper)
+
+
+def _path_in_bounds(delete: DataFile, path: str) -> bool:
+    bounds = _path_bounds(delete)
+    return bounds is None or bounds[0] <= path.encode() <= bounds[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """What a manifest entry tells of one column: ``has_null`` and ``bounds`` are None where it tells nothing."""
+
+    has_null: bool | None
+    all_null: bool
+    bounds: tuple[Any, Any] | None
+
+
+class _Metrics:
+    """The columns of one file, each decoded when it is first asked for."""
+
+    def __init__(self, file: DataFile, type_of: Callable[[int], IcebergType | None]) -> None:
+        self._file = file
+        self._type_of = type_of
+        self._columns: dict[int, _Column] = {}
+
+    def column(self, field_id: int) -> _Column:
+        if field_id not in self._columns:
+            nulls = (self._file.null_value_counts or {}).get(field_id)
+            self._columns[field_id] = _Column(
+                has_null=None if nulls is None else nulls > 0,
+                all_null=nulls is not None and nulls == (self._file.value_counts or {}).get(field_id),
+                bounds=self._bounds(field_id),
+            )
+        return self._columns[field_id]
+
+    def _bounds(self, field_id: int) -> tuple[Any, Any] | None:
+        kind = self._type_of(field_id)
+        lower, upper = (self._file.lower_bounds or {}).get(field_id), (self._file.upper_bounds or {}).get(field_id)
+        if lower is None or upper is None or not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
+            return None
+        try:
+            return from_bytes(kind, lower), from_bytes(kind, upper)
+        except (ValueError, struct.error):  # not of this type: nothing is known then
+            return None
+
+
+def _share(ours: _Column, theirs: _Column) -> bool:
+    """Whether two columns may have a value in common, null being one."""
+    if ours.has_null is not False and theirs.has_null is not False:
+        return True
+    if (ours.all_null and theirs.has_null is False) or (theirs.all_null and ours.has_null is False):
+        return False
+    if ours.bounds is None or theirs.bounds is None:
+        return True
+    return bool(ours.bounds[0] <= theirs.bounds[1] and theirs.bounds[0] <= ours.bounds[1])

@@ -1,0 +1,252 @@
+"""The producer of snapshots that remove rows: data files, and delete files of both kinds, come and go in one snapshot.
+
+What an attempt adds and removes is asked of a ``RowChange`` each time, on the metadata of that attempt. Then:
+
+1. new data files and new delete files go into manifests of their own;
+2. a manifest with an entry to remove is written again: kept entries ``existing`` with all that they inherited, removed ones
+   ``deleted``; the others are listed as they are, and those without a live file are left out;
+3. with a data file go its deletion vector and the position deletes that name it, so that nothing dangles (Java
+   ManifestFilterManager); a vector that another one replaces goes too.
+
+Not here: which rows match and how files are rewritten (``table.delete``), validation (``table.conflicts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysFalse, Or
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import IsolationLevel, Operation
+from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
+from pyiceberg.typedef import KeyDefaultDict
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from icelock.errors import PolicyError
+from icelock.metadata.manifest import ManifestEntry
+from icelock.table.conflicts import Conflicts, Window, isolation_level
+from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend, EncryptedProducer
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Mapping
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table.snapshots import Summary
+    from pyiceberg.table.update import UpdatesAndRequirements
+
+    from icelock.table.transaction import EncryptedTransaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a snapshot does beside adding the rows that it was given.
+
+    ``removed`` are data files of the parent, which must be there; ``replaced`` are delete files that are no longer needed.
+    """
+
+    removed: Sequence[DataFile] = ()
+    added: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
+    replaced: frozenset[DeleteFileId] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.deletes)
+
+
+class RowChange(Protocol):
+    """Works out a ``Change`` for the metadata of each attempt."""
+
+    def resolve(self) -> Change:
+        """Return the change on the transaction's present metadata.
+
+        Raises:
+            ValidationException: another writer's commit makes it impossible.
+        """
+
+    def obsolete(self) -> list[str]:
+        """Return files of earlier attempts that the last change no longer has, once each."""
+
+
+class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrite"]):
+    """Adds and removes files in one snapshot.
+
+    Data files can be given by ``append_data_file`` and ``delete_data_file``, and a ``RowChange`` by ``apply``. The predicate says
+    where removed files may be and what a conflict is; none means everywhere and everything. ``idle`` after an attempt that had
+    nothing to do, and makes no snapshot.
+    """
+
+    def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
+        super().__init__(operation, transaction, io, **arguments)
+        self.idle = False
+        self._row_change: RowChange | None = None
+        self._may_be_empty = False
+        self._moved_rows = False
+        self._change = Change()
+        self._removed: list[DataFile] = []
+
+    def apply(self, change: RowChange, *, pure_delete: bool = False) -> None:
+        """Let the snapshot do what a row change says.
+
+        Args:
+            change: it is asked again for each attempt.
+            pure_delete: nothing is added for what is removed, so the change may be worked out anew on what others left, and there is
+                no snapshot when nothing is left to do.
+        """
+        self._row_change = change
+        self._may_be_empty = self._moved_rows = pure_delete
+
+    def _commit(self) -> UpdatesAndRequirements:
+        self._change = Change()
+        if self._row_change is not None:
+            self._change = self._row_change.resolve()
+            self._uncommitted_manifests.extend(self._row_change.obsolete())
+        self._change = replace(self._change, removed=(*self._change.removed, *self._deleted_data_files))
+        self.idle = self._may_be_empty and not self._change and not self._added_data_files
+        if self.idle:
+            self._clean_all_uncommitted()
+            return (), ()
+        return super()._commit()
+
+    def _manifests(self) -> list[ManifestFile]:
+        data = self._added_manifests([*self._added_data_files, *self._change.added], ManifestContent.DATA)
+        deletes = self._added_manifests(self._change.deletes, ManifestContent.DELETES)
+        return self._listed([*data, *deletes, *self._existing_manifests()])
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        self._removed = []
+        head = None if self._parent_snapshot_id is None else self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
+        manifests = [] if head is None else [m for m in head.manifests(self._io) if m.has_added_files() or m.has_existing_files()]
+        goes = _Goes(self._change)
+        may_hold = KeyDefaultDict(self._build_manifest_evaluator)
+        everywhere = self._predicate == AlwaysFalse()
+        concerned = [m for m in manifests if goes.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
+        entries = ExecutorFactory.get_or_create().map(self._live_entries, concerned)
+        rewritten = {manifest: self._rewritten(manifest, found, goes) for manifest, found in zip(concerned, entries, strict=True)}
+        goes.check_found(self._transaction.table_metadata.snapshot_by_name(self._target_branch))
+        return [rewritten.get(manifest, manifest) for manifest in manifests]
+
+    def _rewritten(self, manifest: ManifestFile, entries: list[ManifestEntry], goes: _Goes) -> ManifestFile:
+        """Return the manifest without what goes; the same one if all stays."""
+        removed = [goes.takes(entry.data_file) for entry in entries]
+        if not any(removed):
+            return manifest
+        with self.new_manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
+            for entry, deleted in zip(entries, removed, strict=True):
+                if deleted:
+                    self._removed.append(entry.data_file)
+                writer.add_entry(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.DELETED if deleted else ManifestEntryStatus.EXISTING,
+                        snapshot_id=self._snapshot_id if deleted else entry.snapshot_id,
+                        sequence_number=entry.sequence_number,
+                        file_sequence_number=entry.file_sequence_number,
+                        data_file=entry.data_file,
+                    )
+                )
+        return writer.to_manifest_file()
+
+    def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        return manifest.fetch_manifest_entry(self._io, discard_deleted=True)  # type: ignore[return-value]
+
+    def _deleted_entries(self) -> NoReturn:
+        """Not asked for: removed entries stay in the manifest that is written again."""
+        raise NotImplementedError
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        added = [*self._added_data_files, *self._change.added, *self._change.deletes]
+        return self._summary_of(self._what_it_does(), added, self._removed, snapshot_properties or {})
+
+    def _what_it_does(self) -> Operation:
+        """Return the operation as Java's OverwriteFiles and RowDelta name it."""
+        removes = self._removed or self._change.deletes
+        if self._added_data_files or self._change.added:
+            return Operation.OVERWRITE if removes else Operation.APPEND
+        return Operation.DELETE if removes else self._operation
+
+    def _refresh_for_retry(self) -> None:
+        super()._refresh_for_retry()
+        self.__dict__.pop("partition_filters", None)  # of the schema and specs as they were
+
+    def _validate_concurrency(self) -> None:
+        window = self._commit_window
+        if window is None or window.is_empty() or window.head is None:
+            return
+        table = self._transaction._table  # noqa: SLF001 - what others committed, without what is staged here
+        commits = Window(base=window.base, head=window.head)
+        commits.check(table.metadata)
+        row_filter = None if self._predicate == AlwaysFalse() else self._predicate
+        conflicts = Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
+        if isolation_level(table.metadata, self._isolation_operation) == IsolationLevel.SERIALIZABLE:
+            conflicts.check_no_new_rows(moved_rows=self._moved_rows)
+        if not self._moved_rows:
+            conflicts.check_no_lost_rows()
+
+    def delete_by_predicate(self, predicate: BooleanExpression, case_sensitive: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Say which rows the snapshot is about; files are not looked for by it."""
+        self._predicate = predicate if self._predicate == AlwaysFalse() else Or(self._predicate, predicate)
+        self._case_sensitive = case_sensitive
+
+
+class _Goes:
+    """Which entries of the parent go, and whether all data files that must go were found."""
+
+    def __init__(self, change: Change) -> None:
+        self._paths = {file.file_path for file in change.removed}
+        self._missing = set(self._paths)
+        self._replaced = change.replaced
+
+    def may_be_in(self, manifest: ManifestFile) -> bool:
+        return bool(self._paths or (self._replaced and manifest.content == ManifestContent.DELETES))
+
+    def takes(self, file: DataFile) -> bool:
+        if file.content == DataFileContent.DATA:
+            self._missing.discard(file.file_path)
+            return file.file_path in self._paths
+        return delete_file_id(file) in self._replaced or referenced_data_file(file) in self._paths
+
+    def check_found(self, head: Any) -> None:
+        if self._missing:
+            where = "the branch" if head is None else f"snapshot {head.snapshot_id}"
+            msg = f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; look and do it again"
+            raise ValidationException(msg)
+
+
+class EncryptedUpdateSnapshot(UpdateSnapshot):
+    """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
+
+    def __init__(
+        self, transaction: EncryptedTransaction, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(transaction, transaction.current_io(), branch, snapshot_properties or {})
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "transaction": self._transaction,
+            "io": self._io,
+            "branch": self._branch,
+            "snapshot_properties": self._snapshot_properties,
+        }
+
+    def fast_append(self) -> EncryptedFastAppend:
+        """Return a producer that adds a manifest."""
+        return EncryptedFastAppend(operation=Operation.APPEND, **self._arguments())
+
+    def merge_append(self) -> EncryptedMergeAppend:
+        """Return a producer that adds a manifest and merges small ones."""
+        return EncryptedMergeAppend(operation=Operation.APPEND, **self._arguments())
+
+    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:  # type: ignore[override]  # not PyIceberg's class
+        """Return a producer that adds and removes files."""
+        return EncryptedOverwrite(operation=Operation.OVERWRITE, commit_uuid=commit_uuid, **self._arguments())
+
+    def delete(self) -> NoReturn:
+        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``table.planner``)."""
+        msg = "deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided"
+        raise PolicyError(msg)

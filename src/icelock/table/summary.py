@@ -1,0 +1,82 @@
+"""The summary of a snapshot, as Java's ``SnapshotSummary`` counts (format.md "metadata.json, more").
+
+Sizes are bytes on storage; of a deletion vector only its blob counts, since one file holds many. Records count rows of data files,
+whatever is deleted in them. Totals go on from the parent's; one that the parent lacks stays out.
+
+No partition values: metadata.json is plain.
+
+Not here: what a snapshot adds and removes (``table.producer``, ``table.row_delta``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
+
+from icelock.arrow.partition import identity_of
+from icelock.table.delete_files import is_vector
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+# name when added, name when removed, in Java's order
+_NAMES: Final = (
+    ("data-files", "added-data-files", "deleted-data-files"),
+    ("equality-delete-files", "added-equality-delete-files", "removed-equality-delete-files"),
+    ("position-delete-files", "added-position-delete-files", "removed-position-delete-files"),
+    ("delete-files", "added-delete-files", "removed-delete-files"),
+    ("dvs", "added-dvs", "removed-dvs"),
+    ("records", "added-records", "deleted-records"),
+    ("files-size", "added-files-size", "removed-files-size"),
+    ("position-deletes", "added-position-deletes", "removed-position-deletes"),
+    ("equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
+)
+_PARTITIONS: Final = "partition"
+
+
+def snapshot_summary(
+    operation: Operation,
+    *,
+    added: Iterable[DataFile],
+    removed: Iterable[DataFile],
+    properties: Mapping[str, str],
+    parent: Mapping[str, str] | None,
+) -> Summary:
+    """Return the summary of a snapshot that adds and removes these data and delete files.
+
+    Args:
+        operation: what the snapshot does.
+        added: its new files.
+        removed: files of the parent that it no longer has.
+        properties: the writer's own entries; those about partitions are left out.
+        parent: the summary of the parent snapshot, None if there is none.
+    """
+    added, removed = list(added), list(removed)
+    counts = [_count(added), _count(removed)]
+    found = {names[1 + side]: str(count[names[0]]) for names in _NAMES for side, count in enumerate(counts) if count[names[0]]}
+    partitions = {(file.spec_id or 0, identity_of(file.partition._data)) for file in (*added, *removed)}  # noqa: SLF001 - PyIceberg's Record
+    if partitions:
+        found["changed-partition-count"] = str(len(partitions))
+    own = {name: value for name, value in properties.items() if not name.startswith(_PARTITIONS)}
+    return update_snapshot_summaries(Summary(operation, **{**own, **found}), parent)
+
+
+def _count(files: Iterable[DataFile]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for file in files:
+        if is_vector(file):
+            size: Any = getattr(file, "content_size_in_bytes", None)
+            counts.update({"dvs": 1, "delete-files": 1, "position-deletes": file.record_count, "files-size": size or 0})
+        elif file.content == DataFileContent.POSITION_DELETES:
+            counts.update({"position-delete-files": 1, "delete-files": 1, "position-deletes": file.record_count})
+        elif file.content == DataFileContent.EQUALITY_DELETES:
+            counts.update({"equality-delete-files": 1, "delete-files": 1, "equality-deletes": file.record_count})
+        else:
+            counts.update({"data-files": 1, "records": file.record_count})
+        if not is_vector(file):
+            counts["files-size"] += file.file_size_in_bytes
+    return counts

@@ -1,0 +1,73 @@
+"""One Spark session for all modules here, and a lake that it knows.
+
+Master ``local[2,3]``: two tasks at once, three attempts each. Planning processes and executors import this folder's helpers by
+PYTHONPATH. The event log is on, so that what is searched for keys is what all tests did.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lake import TestLake
+from pyspark.sql import SparkSession
+
+import icelock.spark
+
+TESTS = Path(__file__).parent.parent
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def use_this_python() -> None:
+    """Make the processes that Spark starts run this Python with this project's helpers."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    folders = [TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark"]
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("event-log")
+
+
+@pytest.fixture(scope="session")
+def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    use_this_python()
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("driver"))
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", event_log.as_uri())
+        .config("spark.eventLog.compress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> TestLake:
+    """A lake whose catalog is called ``test`` and has the namespace ``db``."""
+    made = TestLake(tmp_path)
+    made.catalog().create_namespace("db")
+    made.calls.take()
+    return made
+
+
+@pytest.fixture
+def spark_lake(spark: SparkSession, lake: TestLake) -> Iterator[TestLake]:
+    """The same, known to Spark."""
+    icelock.spark.register(spark, {"test": lake.properties()})
+    yield lake
+    spark.conf.unset(PUSH_DOWN)

@@ -1,0 +1,89 @@
+"""The same over Spark Connect, in a process of its own: a session is classic or Connect, not both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from counting_kms import KEYS
+from lake import KEYED, people
+
+pytest.importorskip("grpc")
+pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
+
+CREDENTIAL = "catalog-password-4711"
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession
+import icelock.spark
+
+properties, event_log = json.loads(sys.argv[1]), sys.argv[2]
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.compress", "false")
+    .config("spark.eventLog.dir", event_log)
+    .getOrCreate()
+)
+icelock.spark.register(spark, {"test": properties})
+df = spark.range(0, 1000, 1, 2).selectExpr("id", "concat('n', id) name", "'x' city")
+df.write.format("icelock").mode("append").save("test.db.t")
+df.write.format("icelock").mode("append").save("test.db.t")
+back = spark.read.format("icelock").option("columns", "id").load("test.db.t")
+found = {
+    "filtered": back.filter("id < 10").count(),
+    "all": back.count(),
+    "joined": back.filter("id < 5").join(back.filter("id > 2"), "id").count(),
+    "sum": back.selectExpr("sum(id) s").collect()[0].s,
+}
+df.limit(3).write.format("icelock").mode("overwrite").save("test.db.t")
+found["overwritten"] = spark.read.format("icelock").load("test.db.t").count()
+try:
+    spark.read.format("icelock").option("snapshotid", "1").load("test.db.t").count()
+except Exception as e:
+    found["error"] = "did you mean 'snapshot-id'" in str(e)
+print("FOUND " + json.dumps(found))
+spark.stop()
+"""
+
+
+def test_register_read_and_write_over_connect(lake, tmp_path):
+    import json  # noqa: PLC0415
+
+    lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    log = tmp_path / "event-log"
+    log.mkdir()
+    tests = Path(__file__).parent.parent
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit"))),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert answers, done.stderr[:5000]
+    assert json.loads(answers[0].removeprefix("FOUND ")) == {
+        "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True,
+    }  # fmt: skip
+    logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())
+    assert b"icelock" in logged
+    for key in KEYS.values():
+        assert key not in logged
+        assert key.hex().encode() not in logged
+    for setting in (b"encryption.kms-impl", b"kms.counting", CREDENTIAL.encode()):
+        assert setting not in logged

@@ -1,0 +1,55 @@
+"""Neither the event log nor any log line of a job holds a key (C-32). Java's keys in options are the counter-example in spark.md."""
+
+from __future__ import annotations
+
+import base64
+import logging
+
+import pytest
+from counting_kms import KEYS
+from lake import KEYED, people
+from pyspark.errors import PySparkException
+
+from icelock.format.key_metadata import KeyMetadata
+from icelock.kms.memory import MemoryKms
+
+pytestmark = pytest.mark.spark
+
+TABLE = "test.db.t"
+
+
+def forms(key: bytes) -> set[bytes]:
+    shifted = (base64.b64encode(b"\0" * n + key)[4 * ((n + 2) // 3) : -4] for n in range(3))
+    return {key, key.hex().encode(), key.hex().upper().encode(), repr(key)[2:-1].encode(), *shifted}
+
+
+def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, caplog):
+    caplog.set_level(logging.DEBUG)
+    spark_lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    spark.range(1000).selectExpr("id", "concat('canary-', id) name", "'x' city").write.format("icelock").mode("append").save(TABLE)
+    df = spark.read.format("icelock").load(TABLE)
+    assert df.filter("id < 500").count() == 500
+    table = spark_lake.catalog().load_table("db.t")
+    path = next(spark_lake.warehouse.rglob("*.parquet"))
+    stored = bytearray(path.read_bytes())
+    stored[len(stored) // 2] ^= 1
+    path.write_bytes(stored)
+    with pytest.raises(PySparkException) as caught:
+        df.collect()
+
+    kms = MemoryKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
+    keys = [kms.unwrap_key(key.encrypted_key_metadata, "keyA") for key in table.metadata.encryption_keys if key.encrypted_by_id == "keyA"]
+    for manifest in table.current_snapshot().manifests(table.io):
+        keys.append(KeyMetadata.decode(manifest.key_metadata).dek.reveal())
+        keys += [KeyMetadata.decode(entry.data_file.key_metadata).dek.reveal() for entry in manifest.fetch_manifest_entry(table.io)]
+    assert len(keys) >= 4
+    logged = b"".join(file.read_bytes() for file in event_log.rglob("*") if file.is_file())
+    assert b"icelock" in logged
+    shown = str(caught.value).encode() + caplog.text.encode()
+    assert b"IntegrityError" in shown
+    for key in (*keys, *KEYS.values()):
+        for form in forms(key):
+            assert form not in logged
+            assert form not in shown
+    for setting in (b"encryption.kms-impl", b"kms.counting"):
+        assert setting not in logged
