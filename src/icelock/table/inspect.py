@@ -14,10 +14,12 @@ import pyarrow as pa
 from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.snapshots import Snapshot
 
 _KEYS = "key_metadata"
+_COLUMN_SIZES = 6  # position in the data_file record
 
 
 class InspectTable(IcebergInspectTable):
@@ -27,11 +29,42 @@ class InspectTable(IcebergInspectTable):
         """Return the entries of a snapshot's manifests."""
         return _without_keys(super().entries(snapshot_id))
 
+    def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
+        return _Snapshot(super()._get_snapshot(snapshot_id))
+
     def _get_files_from_manifest(self, manifest_list: ManifestFile, data_file_filter: Any = None) -> pa.Table:
         return _without_keys(super()._get_files_from_manifest(manifest_list, data_file_filter))
 
     def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:  # noqa: FBT001, FBT002
         return _without_keys(super()._generate_manifests_table(snapshot, is_all_manifests_table))
+
+
+class _Snapshot:
+    """A snapshot whose entries all have column sizes: PyIceberg's ``entries`` fails on Avro files and deletion vectors otherwise."""
+
+    def __init__(self, inner: Snapshot) -> None:
+        self._inner = inner
+
+    def manifests(self, io: FileIO) -> list[Any]:
+        return [_Manifest(manifest) for manifest in self._inner.manifests(io)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _Manifest:
+    def __init__(self, inner: ManifestFile) -> None:
+        self._inner = inner
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[Any]:  # noqa: FBT001, FBT002 - PyIceberg's signature
+        entries = self._inner.fetch_manifest_entry(io, discard_deleted)
+        for entry in entries:
+            if entry.data_file.column_sizes is None:
+                entry.data_file._data[_COLUMN_SIZES] = {}  # noqa: SLF001 - PyIceberg's Record
+        return list(entries)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 def _without_keys(table: pa.Table) -> pa.Table:
