@@ -1,6 +1,7 @@
 # make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
 # make test    the whole test suite (Spark 4.1 in .venv, the tests marked spark43 on Spark 4.3 in .venv-spark43)
 # make check   the static part: ruff, mypy, layers, doctests, README against the command's help
+# make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
 # make bench   benchmarks
 # make venv    the environment for development only
 # make clean   remove what the others made
@@ -12,7 +13,7 @@ VENV43 := .venv-spark43
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 
-.PHONY: demo test test43 check bench venv clean java python
+.PHONY: demo test test43 interop interop-docs check bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -23,6 +24,13 @@ test: java $(VENV)/.dev test43
 
 test43: java $(VENV43)/.test
 	$(VENV43)/bin/python -m pytest -m spark43 $(PYTEST_ARGS)
+
+interop: java $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults
+
+interop-docs: java $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py
+	PYTHONPATH=tests/interop:tests/services/hive $(BIN)/python tests/interop/page.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -37,7 +45,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.
