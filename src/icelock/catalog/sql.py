@@ -7,7 +7,7 @@ Not here: the rules (``catalog.base``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables
@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog as IcebergSqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 from sqlalchemy.orm import Session
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
+
+_BUSY_MS: Final = 60_000
 
 
 class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
@@ -74,6 +76,23 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
         self._insert_row(namespace, table_name, metadata_location)
         return self.load_table(identifier)
 
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+        """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
+
+        Raises:
+            KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
+            PolicyError: the metadata breaks a rule.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        table = ".".join(Catalog.identifier_to_tuple(identifier))
+        self.check_register(self.read_metadata_file(metadata_location), table=table, location=metadata_location)
+        return super().register_table(identifier, metadata_location, overwrite)
+
+    def _init_catalog(self) -> None:
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine, "connect", _wait_for_locks)
+        super()._init_catalog()
+
     def _insert_row(self, namespace: str, table_name: str, metadata_location: str) -> None:
         row = self._create_table_row(namespace, table_name, metadata_location)
         with Session(self.engine) as session:
@@ -92,6 +111,12 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
             raise NoSuchTableError(msg)
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return self.load_from_metadata(identifier, location)
+
+
+def _wait_for_locks(connection: Any, record: object) -> None:
+    """Let a writer of sqlite wait for another one instead of failing after five seconds with "database is locked"."""
+    del record
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
 class InMemoryCatalog(SqlCatalog):

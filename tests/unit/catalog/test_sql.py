@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +128,40 @@ def test_several_kms_in_one_process(lake: TestLake) -> None:
     with pytest.raises(KeyUnavailableError):
         one.load_table("db.two").scan().to_arrow()
     assert one.load_table("db.one").scan().count() == 10
+
+
+def test_register_checks_the_keys_first(lake: TestLake) -> None:
+    """C-14: a metadata file is believed only once its keys open."""
+    catalog = lake.catalog()
+    table = catalog.create_table("db.t", SCHEMA, properties=KEYED)
+    table.append(people())
+    assert catalog.register_table("db.again", table.metadata_location).scan().count() == 10
+    with pytest.raises(KeyUnavailableError):
+        lake.without_kms().register_table("db.third", table.metadata_location)
+    assert catalog.list_tables("db") == [("db", "again"), ("db", "t")]
+
+
+def test_many_processes_append_to_one_table(lake: TestLake) -> None:
+    """C-05: 4 processes x 5 appends under default settings; every row is there once and every snapshot opens."""
+    lake.catalog().create_table("db.t", SCHEMA, properties={**KEYED, "commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "10"})
+    script = "import json, sys, icelock; from lake import people\nt = icelock.load_catalog('test', **json.loads(sys.argv[1])).load_table('db.t')\n"
+    script += "for i in range(5): t.append(people(int(sys.argv[2]) * 1000 + i * 10))"
+    place = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, json.dumps(lake.properties()), str(number)], env={**os.environ, "PYTHONPATH": place}
+        )
+        for number in range(4)
+    ]
+    assert [process.wait(timeout=240) for process in started] == [0, 0, 0, 0]
+    table = lake.catalog().load_table("db.t")
+    wanted = sorted(number * 1000 + i for number in range(4) for i in range(50))
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == wanted
+    assert len(table.snapshots()) == 20
+    assert [table.scan(snapshot_id=s.snapshot_id).count() for s in sorted(table.snapshots(), key=lambda s: s.sequence_number)] == list(
+        range(10, 201, 10)
+    )
+    used = {s.key_id for s in table.snapshots()} | {key.encrypted_by_id for key in table.metadata.encryption_keys}
+    assert {key.key_id for key in table.metadata.encryption_keys} <= used
+    lists = [name for name in lake.files() if "/snap-" in name]
+    assert len(lists) == 20, "no list of a failed attempt is left"
