@@ -142,10 +142,13 @@ def test_register_checks_the_keys_first(lake: TestLake) -> None:
 
 
 def test_many_processes_append_to_one_table(lake: TestLake) -> None:
-    """C-05: 4 processes x 5 appends under default settings; every row is there once and every snapshot opens."""
+    """C-05: 4 processes x 5 appends; every row is there once and every snapshot opens."""
     lake.catalog().create_table("db.t", SCHEMA, properties={**KEYED, "commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "10"})
-    script = "import json, sys, icelock; from lake import people\nt = icelock.load_catalog('test', **json.loads(sys.argv[1])).load_table('db.t')\n"
-    script += "for i in range(5): t.append(people(int(sys.argv[2]) * 1000 + i * 10))"
+    script = (
+        "import json, sys, icelock; from lake import people\n"
+        "t = icelock.load_catalog('test', **json.loads(sys.argv[1])).load_table('db.t')\n"
+        "for i in range(5): t.append(people(int(sys.argv[2]) * 1000 + i * 10))"
+    )
     place = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     started = [
         subprocess.Popen(
