@@ -12,8 +12,9 @@ Not here: how a snapshot is made (``table.transaction``).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from icelock.spark.write import WritePlan
     from icelock.table.transaction import EncryptedTransaction
 
+# Seconds before each look for files. Other tasks of the job may still write when ``abort`` is called; Spark destroys their Python workers
+# 2 s after it killed the tasks (spark.python.task.killTimeout).
+_SWEEPS: Final = (0.0, 1.0, 1.5, 1.5)
 _logger = logging.getLogger(__name__)
 
 
@@ -66,7 +70,9 @@ def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommit
         return
     io = plan.context().io
     remove(io, (path for message in messages if isinstance(message, FilesWritten) for path in message.paths))
-    remove(io, left_behind(io, plan))
+    for wait in _SWEEPS:
+        time.sleep(wait)
+        remove(io, left_behind(io, plan))
 
 
 def remove(io: FileIO, locations: Iterable[str]) -> None:
