@@ -1,0 +1,121 @@
+"""One Spark session with both engines in it, and the metastore between them.
+
+``ice`` is Java Iceberg's Spark catalog, ``ours`` is icelock's data source and plain Python; both are a Hive catalog on the same
+metastore and warehouse, with the same two master keys, so that a table has one name and two engines. ``mixed`` is ``ours`` with
+the policy that lets plain files through.
+
+The session needs a JVM whose class path has Iceberg on it. A JVM that other tests left behind has not, and PySpark would reuse it:
+it is ended first, and ours is ended last.
+
+Not here: what each engine does (``java_side``, ``our_side``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import icelock.spark
+from metastore import Metastore
+from toolchain import class_path
+
+DATABASE: Final = "interop"
+KEYS: Final = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}
+_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_JAVA_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """``properties`` are those of icelock's catalog."""
+
+    spark: Any
+    uri: str
+    warehouse: Path
+    properties: dict[str, str]
+
+
+@contextmanager
+def interop_session(folder: Path) -> Iterator[Session]:
+    """Start the metastore and Spark, and stop what was started.
+
+    Raises:
+        MissingToolError: the machine lacks a JDK or Maven.
+    """
+    jars = class_path()
+    with Metastore(warehouse=folder) as metastore:
+        spark = _spark(folder, metastore.uri, jars)
+        try:
+            properties = catalog_properties(metastore.uri, folder)
+            spark.sql(f"CREATE NAMESPACE ice.{DATABASE} LOCATION '{folder.as_uri()}/{DATABASE}.db'")
+            yield Session(spark=spark, uri=metastore.uri, warehouse=folder, properties=properties)
+        finally:
+            spark.stop()
+            end_jvm()
+
+
+def catalog_properties(uri: str, warehouse: Path) -> dict[str, str]:
+    """Return the properties of icelock's catalog on the metastore."""
+    return {
+        "type": "hive",
+        "uri": uri,
+        "warehouse": warehouse.as_uri(),
+        "encryption.kms-type": "memory",
+        **{f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()},
+    }
+
+
+def end_jvm() -> None:
+    """End the JVM that PySpark keeps for this process, with the session that may be in it."""
+    if SparkContext._active_spark_context is not None:
+        SparkSession.builder.getOrCreate().stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:
+    end_jvm()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = str(Path(icelock.spark.__file__).parents[2])
+    catalog = {
+        "": _JAVA_CATALOG,
+        ".type": "hive",
+        ".uri": uri,
+        ".warehouse": folder.as_uri(),
+        ".cache-enabled": "false",
+        ".encryption.kms-impl": "InteropKms",
+    }
+    builder = SparkSession.builder.master("local[2]").config("spark.sql.warehouse.dir", str(folder / "spark"))
+    # Iceberg and the KMS must be seen by one class loader.
+    builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
+    for name, value in {**_SETTINGS, **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()}}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    properties = catalog_properties(uri, folder)
+    icelock.spark.register(spark, {"ours": properties, "mixed": {**properties, "icelock.plaintext-files": "allow-unkeyed"}})
+    return spark

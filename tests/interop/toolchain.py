@@ -1,0 +1,91 @@
+"""What the interop tests need on Java's side, made on a machine that has only Maven and a JDK.
+
+The Iceberg runtime jar comes from Maven Central (48 MB, checked against a pinned SHA-256), the test classes under ``java/`` are
+compiled against it. Both lie in ``.cache/interop`` of the clone and are made again only when the version or a source changes.
+
+Not here: the metastore, which runs from PySpark's own jars (``tests/services/hive``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+ICEBERG_VERSION: Final = "1.12.0"
+SPARK_VERSION: Final = "4.1"
+RUNTIME: Final = f"iceberg-spark-runtime-{SPARK_VERSION}_2.13"
+RUNTIME_SHA256: Final = "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
+MAVEN_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+SOURCES: Final = Path(__file__).parent / "java"
+CACHE: Final = Path(__file__).parents[2] / ".cache" / "interop"
+
+
+class MissingToolError(Exception):
+    """The machine cannot run the interop tests; the message says what to install."""
+
+
+def class_path() -> list[Path]:
+    """Return what goes onto the class path of Spark's driver: the Iceberg runtime and the compiled test classes.
+
+    Raises:
+        MissingToolError: no JDK, or no Maven and no jar of an earlier run.
+    """
+    _found(_jdk("java"), "apt-get install openjdk-17-jdk-headless")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    jar = _runtime_jar()
+    return [jar, _classes(jar)]
+
+
+def _runtime_jar() -> Path:
+    jar = CACHE / f"{RUNTIME}-{ICEBERG_VERSION}.jar"
+    if not jar.exists():
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            artifact = f"-Dartifact=org.apache.iceberg:{RUNTIME}:{ICEBERG_VERSION}"
+            _run("mvn", "-q", "-B", "-C", MAVEN_COPY, artifact, f"-DoutputDirectory={folder}", what="apt-get install maven")
+            fetched = Path(folder) / jar.name
+            found = hashlib.sha256(fetched.read_bytes()).hexdigest()
+            if found != RUNTIME_SHA256:
+                msg = f"{jar.name} from Maven has SHA-256 {found}, expected {RUNTIME_SHA256}"
+                raise ValueError(msg)
+            fetched.replace(jar)
+    return jar
+
+
+def _classes(jar: Path) -> Path:
+    sources = sorted(SOURCES.glob("*.java"))
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + jar.name.encode()).hexdigest()[:16]
+    classes = CACHE / f"classes-{state}"
+    if not classes.exists():
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            made = Path(folder) / "classes"
+            options = ("-nowarn", "-proc:none", "-d", str(made), "-cp", str(jar))
+            _run(_jdk("javac"), *options, *map(str, sources), what="apt-get install openjdk-17-jdk-headless")
+            # Another run may have been first.
+            with contextlib.suppress(OSError):
+                made.rename(classes)
+    return classes
+
+
+def _jdk(tool: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / tool) if home else tool
+
+
+def _found(program: str, what: str) -> None:
+    if shutil.which(program) is None:
+        msg = f"{program} is missing: the tests against Java Iceberg need it (on Debian: {what})"
+        raise MissingToolError(msg)
+
+
+def _run(program: str, *arguments: str, what: str) -> None:
+    _found(program, what)
+    done = subprocess.run((program, *arguments), check=False, capture_output=True, text=True)
+    if done.returncode:
+        msg = f"{program} failed ({done.returncode}):\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise RuntimeError(msg)
