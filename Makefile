@@ -30,7 +30,7 @@ interop: java $(VENV)/.dev
 
 interop-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py
-	PYTHONPATH=tests/interop:tests/services/hive $(BIN)/python tests/interop/page.py
+	PYTHONPATH=tests/interop:tests/services/hive:tests/verify $(BIN)/python tests/interop/page.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check
