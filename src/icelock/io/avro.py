@@ -128,7 +128,7 @@ class RowDecoder:
             decoded: Any = []
             used = 0
         else:
-            head = _encoded_long(block.rows)
+            head = encode_long(block.rows)
             stream = io.BytesIO(b"".join((head, block.data, b"\0")))
             try:
                 decoded = fastavro.schemaless_reader(stream, self._stored, self._wanted)
@@ -186,7 +186,8 @@ class _Cursor:
         raise FormatError(msg)
 
 
-def _encoded_long(value: int) -> bytes:
+def encode_long(value: int) -> bytes:
+    """Return Avro's zig-zag varint of a number that is not negative."""
     value <<= 1
     out = bytearray()
     while value > 0x7F:  # noqa: PLR2004 - seven bits a byte

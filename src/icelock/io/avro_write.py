@@ -21,7 +21,7 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
-from icelock.io.avro import MAGIC
+from icelock.io.avro import MAGIC, encode_long
 from icelock.io.raw import Sink, write_all
 
 BLOCK_BYTES: Final = 64_000
@@ -93,17 +93,6 @@ class AvroWriter:
 
     def _put(self, data: bytes) -> None:
         write_all(self._stream, memoryview(data), self._location)
-
-
-def encode_long(value: int) -> bytes:
-    """Return Avro's zig-zag varint of a number that is not negative."""
-    value <<= 1
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def without_logical_types(schema: Any) -> Any:

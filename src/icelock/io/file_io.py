@@ -79,6 +79,11 @@ class EncryptingFileIO(FileIO):
         raise TypeError(msg)
 
 
+def storage_of(io: FileIO) -> FileIO:
+    """Return the storage's own FileIO, which neither decrypts nor knows keys."""
+    return io.inner if isinstance(io, EncryptingFileIO) else io
+
+
 def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFile:
     """Return a handle that reads plain bytes: decrypting when the parent has key metadata for the file.
 
@@ -87,8 +92,7 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
         FormatError: the key metadata is not what the format demands.
     """
     if key_metadata is not None:
-        inner = io.inner if isinstance(io, EncryptingFileIO) else io
-        return EncryptedInputFile(inner.new_input(location), KeyMetadata.decode(key_metadata))
+        return EncryptedInputFile(storage_of(io).new_input(location), KeyMetadata.decode(key_metadata))
     if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
         msg = (
             f"{location} has no key metadata, but its table is encrypted: refused to read a plain file; "

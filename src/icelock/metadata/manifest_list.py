@@ -14,10 +14,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestContent
+from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, UNASSIGNED_SEQ, ManifestContent
 
 from icelock.errors import PolicyError
-from icelock.io.file_io import EncryptingFileIO, manager_of
+from icelock.io.file_io import EncryptingFileIO, manager_of, storage_of
 from icelock.io.files import EncryptedInputFile
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import VERSION, ManifestFile, read_manifest_rows
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from icelock.format.key_metadata import KeyMetadata
-
-UNASSIGNED = -1
 
 
 def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapshot_id: int) -> list[ManifestFile]:
@@ -50,8 +48,7 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
         return read_manifest_rows(io.new_input(location))
     manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
     key_metadata = manager.open_manifest_list_key(key_id)
-    inner = io.inner if isinstance(io, EncryptingFileIO) else io
-    return read_manifest_rows(EncryptedInputFile(inner.new_input(location), key_metadata))
+    return read_manifest_rows(EncryptedInputFile(storage_of(io).new_input(location), key_metadata))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +108,8 @@ def _row(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) -> d
         {"contains_null": p.contains_null, "contains_nan": p.contains_nan, "lower_bound": p.lower_bound, "upper_bound": p.upper_bound}
         for p in manifest.partitions or []
     ]
-    if manifest.sequence_number == UNASSIGNED:
+    if manifest.sequence_number == UNASSIGNED_SEQ:
         row["sequence_number"] = sequence_number
-    if manifest.min_sequence_number == UNASSIGNED:
+    if manifest.min_sequence_number == UNASSIGNED_SEQ:
         row["min_sequence_number"] = sequence_number
     return row

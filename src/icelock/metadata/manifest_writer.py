@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
+    UNASSIGNED_SEQ,
     DataFileContent,
     ManifestContent,
     ManifestEntryStatus,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from icelock.io.file_io import EncryptingFileIO
 
-UNASSIGNED = -1
 _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
 
 
@@ -128,8 +128,8 @@ class EncryptedManifestWriter(ManifestWriter):
             manifest_length=key_metadata.encrypted_length,
             partition_spec_id=self._spec.spec_id,
             content=self.content(),
-            sequence_number=UNASSIGNED,
-            min_sequence_number=UNASSIGNED if unassigned else self._min_sequence_number,
+            sequence_number=UNASSIGNED_SEQ,
+            min_sequence_number=UNASSIGNED_SEQ if unassigned else self._min_sequence_number,
             added_snapshot_id=self._snapshot_id,
             added_files_count=self._added_files,
             existing_files_count=self._existing_files,

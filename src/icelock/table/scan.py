@@ -27,7 +27,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.arrow.metadata_columns import metadata_column
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
-from icelock.io.file_io import EncryptingFileIO
+from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.plan import ScanTask, TaskBuilder
 from icelock.table.planner import Planner, null_safe
 
@@ -159,7 +159,7 @@ class DataScan(IcebergDataScan):
             case_sensitive=self.case_sensitive,
             specs=self.table_metadata.specs(),
             name_mapping=self.table_metadata.name_mapping(),
-            io=self.io.inner if isinstance(self.io, EncryptingFileIO) else self.io,
+            io=storage_of(self.io),
             allow_plaintext=not encrypted or self.io.allow_plaintext,  # type: ignore[attr-defined]
         )
 
