@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import subprocess
 import sys
 import venv
@@ -34,7 +35,9 @@ assert read.to_pydict() == {"id": [2, 3], "name": ["b", None]}, read
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True, cwd=cwd)
+    # The modules of this checkout must not be found: tests before this one may have named them in PYTHONPATH for Spark's processes.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True, cwd=cwd, env=environment)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -61,7 +62,12 @@ def interop_session(folder: Path) -> Iterator[Session]:
         MissingToolError: the machine lacks a JDK or Maven.
     """
     jars = class_path()
-    with Metastore(warehouse=folder) as metastore:
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(Path(icelock.spark.__file__).parents[2]),
+    }
+    with patch.dict(os.environ, environment), Metastore(warehouse=folder) as metastore:
         spark = _spark(folder, metastore.uri, jars)
         try:
             properties = catalog_properties(metastore.uri, folder)
@@ -98,9 +104,6 @@ def end_jvm() -> None:
 
 def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:
     end_jvm()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYTHONPATH"] = str(Path(icelock.spark.__file__).parents[2])
     catalog = {
         "": _JAVA_CATALOG,
         ".type": "hive",

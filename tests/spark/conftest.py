@@ -21,12 +21,12 @@ TESTS = Path(__file__).parent.parent
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-def use_this_python() -> None:
+def use_this_python(environment: pytest.MonkeyPatch) -> None:
     """Make the processes that Spark starts run this Python with this project's helpers."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    environment.setenv("PYSPARK_PYTHON", sys.executable)
+    environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     folders = [TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark"]
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+    environment.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
 
 
 @pytest.fixture(scope="session")
@@ -36,14 +36,22 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    use_this_python()
-    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("driver"))
-    session = (
+    with pytest.MonkeyPatch.context() as environment:
+        use_this_python(environment)
+        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
+        session = _session(event_log, tmp_path_factory.mktemp("warehouse"))
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def _session(event_log: Path, warehouse: Path) -> SparkSession:
+    return (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.eventLog.enabled", "true")
@@ -51,9 +59,6 @@ def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         .config("spark.eventLog.compress", "false")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
