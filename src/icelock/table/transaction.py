@@ -1,22 +1,19 @@
-"""Transactions on an encrypted table: append, overwrite, delete, and the retry that never mixes keys of two attempts.
+"""Transactions on an encrypted table: append, overwrite, delete.
 
 Order of a write: 1 the guard (may the table be written, is a KMS there, can its KEK be had) before any byte; 2 data files;
-3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict PyIceberg
-refreshes the table and 3 to 6 are done again on fresh metadata, after the failed attempt's key entries were dropped from
-the update list; 2 as well for rows that another writer deleted or moved meanwhile. A commit that certainly failed deletes its
-files; one whose outcome is unknown deletes nothing.
+3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict 3 to 6 are done again on
+fresh metadata; 2 as well for rows that another writer deleted or moved meanwhile.
 
-Not here: the producers (``table.producer``, ``table.row_delta``), deleting by a filter (``table.delete``), the rules (``table.guard``).
+Not here: commit and retries (``table.commit``), the producers (``table.producer``, ``table.row_delta``), deleting by a filter
+(``table.delete``), the rules (``table.guard``).
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, Transaction, _parse_row_filter
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -25,9 +22,9 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.arrow.write import DataFileWriter, WriteContext, check_input, write_data_files
-from icelock.errors import IcelockError, PolicyError
+from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.commit import Cleanup, CommitProtocol
 from icelock.table.conflicts import isolation_level
 from icelock.table.delete import DeleteByFilter
 from icelock.table.guard import check_updates
@@ -47,10 +44,8 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
     from icelock.table.table import Table
 
-logger = logging.getLogger(__name__)
 
-
-class EncryptedTransaction(Transaction):
+class EncryptedTransaction(CommitProtocol):
     """PyIceberg's ``Transaction`` on an encrypted table."""
 
     _table: Table
@@ -60,8 +55,6 @@ class EncryptedTransaction(Transaction):
         self._staged: tuple[Any, Any, TableMetadata] | None = None
         self._keyed_io: tuple[TableMetadataV3, EncryptingFileIO] | None = None
         self._spare: tuple[EncryptedKey, ...] = ()
-        self._data_files: list[str] = []
-        self._rebuilding = False
 
     @property
     def table_metadata(self) -> TableMetadata:
@@ -142,7 +135,7 @@ class EncryptedTransaction(Transaction):
         self._before_writing(df)
         row_filter = _parse_row_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
-        with _Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
             producer.delete_by_predicate(row_filter, case_sensitive)
             change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
@@ -157,7 +150,7 @@ class EncryptedTransaction(Transaction):
         self, files: Sequence[DataFile], *, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
         """Append encrypted data files that were written for this table; they are deleted if the commit certainly fails."""
-        with _Cleanup(self):
+        with Cleanup(self):
             self.track(*(file.file_path for file in files))
             update = self.update_snapshot(snapshot_properties, branch)
             merge = property_as_bool(self.table_metadata.properties, "commit.manifest-merge.enabled", default=False)
@@ -175,7 +168,7 @@ class EncryptedTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
     ) -> None:
         """Replace data files by others in one snapshot; deletion vectors of the replaced ones go with them."""
-        with _Cleanup(self):
+        with Cleanup(self):
             self.track(*(file.file_path for file in files))
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
@@ -220,7 +213,7 @@ class EncryptedTransaction(Transaction):
         row_filter = _parse_row_filter(delete_filter)
         operation = _isolation_operation or Operation.DELETE
         isolation_level(self.table_metadata, operation)
-        with _Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
             producer.delete_by_predicate(row_filter, case_sensitive)
             change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=True)
@@ -242,46 +235,9 @@ class EncryptedTransaction(Transaction):
         msg = f"table {self._name()} is encrypted: add_files would take plain files into it; read them and append their rows"
         raise PolicyError(msg)
 
-    def commit_transaction(self) -> Table:
-        """Commit what is staged.
-
-        Raises:
-            CommitFailedException: other writers won each time; the files of this transaction were deleted.
-            PolicyError: an update would break a rule of encrypted tables; nothing was committed.
-        """
-        self._drop_idle_producers()
-        try:
-            super().commit_transaction()
-        except (CommitFailedException, ValidationException, IcelockError) as e:
-            if getattr(e, "outcome_known", True):
-                self._discard()
-            raise
-        except Exception as e:
-            if self._rebuilding:
-                self._discard()  # the attempt before certainly failed, and this one did not get to the catalog
-            elif self._data_files:
-                e.add_note(f"The outcome of the commit is unknown; these data files were left in place: {', '.join(self._data_files)}")
-            raise
-        finally:
-            self._data_files = []
-        return self._table
-
     def _stage(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
         check_updates(self.table_metadata, updates, table=self._name())
         return super()._stage(updates, requirements)
-
-    def _rebuild_snapshot_updates(self) -> None:
-        keys = (AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate)
-        self._updates = tuple(update for update in self._updates if not isinstance(update, keys))
-        self._rebuilding = True
-        super()._rebuild_snapshot_updates()
-        self._rebuilding = False
-        self._drop_idle_producers()
-
-    def _drop_idle_producers(self) -> None:
-        """Forget deletes that found nothing to do: PyIceberg tells by the producers' snapshots whether a lost commit landed."""
-        if self._updates:
-            self._snapshot_producers = [producer for producer in self._snapshot_producers if not getattr(producer, "idle", False)]
 
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:  # noqa: FBT001, FBT002
         return DataScan(table_metadata=self.table_metadata, io=self.current_io(), row_filter=row_filter, case_sensitive=case_sensitive)
@@ -335,42 +291,9 @@ class EncryptedTransaction(Transaction):
         """Return where a file that belongs to no one partition goes among the table's data."""
         return self._table.location_provider().new_data_location(name)
 
-    def track(self, *locations: str) -> None:
-        """Remember files that were written for this transaction: they are deleted if its commit certainly fails."""
-        self._data_files.extend(locations)
-
     def _name(self) -> str:
         return ".".join(self._table.name())
 
     def _refuse(self, what: str) -> NoReturn:
         msg = f"table {self._name()} is encrypted: {what} is not supported in this version; nothing was changed"
         raise PolicyError(msg)
-
-    def _discard(self, *, files: int = 0, producers: int = 0) -> None:
-        """Delete what was written for this transaction, but for the first ``files`` files and ``producers`` snapshots."""
-        for producer in self._snapshot_producers[producers:]:
-            producer._clean_all_uncommitted()  # noqa: SLF001 - PyIceberg does it for two kinds of errors only
-        del self._snapshot_producers[producers:]
-        for path in self._data_files[files:]:
-            try:
-                self._table.storage.delete(path)
-            except FileNotFoundError:
-                continue
-            except OSError as e:  # the first error matters more; the file is listed by it
-                logger.debug("left behind: %s (%s)", path, e)
-        del self._data_files[files:]
-
-
-class _Cleanup:
-    """Deletes what was written inside the ``with`` block when staging a snapshot fails, and forgets its producer."""
-
-    def __init__(self, transaction: EncryptedTransaction) -> None:
-        self._transaction = transaction
-
-    def __enter__(self) -> None:
-        self._files = len(self._transaction._data_files)  # noqa: SLF001
-        self._producers = len(self._transaction._snapshot_producers)  # noqa: SLF001
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._transaction._discard(files=self._files, producers=self._producers)  # noqa: SLF001
