@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 BLOCK = (1 << 20) + 28
 HEADER = 8
-TYPED = ("IntegrityError", "KeyUnavailableError", "FormatError")
+TYPED = ("IntegrityError", "KeyUnavailableError")
 AGS1 = ("manifest list", "manifest", "avro", "deletion vector", "equality delete")
 
 

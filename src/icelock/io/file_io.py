@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from icelock.errors import KeyUnavailableError, PolicyError
+from icelock.format.ags1 import MAGIC
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
 
@@ -89,6 +90,7 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
 
     Raises:
         PolicyError: no key metadata in an encrypted table, and no policy lets plain files through.
+        KeyUnavailableError: no key metadata, plain files are let through, and the file is encrypted.
         FormatError: the key metadata is not what the format demands.
     """
     if key_metadata is not None:
@@ -99,7 +101,19 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
             "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
         )
         raise PolicyError(msg)
-    return io.new_input(location)
+    plain = io.new_input(location)
+    if isinstance(io, EncryptingFileIO):
+        _refuse_encrypted(plain)
+    return plain
+
+
+def _refuse_encrypted(file: InputFile) -> None:
+    """A policy lets files without key metadata through; an encrypted one whose key is gone is none of them."""
+    with file.open() as stream:
+        first = stream.read(len(MAGIC))
+    if first == MAGIC:
+        msg = f"{file.location} is an encrypted stream (AGS1), but its parent has no key for it any more: restore the metadata file"
+        raise KeyUnavailableError(msg)
 
 
 def manager_of(io: FileIO, *, what: str) -> EncryptionManager:

@@ -230,7 +230,7 @@ def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str)
             "select other columns, or rewrite the file with one key"
         )
     if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
-        return FormatError(f"{location} is not PARE (encrypted Parquet): expected first bytes PARE, got {first!r}; {_RESTORE}")
+        return IntegrityError(f"{location} is not PARE (encrypted Parquet): expected first bytes PARE, got {first!r}; {_RESTORE}")
     cause = "bytes were changed or cut" if "decryption" not in text else "wrong key or AAD prefix, or bytes were changed or swapped"
     if "parquet-mr" in created_by and "ciphertext length" in text:
         cause += "; or it has data pages of version 2 (write.parquet.page-version=v2), which Arrow cannot decrypt: rewrite it with v1"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Never
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from icelock.errors import IntegrityError
+from icelock.errors import FormatError, IntegrityError
 from icelock.format import ags1
 from icelock.format.aes_gcm import NONCE_LENGTH, OVERHEAD
 from icelock.format.ags1 import BLOCK_SIZE, HEADER_LENGTH, EncryptedLength, PlaintextLength
@@ -47,8 +47,8 @@ class Ags1Reader(io.RawIOBase):
     reads decrypt each block once; reads of whole blocks are decrypted in the caller's buffer.
 
     Raises:
-        FormatError: Key metadata without a length or with an impossible one, another magic, another block size.
-        IntegrityError: Bytes missing or left over; a block that does not authenticate (on opening or reading).
+        FormatError: Key metadata without a length or with an impossible one.
+        IntegrityError: Bytes missing or left over, another magic or block size; a block that does not authenticate (on opening or reading).
     """
 
     def __init__(self, raw: Source, key_metadata: KeyMetadata, location: str) -> None:
@@ -158,7 +158,7 @@ class Ags1Reader(io.RawIOBase):
         self._raw.seek(0)
         got = read_up_to(self._raw, first)
         if got >= HEADER_LENGTH:
-            ags1.check_header(bytes(first[:HEADER_LENGTH]), self._location)
+            self._check_header(bytes(first[:HEADER_LENGTH]))
         _check_stored_length(stored, self._encrypted, self._location)
         if got < len(first):
             self._refuse_missing(0, len(first), got)
@@ -167,6 +167,13 @@ class Ags1Reader(io.RawIOBase):
         self._block = memoryview(bytearray(len(self._ciphertext) - OVERHEAD))
         self._block_index = 0
         self._decrypt(0, self._ciphertext, self._block)
+
+    def _check_header(self, header: bytes) -> None:
+        """The parent's key metadata says that the file is AGS1, so another header is a change and no question of format."""
+        try:
+            ags1.check_header(header, self._location)
+        except FormatError as e:
+            raise IntegrityError(str(e)) from e
 
     def _fill(self, view: memoryview) -> int:
         total = max(0, min(len(view), self._size - self._position))

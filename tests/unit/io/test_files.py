@@ -176,7 +176,7 @@ def test_two_files_with_each_others_key_metadata_are_refused():
 @pytest.mark.parametrize("content", [b"Obj\x01" + bytes(100), b"PAR1" + bytes(100), b"PARE" + bytes(100), b"\x00garbage"])
 def test_another_kind_of_file_in_its_place_is_named_by_its_first_bytes(content):
     """C-67."""
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(IntegrityError) as caught:
         EncryptedInputFile(MemoryFile({NAME: content}), key_metadata(1000)).open()
     assert f"{NAME}: not an AGS1 stream: it begins with {content[:4]!r}" in str(caught.value)
 

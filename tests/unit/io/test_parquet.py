@@ -150,7 +150,7 @@ def test_a_plain_file_in_place_of_an_encrypted_one_is_an_integrity_error(path: P
 def test_another_container_is_a_format_error_with_its_first_bytes(path: Path):
     """Case C-67."""
     path.write_bytes(b"AGS1" + bytes(2000))
-    with pytest.raises(FormatError, match=r"data\.parquet is not PARE \(encrypted Parquet\): expected first bytes PARE, got b'AGS1'"):
+    with pytest.raises(IntegrityError, match=r"data\.parquet is not PARE \(encrypted Parquet\): expected first bytes PARE, got b'AGS1'"):
         read(path, key())
 
 

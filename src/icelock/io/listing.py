@@ -1,0 +1,169 @@
+"""Files of a storage: listing those below a location, and deleting many.
+
+PyIceberg's ``FileIO`` can do neither. Listed are the storages of its two implementations, Arrow's and fsspec's, one folder after the
+other, so that memory does not grow with the number of files; a FileIO of a user can offer `ListsFiles` and `DeletesMany` itself
+(case C-50). ``EncryptingFileIO`` is looked through.
+
+Not here: which files belong to a table (``table.reach``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import urlparse
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from icelock.errors import PolicyError
+from icelock.io.file_io import storage_of
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
+_FSSPEC_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file as its storage lists it: size in stored bytes, ``modified_ms`` since 1970 UTC (None: the storage does not say)."""
+
+    location: str
+    size: int
+    modified_ms: int | None
+
+
+@runtime_checkable
+class ListsFiles(Protocol):
+    """A FileIO that can list."""
+
+    def list_prefix(self, location: str) -> Iterable[StoredFile]:
+        """Yield every file below a folder, at any depth; none when there is no such folder."""
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """A FileIO that deletes many files in few calls."""
+
+    def delete_files(self, locations: Iterable[str]) -> Iterable[str]:
+        """Delete the files, those that are not there too; return the locations that could not be deleted."""
+
+
+def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
+    """Yield every file below a location; their locations begin with it.
+
+    Raises:
+        PolicyError: this FileIO cannot list.
+        OSError: the storage failed.
+    """
+    storage = storage_of(io)
+    if isinstance(storage, ListsFiles):
+        yield from storage.list_prefix(location)
+        return
+    folder = _arrow_folder(storage, location) or _fsspec_folder(storage, location)
+    if folder is None:
+        msg = f"{type(storage).__name__} cannot list files below {location}: use PyArrowFileIO or FsspecFileIO, or give it list_prefix"
+        raise PolicyError(msg)
+    entries, path = folder
+    pending = [(location.rstrip("/"), path)]
+    while pending:
+        place, path = pending.pop()
+        for name, below, file in entries(path):
+            if file is None:
+                pending.append((f"{place}/{name}", below))
+            else:
+                yield StoredFile(location=f"{place}/{name}", size=file[0], modified_ms=file[1])
+
+
+def delete_files(io: FileIO, locations: Iterable[str]) -> list[str]:
+    """Delete files, those that are not there too; go on after errors and return the locations that could not be deleted."""
+    storage = storage_of(io)
+    if isinstance(storage, DeletesMany):
+        return list(storage.delete_files(list(locations)))
+
+    def delete(location: str) -> str | None:
+        try:
+            storage.delete(location)
+        except FileNotFoundError:
+            return None
+        except Exception:  # noqa: BLE001 - storage clients raise what they like; the rest still has to go
+            return location
+        return None
+
+    return [location for location in ExecutorFactory.get_or_create().map(delete, locations) if location is not None]
+
+
+def place_of(location: str) -> str:
+    """Return what two spellings of one location have in common: ``file:/a``, ``file:///a`` and ``/a``; ``s3://b/x`` and ``s3a://b/x``.
+
+    A location is text: nothing is unquoted.
+    """
+    uri = _URI.fullmatch(location)
+    if uri is None:
+        return os.path.abspath(location)  # noqa: PTH100 - as PyIceberg's FileIO does; pathlib would follow no dots
+    scheme, authority, path = uri.group(1).lower(), uri.group(2) or "", re.sub("/+", "/", uri.group(3))
+    return path if scheme == "file" else f"{authority}{path}"
+
+
+# Yields for a folder's path: name, path, and size and time of a file (None: it is a folder).
+_Entries = Callable[[str], Iterator[tuple[str, str, tuple[int, int | None] | None]]]
+
+
+def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
+    if not isinstance(storage, PyArrowFileIO):
+        return None
+    scheme, authority, path = storage.parse_location(location, storage.properties)
+    filesystem = storage.fs_by_scheme(scheme, authority)
+
+    def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+        for info in filesystem.get_file_info(FileSelector(folder, allow_not_found=True)):
+            if info.type == FileType.Directory:
+                yield info.base_name, info.path, None
+            elif info.type == FileType.File:
+                modified = info.mtime_ns
+                yield info.base_name, info.path, (info.size, None if modified is None else modified // 1_000_000)
+
+    return entries, path
+
+
+def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
+    try:
+        from pyiceberg.io.fsspec import FsspecFileIO  # noqa: PLC0415 - fsspec may not be installed
+    except ImportError:
+        return None
+    if not isinstance(storage, FsspecFileIO):
+        return None
+    filesystem = storage._get_fs_from_uri(urlparse(location), location)  # noqa: SLF001 - its public part does not know Azure's hosts
+    filesystem.invalidate_cache()
+
+    def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+        try:
+            listed = filesystem.ls(folder, detail=True)
+        except FileNotFoundError:
+            return
+        for entry in listed:
+            path = str(entry["name"]).rstrip("/")
+            name = path.rsplit("/", 1)[-1]
+            if entry["type"] == "directory":
+                yield name, path, None
+            elif not str(entry["name"]).endswith("/"):  # some storages list a folder as an empty file
+                yield name, path, (int(entry["size"]), _fsspec_time_ms(entry))
+
+    return entries, str(filesystem._strip_protocol(location))  # noqa: SLF001 - fsspec's own way to a path
+
+
+def _fsspec_time_ms(entry: dict[str, Any]) -> int | None:
+    for name in _FSSPEC_TIMES:
+        value = entry.get(name)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+    return None
