@@ -1,7 +1,8 @@
 """What the interop tests need on Java's side, made on a machine that has only Maven and a JDK.
 
-The Iceberg runtime jar comes from Maven Central (48 MB, checked against a pinned SHA-256), the test classes under ``java/`` are
-compiled against it. Both lie in ``.cache/interop`` of the clone and are made again only when the version or a source changes.
+The Iceberg runtime jar, and the libraries of AWS and Azure for Iceberg's KMS clients, come from Maven Central (48, 69 and 4 MB, checked
+against pinned SHA-256), the test classes under ``java/`` are compiled against them. All lie in ``.cache/interop`` of the clone and are
+made again only when the version or a source changes.
 
 Not here: the metastore, which runs from PySpark's own jars (``tests/services/hive``).
 """
@@ -21,7 +22,10 @@ ICEBERG_VERSION: Final = "1.12.0"
 SPARK_VERSION: Final = "4.1"
 RUNTIME: Final = f"iceberg-spark-runtime-{SPARK_VERSION}_2.13"
 RUNTIME_SHA256: Final = "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
+AWS_BUNDLE: Final = "iceberg-aws-bundle"
+AWS_BUNDLE_SHA256: Final = "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957"
 MAVEN_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+AZURE: Final = Path(__file__).parent / "azure"
 SOURCES: Final = Path(__file__).parent / "java"
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "interop"
 
@@ -31,40 +35,62 @@ class MissingToolError(Exception):
 
 
 def class_path() -> list[Path]:
-    """Return what goes onto the class path of Spark's driver: the Iceberg runtime and the compiled test classes.
+    """Return what goes onto the class path of Spark's driver: the Iceberg runtime, libraries of AWS and Azure, the compiled test classes.
 
     Raises:
         MissingToolError: no JDK, or no Maven and no jar of an earlier run.
     """
     _found(_jdk("java"), "apt-get install openjdk-17-jdk-headless")
     CACHE.mkdir(parents=True, exist_ok=True)
-    jar = _runtime_jar()
-    return [jar, _classes(jar)]
+    runtime = _jar(RUNTIME, RUNTIME_SHA256)
+    libraries = [runtime, _jar(AWS_BUNDLE, AWS_BUNDLE_SHA256), *_azure_jars()]
+    return [*libraries, _classes(libraries)]
 
 
-def _runtime_jar() -> Path:
-    jar = CACHE / f"{RUNTIME}-{ICEBERG_VERSION}.jar"
+def _jar(artifact_id: str, sha256: str) -> Path:
+    jar = CACHE / f"{artifact_id}-{ICEBERG_VERSION}.jar"
     if not jar.exists():
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            artifact = f"-Dartifact=org.apache.iceberg:{RUNTIME}:{ICEBERG_VERSION}"
+            artifact = f"-Dartifact=org.apache.iceberg:{artifact_id}:{ICEBERG_VERSION}"
             _run("mvn", "-q", "-B", "-C", MAVEN_COPY, artifact, f"-DoutputDirectory={folder}", what="apt-get install maven")
             fetched = Path(folder) / jar.name
             found = hashlib.sha256(fetched.read_bytes()).hexdigest()
-            if found != RUNTIME_SHA256:
-                msg = f"{jar.name} from Maven has SHA-256 {found}, expected {RUNTIME_SHA256}"
+            if found != sha256:
+                msg = f"{jar.name} from Maven has SHA-256 {found}, expected {sha256}"
                 raise ValueError(msg)
             fetched.replace(jar)
     return jar
 
 
-def _classes(jar: Path) -> Path:
+def _azure_jars() -> list[Path]:
+    """Return the jars that ``azure/SHA256SUMS`` lists, which Maven resolves from ``azure/pom.xml``."""
+    sums = dict(reversed(line.split()) for line in (AZURE / "SHA256SUMS").read_text().splitlines())
+    jars = CACHE / f"azure-{hashlib.sha256((AZURE / 'SHA256SUMS').read_bytes()).hexdigest()[:16]}"
+    if not jars.exists():
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            made = Path(folder) / "jars"
+            options = ("-q", "-B", "-C", "-f", str(AZURE / "pom.xml"), f"{MAVEN_COPY}-dependencies", "-DincludeScope=runtime")
+            _run("mvn", *options, f"-DoutputDirectory={made}", what="apt-get install maven")
+            for jar in made.iterdir():
+                if jar.name not in sums:
+                    jar.unlink()
+                elif hashlib.sha256(jar.read_bytes()).hexdigest() != sums[jar.name]:
+                    msg = f"{jar.name} from Maven has another SHA-256 than {sums[jar.name]}"
+                    raise ValueError(msg)
+            with contextlib.suppress(OSError):
+                made.rename(jars)
+    return [jars / name for name in sums]
+
+
+def _classes(libraries: list[Path]) -> Path:
     sources = sorted(SOURCES.glob("*.java"))
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + jar.name.encode()).hexdigest()[:16]
+    names = "".join(path.name for path in libraries)
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + names.encode()).hexdigest()[:16]
     classes = CACHE / f"classes-{state}"
     if not classes.exists():
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             made = Path(folder) / "classes"
-            options = ("-nowarn", "-proc:none", "-d", str(made), "-cp", str(jar))
+            options = ("-nowarn", "-proc:none", "-d", str(made), "-cp", os.pathsep.join(map(str, libraries)))
             _run(_jdk("javac"), *options, *map(str, sources), what="apt-get install openjdk-17-jdk-headless")
             # Another run may have been first.
             with contextlib.suppress(OSError):

@@ -23,13 +23,31 @@ from icelock.errors import IcelockError, PolicyError
 from icelock.kms.client import KmsClient
 from icelock.kms.retry import RETRY_PROPERTIES, RetryingKms, RetryPolicy
 from icelock.properties import (
+    AZURE_KEYVAULT_KEY_WRAP_ALGORITHM,
+    AZURE_KEYVAULT_URL,
+    CLIENT_REGION,
+    GCS_OAUTH2_TOKEN,
+    KMS_AWS_ALGORITHM,
+    KMS_AWS_DATA_KEY_SPEC,
+    KMS_AWS_ENDPOINT,
     KMS_IMPL,
+    KMS_KEYSTORE_PASSWORD_ENV,
+    KMS_KEYSTORE_PATH,
     KMS_LOCAL_KEY_FILE,
     KMS_LOCAL_PASSPHRASE_ENV,
     KMS_LOCAL_PATH,
     KMS_MEMORY_KEY_PREFIX,
+    KMS_PKCS11_LIBRARY,
+    KMS_PKCS11_PIN_ENV,
+    KMS_PKCS11_PIN_FILE,
+    KMS_PKCS11_TOKEN_LABEL,
     KMS_RETRY_PREFIX,
     KMS_TYPE,
+    KMS_VAULT_ADDRESS,
+    KMS_VAULT_CA_FILE,
+    KMS_VAULT_MOUNT,
+    KMS_VAULT_NAMESPACE,
+    KMS_VAULT_TOKEN_FILE,
     PY_KMS_IMPL,
 )
 
@@ -41,6 +59,7 @@ class _BuiltIn:
     path: str
     names: tuple[str, ...] = ()
     prefix: str | None = None
+    extra: str | None = None
 
     def knows(self, name: str) -> bool:
         return name in self.names or (self.prefix is not None and name.startswith(self.prefix))
@@ -49,8 +68,23 @@ class _BuiltIn:
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "memory": _BuiltIn(path="icelock.kms.memory.MemoryKms", prefix=KMS_MEMORY_KEY_PREFIX),
     "local": _BuiltIn(path="icelock.kms.local.LocalKms", names=(KMS_LOCAL_PATH, KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV)),
+    "aws": _BuiltIn(
+        path="icelock.kms.aws.AwsKms", names=(KMS_AWS_ENDPOINT, CLIENT_REGION, KMS_AWS_ALGORITHM, KMS_AWS_DATA_KEY_SPEC), extra="aws"
+    ),
+    "azure": _BuiltIn(path="icelock.kms.azure.AzureKms", names=(AZURE_KEYVAULT_URL, AZURE_KEYVAULT_KEY_WRAP_ALGORITHM), extra="azure"),
+    "gcp": _BuiltIn(path="icelock.kms.gcp.GcpKms", names=(GCS_OAUTH2_TOKEN,), extra="gcp"),
+    "vault": _BuiltIn(
+        path="icelock.kms.vault.VaultKms",
+        names=(KMS_VAULT_ADDRESS, KMS_VAULT_NAMESPACE, KMS_VAULT_MOUNT, KMS_VAULT_TOKEN_FILE, KMS_VAULT_CA_FILE),
+        extra="vault",
+    ),
+    "keystore": _BuiltIn(path="icelock.kms.keystore.KeystoreKms", names=(KMS_KEYSTORE_PATH, KMS_KEYSTORE_PASSWORD_ENV), extra="keystore"),
+    "pkcs11": _BuiltIn(
+        path="icelock.kms.pkcs11.Pkcs11Kms",
+        names=(KMS_PKCS11_LIBRARY, KMS_PKCS11_TOKEN_LABEL, KMS_PKCS11_PIN_FILE, KMS_PKCS11_PIN_ENV),
+        extra="pkcs11",
+    ),
 }
-_LATER: Final = ("aws", "gcp", "azure", "vault", "keystore", "pkcs11")
 
 
 def check_kms_properties(properties: Mapping[str, str]) -> None:
@@ -97,7 +131,7 @@ def _choice(properties: Mapping[str, str]) -> tuple[str, type[Any]] | None:
         return setting, _import_class(value, setting)
     built_in = _built_in(value)
     _check_names(properties, built_in, value)
-    return setting, _import_class(built_in.path, setting)
+    return setting, _import_class(built_in.path, setting, extra=built_in.extra)
 
 
 def _built_in(kms_type: str) -> _BuiltIn:
@@ -105,10 +139,7 @@ def _built_in(kms_type: str) -> _BuiltIn:
     if found is not None:
         return found
     types = ", ".join(_BUILT_IN)
-    if kms_type in _LATER:
-        msg = f"{KMS_TYPE} = {kms_type!r} is not in this version yet; use {types}, or a class of your own by {KMS_IMPL}"
-        raise PolicyError(msg)
-    near = difflib.get_close_matches(str(kms_type).lower().strip(), (*_BUILT_IN, *_LATER), n=1)
+    near = difflib.get_close_matches(str(kms_type).lower().strip(), tuple(_BUILT_IN), n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {types}; for a class of your own use {KMS_IMPL}"
     msg = f"{KMS_TYPE} is {kms_type!r}; {hint}"
     raise PolicyError(msg)
@@ -148,7 +179,7 @@ def _refuse(name: str, known: tuple[str, ...], prefix: str | None) -> None:
     raise PolicyError(msg)
 
 
-def _import_class(path: str, setting: str) -> type[Any]:
+def _import_class(path: str, setting: str, *, extra: str | None = None) -> type[Any]:
     module_name, _, class_name = str(path).rpartition(".")
     if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
         msg = f"{setting} is {path!r}; it must be the dotted path of a Python class, such as 'my_package.my_module.MyKms'"
@@ -156,6 +187,9 @@ def _import_class(path: str, setting: str) -> type[Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as e:
+        if extra is not None and isinstance(e, ModuleNotFoundError):
+            msg = f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'"
+            raise PolicyError(msg) from e
         why = f"{type(e).__name__}: {e}"
         msg = f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"
         raise PolicyError(msg) from e

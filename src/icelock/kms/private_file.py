@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from icelock.errors import KmsError, KmsErrorKind
+from icelock.errors import FormatError, KmsError, KmsErrorKind
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -31,6 +31,20 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_secret_line(path: Path) -> str:
+    """Return the one line that a file of a token or PIN holds.
+
+    Raises:
+        OSError: it cannot be read.
+        FormatError: it holds something else, which is not shown.
+    """
+    data = path.read_bytes().strip()
+    if not data or not data.isascii() or b"\n" in data:
+        msg = f"{path}: expected one line of ASCII text, got {len(data)} bytes that are not; write the file again"
+        raise FormatError(msg)
+    return data.decode()
 
 
 def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its rights") -> KmsError:

@@ -5,7 +5,8 @@ answers, and an answer does not change (cases C-33, C-39). Waits double from ``m
 of each is random, so that many readers do not come back together. No wait is begun that would end after
 ``total_timeout_ms``.
 
-Not here: a bound on one call that hangs. That is the client's own timeout.
+``call_timeout_ms`` bounds one call that hangs. A client takes it from here and switches its library's own retries off, so that
+all services are waited for alike: at most ``total_timeout_ms`` and one call's time-out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ ATTEMPTS: Final = f"{KMS_RETRY_PREFIX}attempts"
 MIN_WAIT_MS: Final = f"{KMS_RETRY_PREFIX}min-wait-ms"
 MAX_WAIT_MS: Final = f"{KMS_RETRY_PREFIX}max-wait-ms"
 TOTAL_TIMEOUT_MS: Final = f"{KMS_RETRY_PREFIX}total-timeout-ms"
-RETRY_PROPERTIES: Final = (ATTEMPTS, MIN_WAIT_MS, MAX_WAIT_MS, TOTAL_TIMEOUT_MS)
+CALL_TIMEOUT_MS: Final = f"{KMS_RETRY_PREFIX}call-timeout-ms"
+RETRY_PROPERTIES: Final = (ATTEMPTS, MIN_WAIT_MS, MAX_WAIT_MS, TOTAL_TIMEOUT_MS, CALL_TIMEOUT_MS)
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +41,17 @@ class RetryPolicy:
         min_wait_ms: longest first wait; each further one is twice as long.
         max_wait_ms: longest wait.
         total_timeout_ms: bound from the first call to the start of the last.
+        call_timeout_ms: how long a call of a service waits for the connection, and then for the answer.
 
     Raises:
-        PolicyError: no attempt, a negative time, or a least wait above the longest.
+        PolicyError: no attempt, a negative time, no time for a call, or a least wait above the longest.
     """
 
     attempts: int = 5
     min_wait_ms: int = 100
     max_wait_ms: int = 5_000
     total_timeout_ms: int = 30_000
+    call_timeout_ms: int = 5_000
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -57,6 +61,9 @@ class RetryPolicy:
             if value < 0:
                 msg = f"{name} is {value}; it must be 0 or more (milliseconds)"
                 raise PolicyError(msg)
+        if self.call_timeout_ms < 1:
+            msg = f"{CALL_TIMEOUT_MS} is {self.call_timeout_ms}; it must be 1 or more (milliseconds)"
+            raise PolicyError(msg)
         if self.min_wait_ms > self.max_wait_ms:
             msg = f"{MIN_WAIT_MS} is {self.min_wait_ms}, above {MAX_WAIT_MS} = {self.max_wait_ms}; lower one or raise the other"
             raise PolicyError(msg)
@@ -74,6 +81,11 @@ class RetryPolicy:
             if name in properties:
                 given[field.name] = _whole_number(name, properties[name])
         return cls(**given)
+
+    @property
+    def call_timeout_seconds(self) -> float:
+        """The bound on one call, for a client's library."""
+        return self.call_timeout_ms / 1_000
 
     def wait_seconds(self, failures: int, jitter: float) -> float:
         """Return the wait after the given number of failed calls (1 or more); ``jitter`` is in [0, 1)."""

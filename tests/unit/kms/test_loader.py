@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tests.unit.kms.user_kms import VersionedKms
 
@@ -63,9 +65,22 @@ def test_two_choices_exclude_each_other(load, properties):
 
 
 @both
-@pytest.mark.parametrize("kms_type", ["aws", "gcp", "azure", "vault", "keystore", "pkcs11"])
-def test_types_of_later_versions_say_so(load, kms_type):
-    with pytest.raises(PolicyError, match=f"'{kms_type}' is not in this version yet"):
+@pytest.mark.parametrize(
+    ("kms_type", "library"),
+    [
+        ("aws", "boto3"),
+        ("azure", "azure.core"),
+        ("gcp", "google.api_core"),
+        ("keystore", "asn1crypto"),
+        ("pkcs11", "pkcs11"),
+        ("vault", "hvac"),
+    ],
+)
+def test_a_service_whose_extra_is_not_installed_names_it(load, kms_type, library, monkeypatch):
+    for name in (f"icelock.kms.{kms_type}", "icelock.kms.pkcs12"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(PolicyError, match=rf"needs {library}, which is not installed: pip install 'icelock\[{kms_type}\]'"):
         load({"encryption.kms-type": kms_type})
 
 
@@ -77,7 +92,7 @@ def test_types_of_later_versions_say_so(load, kms_type):
         ("memroy", "mean 'memory'"),
         ("locl", "mean 'local'"),
         (" local", "mean 'local'"),
-        ("", "known: memory, local"),
+        ("", "known: memory, local, aws, azure, gcp, vault, keystore, pkcs11"),
     ],
 )
 def test_unknown_types_are_refused_with_the_nearest(load, kms_type, hint):
@@ -97,9 +112,10 @@ def test_unknown_types_are_refused_with_the_nearest(load, kms_type, hint):
         (LOCAL | {"kms.local.passphrase_env": "x"}, r"mean 'kms\.local\.passphrase-env'"),
         (LOCAL | {"kms.local.passphrase": "x"}, r"mean 'kms\.local\.passphrase-env'"),
         (LOCAL | {"kms_local_path": "x"}, r"mean 'kms\.local\.path'"),
-        (MEMORY | {"kms.endpoint": "http://x"}, r"known: kms\.memory\.keys\.<key id>, kms\.retry\.attempts"),
+        (MEMORY | {"kms.nothing-like-it": "x"}, r"known: kms\.memory\.keys\.<key id>, kms\.retry\.attempts"),
         (MEMORY | {"kms.retry.attempt": "3"}, r"mean 'kms\.retry\.attempts'"),
         ({"encryption.kms-impl": f"{USERS}.VersionedKms", "kms.retry.atempts": "3"}, r"mean 'kms\.retry\.attempts'"),
+        (MEMORY | {"kms.endpoint": "http://x"}, "belongs to encryption.kms-type = 'aws'"),
         (MEMORY | {"kms.local.path": "x"}, "belongs to encryption.kms-type = 'local'"),
         (LOCAL | {"kms.memory.keys.keyA": "00" * 16}, "belongs to encryption.kms-type = 'memory'"),
     ],
@@ -119,6 +135,7 @@ def test_misspelt_and_misplaced_settings_are_refused(load, properties, hint):
         (MEMORY | {"kms.retry.attempts": "many"}, "kms.retry.attempts is 'many'"),
         (MEMORY | {"kms.retry.attempts": "0"}, "must be 1 or more"),
         (MEMORY | {"kms.retry.max-wait-ms": "-1"}, "must be 0 or more"),
+        (MEMORY | {"kms.retry.call-timeout-ms": "0"}, "must be 1 or more"),
         (MEMORY | {"kms.retry.min-wait-ms": "9000"}, r"above kms\.retry\.max-wait-ms"),
     ],
 )

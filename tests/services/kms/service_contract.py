@@ -1,0 +1,138 @@
+"""What every service's client promises beyond ``KmsContract``: counted calls, a commit that fails, catalogs side by side, rotation.
+
+A test class gives the fixtures of ``KmsContract``, with ``properties`` as catalog properties that choose the client, ``broken``
+(properties with which the service cannot be reached), ``other_properties`` (another KMS that knows ``key_id`` too), and, for
+``RotationContract``, ``rotate``, which gives the master key a new version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import icelock
+from icelock.errors import KmsError, KmsErrorKind
+from icelock.kms.loader import load_kms_client
+from icelock.testing import KmsContract
+
+KEY = b"0123456789abcdef"
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+NO_WAIT = {"kms.retry.min-wait-ms": "1", "kms.retry.max-wait-ms": "5"}
+
+
+class Counter:
+    """Counts the calls of a client's class."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kms_class: type[Any]) -> None:
+        self.calls: list[str] = []
+        for name in ("wrap_key", "unwrap_key"):
+            monkeypatch.setattr(kms_class, name, self._counted(getattr(kms_class, name)))
+
+    def _counted(self, method):
+        def counted(client, data, key_id):
+            self.calls.append(method.__name__)
+            return method(client, data, key_id)
+
+        return counted
+
+    def take(self) -> list[str]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+def lake(folder: Path, properties: dict[str, str], name: str = "lake") -> Any:
+    folder.mkdir(exist_ok=True)
+    return icelock.load_catalog(name, type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=folder.as_uri(), **properties)
+
+
+def new_table(folder: Path, properties: dict[str, str], key_id: str) -> Any:
+    catalog = lake(folder, properties)
+    catalog.create_namespace("db")
+    return catalog.create_table("db.t", schema=ROWS.schema, properties={"encryption.key-id": key_id})
+
+
+def failure(call, *arguments) -> KmsError:
+    """Return the error of a call that has to fail, after checking that it names the key."""
+    with pytest.raises(KmsError) as caught:
+        call(*arguments)
+    assert caught.value.key_id == arguments[-1]
+    assert repr(arguments[-1]) in str(caught.value)
+    assert "; " in str(caught.value)
+    return caught.value
+
+
+def kind(call, *arguments) -> KmsErrorKind:
+    return failure(call, *arguments).kind
+
+
+class ServiceContract(KmsContract):
+    @pytest.fixture
+    def properties(self) -> dict[str, str]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def kms(self, properties):
+        return load_kms_client(properties).inner
+
+    @pytest.fixture
+    def other_kms(self, other_properties):
+        return load_kms_client(other_properties)
+
+    def test_is_made_anew_from_pickled_properties(self, kms, key_id, properties):
+        again = load_kms_client(dict(properties))
+        assert type(again.inner) is type(kms)
+        assert again.unwrap_key(kms.wrap_key(KEY, key_id), key_id) == KEY
+
+    def test_a_scan_unwraps_once_and_a_commit_wraps_once(self, kms, properties, key_id, tmp_path, monkeypatch):
+        counter = Counter(monkeypatch, type(kms))
+        table = new_table(tmp_path / "lake", properties, key_id)
+        assert counter.take() == ["wrap_key"]  # the trial of create_table
+        table.append(ROWS)
+        assert counter.take() == ["wrap_key"]
+        for _ in range(3):
+            table.append(ROWS)
+        assert counter.take() == []
+        again = lake(tmp_path / "lake", properties).load_table("db.t")
+        assert again.scan().to_arrow().num_rows == 12
+        assert again.scan(row_filter="id > 1").to_arrow().num_rows == 8
+        assert counter.take() == ["unwrap_key"]
+
+    def test_a_commit_without_the_service_leaves_nothing_behind(self, properties, broken, key_id, tmp_path):
+        table = new_table(tmp_path / "lake", properties, key_id)
+        before = {path: path.read_bytes() for path in (tmp_path / "lake" / "db").rglob("*") if path.is_file()}
+        assert before
+        cut_off = lake(tmp_path / "lake", {**properties, **broken, **NO_WAIT, "kms.retry.attempts": "2"}).load_table("db.t")
+        with pytest.raises(KmsError, match=r"db\.t") as caught:
+            cut_off.append(ROWS)
+        assert caught.value.kind is KmsErrorKind.UNAVAILABLE
+        assert {path: path.read_bytes() for path in (tmp_path / "lake" / "db").rglob("*") if path.is_file()} == before
+        assert table.refresh().current_snapshot() is None
+
+    def test_two_catalogs_with_one_key_id_keep_apart(self, properties, other_properties, key_id, tmp_path):
+        ours = new_table(tmp_path / "ours", properties, key_id)
+        theirs = new_table(tmp_path / "theirs", other_properties, key_id)
+        ours.append(ROWS)
+        theirs.append(ROWS.slice(0, 1))
+        assert (ours.scan().to_arrow().num_rows, theirs.scan().to_arrow().num_rows) == (3, 1)
+        swapped = lake(tmp_path / "theirs", properties).load_table("db.t")
+        with pytest.raises(KmsError, match=r"db\.t") as caught:
+            swapped.scan().to_arrow()
+        assert caught.value.kind is KmsErrorKind.FOREIGN
+
+
+class RotationContract:
+    def test_old_blobs_open_after_rotation_and_new_ones_differ(self, kms, key_id, rotate):
+        before = kms.wrap_key(KEY, key_id)
+        rotate()
+        after = kms.wrap_key(KEY, key_id)
+        assert kms.unwrap_key(before, key_id) == kms.unwrap_key(after, key_id) == KEY
+
+    def test_rotation_leaves_tables_as_they_are(self, properties, key_id, rotate, tmp_path):
+        new_table(tmp_path / "lake", properties, key_id).append(ROWS)
+        rotate()
+        table = lake(tmp_path / "lake", properties).load_table("db.t")
+        table.append(ROWS)
+        assert lake(tmp_path / "lake", properties).load_table("db.t").scan().to_arrow().num_rows == 6
