@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyiceberg.io import InputFile, OutputFile
 
-from icelock.errors import PolicyError
+from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.io.raw import Sink, Source
 from icelock.io.streams import Ags1Reader, Ags1Writer
@@ -84,6 +84,18 @@ class EncryptedOutputFile(OutputFile):
             ValueError: The stream is not closed yet, or was aborted.
         """
         return self._file_key.closed(self._closed_writer().encrypted_length)
+
+    def check_stored(self) -> None:
+        """Look, after closing, whether the storage has as many bytes as were written.
+
+        Raises:
+            IntegrityError: it lost some.
+            ValueError: The stream is not closed yet, or was aborted.
+        """
+        written, found = self._closed_writer().encrypted_length, len(self._inner)
+        if found != written:
+            msg = f"{self.location} has {found} bytes on storage, {written} were written: the storage lost some; write again"
+            raise IntegrityError(msg)
 
     def exists(self) -> bool:
         """Return whether the storage has a file at this location."""

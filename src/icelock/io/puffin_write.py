@@ -61,6 +61,7 @@ def write_vectors(output: EncryptedOutputFile, vectors: Sequence[DeletionVector]
     Raises:
         FileExistsError: the storage has the file.
         OSError: the storage failed; the stream is aborted, the file is left for the caller to delete.
+        IntegrityError: the storage does not have what was written; likewise.
     """
     stream = output.create(overwrite=False)
     places: list[Place] = []
@@ -74,6 +75,7 @@ def write_vectors(output: EncryptedOutputFile, vectors: Sequence[DeletionVector]
         footer = json.dumps(_footer(vectors, places), separators=(",", ":"), ensure_ascii=False).encode()
         stream.write(MAGIC + footer + _FOOTER_END.pack(len(footer), 0) + MAGIC)
         stream.close()
+        output.check_stored()
     except BaseException:
         output.abort()
         raise

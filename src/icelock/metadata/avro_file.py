@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from icelock.io.files import EncryptedOutputFile
 
 _EQUALITY_IDS = 135
+_BLOCK_SIZE = 1 << 18
+"""Plain bytes of an Avro block: large enough that readers spend no time between blocks, small enough to be skipped alone."""
 
 
 def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
@@ -58,16 +60,22 @@ class AvroFileWriter:
         self._stream = output.create(overwrite=False)
         self._raw_bytes = 0
         metadata = {**header, "iceberg.schema": dumps(schema_object(iceberg_schema))}
-        self._writer = Writer(self._stream, dict(schema), codec="deflate", metadata=metadata)  # type: ignore[arg-type]  # any writable stream
+        stream: Any = self._stream  # any writable stream
+        self._writer = Writer(stream, dict(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Add one row."""
         self._writer.write(dict(row))
 
     def close(self) -> None:
-        """Flush and close; the output then has its key metadata."""
+        """Flush and close; the output then has its key metadata.
+
+        Raises:
+            IntegrityError: the storage does not have what was written.
+        """
         self._writer.flush()
         self._stream.close()
+        self._output.check_stored()
 
     def tell(self) -> int:
         """Return the plain bytes that have reached the stream."""

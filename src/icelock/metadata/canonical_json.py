@@ -54,8 +54,15 @@ def canonical_json(metadata: TableMetadataV3) -> str:
 
 def metadata_hash(metadata: TableMetadataV3) -> str:
     """Return Java's ``metadata_hash``: base64 of the SHA-256 of the canonical text without unknown fields."""
-    text = _dumps(canonical_object(metadata))
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return _hash_of(_dumps(canonical_object(metadata)))
+
+
+def canonical_form(metadata: TableMetadataV3) -> tuple[str, str]:
+    """Return ``canonical_json`` and ``metadata_hash`` for the price of one."""
+    text = canonical_json(metadata)
+    if metadata.__pydantic_extra__ or any(snapshot.unknown_fields() for snapshot in metadata.snapshots):
+        return text, metadata_hash(metadata)
+    return text, _hash_of(text)
 
 
 def canonical_object(metadata: TableMetadataV3) -> dict[str, Any]:
@@ -80,6 +87,10 @@ def canonical_object(metadata: TableMetadataV3) -> dict[str, Any]:
     dump["snapshot-log"] = [_ordered(entry, ("timestamp-ms", "snapshot-id")) for entry in dump["snapshot-log"]]
     dump["metadata-log"] = [_ordered(entry, ("timestamp-ms", "metadata-file")) for entry in dump["metadata-log"]]
     return _ordered(dump, _TOP)
+
+
+def _hash_of(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def schema_object(schema: Any) -> dict[str, Any]:

@@ -7,16 +7,16 @@ ids, catalogs.md) and knows no key metadata; so the three records are subclassed
     ManifestEntry                          0 status, 1 snapshot_id, 3 and 4 sequence numbers, 2 data_file
     DataFile                               131 key_metadata, 142 first_row_id, 143-145 deletion vector reference
 
-Reprs leave key metadata out: it holds raw data keys (cases C-32, J-05).
+Reprs leave key metadata out, and pickles are refused: it holds raw data keys (cases C-32, J-05).
 
 Not here: writing (``metadata.manifest_writer``), the manifest list (``metadata.manifest_list``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from uuid import UUID
 
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -31,18 +31,26 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
-from icelock.errors import FormatError, IcelockError
 from icelock.io.file_io import open_input
+from icelock.metadata.entry_reader import decode_records, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyiceberg.io import FileIO, InputFile
+
+    from icelock.io.avro import AvroBlock
 
 VERSION: Final = 3
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
 _MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[VERSION].fields)
 _KEY_METADATA: Final = "key_metadata"
+_ENUMS: Final = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+
+
+def _refuse_pickle(value: object) -> NoReturn:
+    msg = f"{type(value).__name__} is not pickled: its key metadata is a raw data key; pickle its fields where a key has to go elsewhere"
+    raise TypeError(msg)
 
 
 def _repr_without_keys(name: str, fields: tuple[str, ...], values: list[Any]) -> str:
@@ -98,6 +106,9 @@ class DataFile(IcebergDataFile):
 
     __str__ = __repr__
 
+    def __reduce__(self) -> NoReturn:
+        _refuse_pickle(self)
+
 
 class ManifestEntry(IcebergManifestEntry):
     """An entry of a v3 manifest."""
@@ -138,8 +149,8 @@ class ManifestFile(IcebergManifestFile):
         file = open_input(io, self.manifest_path, self.key_metadata)
         next_row_id = self.first_row_id
         entries = []
-        for entry in _read_avro(file):
-            next_row_id = _inherit(entry, self, next_row_id)
+        for entry in read_records(file, "manifest", MANIFEST_ENTRY_SCHEMAS[VERSION], _ENTRY_TYPES, _ENUMS):
+            next_row_id = inherit(entry, self, next_row_id)
             if not discard_deleted or entry.status != ManifestEntryStatus.DELETED:
                 entries.append(entry)
         return entries
@@ -149,6 +160,12 @@ class ManifestFile(IcebergManifestFile):
 
     __str__ = __repr__
 
+    def __reduce__(self) -> NoReturn:
+        _refuse_pickle(self)
+
+
+_ENTRY_TYPES: Final[Mapping[int, Callable[..., Any]]] = {-1: ManifestEntry, 2: DataFile}
+
 
 def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
     """Read the rows of a plain or decrypting manifest-list file.
@@ -156,38 +173,22 @@ def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
     Raises:
         FormatError: the plain bytes are not a manifest list; names the file.
     """
-    try:
-        with AvroFile[ManifestFile](
-            file,
-            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
-            read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-            read_enums={517: ManifestContent},
-        ) as reader:
-            return list(reader)
-    except (IcelockError, OSError):
-        raise
-    except Exception as e:  # PyIceberg's Avro reader raises whatever the bytes lead to
-        msg = f"{file.location} is not a manifest list: {e}"
-        raise FormatError(msg) from e
+    schema = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
+    types = {-1: ManifestFile, 508: PartitionFieldSummary}
+    return list(read_records(file, "manifest list", schema, types, {517: ManifestContent}))
 
 
-def _read_avro(file: InputFile) -> Iterator[ManifestEntry]:
-    try:
-        with AvroFile[ManifestEntry](
-            file,
-            MANIFEST_ENTRY_SCHEMAS[VERSION],
-            read_types={-1: ManifestEntry, 2: DataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader:
-            yield from reader
-    except (IcelockError, OSError):
-        raise
-    except Exception as e:  # PyIceberg's Avro reader raises whatever the bytes lead to
-        msg = f"{file.location} is not a manifest: {e}"
-        raise FormatError(msg) from e
+def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
+    """Yield the entries of some blocks of a manifest, without what they inherit; ``stored`` is the manifest's Avro schema.
+
+    Raises:
+        FormatError: they are no entries; names the file.
+    """
+    schema = MANIFEST_ENTRY_SCHEMAS[VERSION]
+    return decode_records(stored, blocks, location=location, what="manifest", schema=schema, types=_ENTRY_TYPES, enums=_ENUMS)
 
 
-def _inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | None) -> int | None:
+def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | None) -> int | None:
     """Fill in what the entry inherits; return the row id for the next file (Java ManifestReader.idAssigner)."""
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
@@ -198,9 +199,17 @@ def _inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | No
         entry.file_sequence_number = manifest.sequence_number
     data_file: DataFile = entry.data_file  # type: ignore[assignment]
     data_file.spec_id = manifest.partition_spec_id
+    _with_uuids_as_bytes(data_file.partition._data)  # noqa: SLF001 - PyIceberg's Record
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id
     return next_row_id + int(data_file.record_count)
+
+
+def _with_uuids_as_bytes(values: list[Any]) -> None:
+    """Give uuids of a partition the form of PyIceberg's literals, which filters compare them with, and of the writers."""
+    for position, value in enumerate(values):
+        if isinstance(value, UUID):
+            values[position] = value.bytes

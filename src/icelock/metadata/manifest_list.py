@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, UNASSIGNED_SEQ, ManifestContent
 
 from icelock.errors import PolicyError
+from icelock.format.key_metadata import KeyMetadata
 from icelock.io.file_io import EncryptingFileIO, manager_of, storage_of
 from icelock.io.files import EncryptedInputFile
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.io import FileIO
-
-    from icelock.format.key_metadata import KeyMetadata
 
 
 def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapshot_id: int) -> list[ManifestFile]:
@@ -75,7 +74,8 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     Manifests of this snapshot get ``sequence_number``; data manifests without a row id get the next one.
 
     Raises:
-        PolicyError: a manifest of this snapshot has no key metadata, so it is plain.
+        PolicyError: a manifest has no key metadata, so it is plain (older ones pass where the catalog's policy lets plain files
+            through), or a new one has key metadata with another length.
     """
     output = io.new_encrypted_output(location)
     schema = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
@@ -89,7 +89,8 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     next_row_id = first_row_id
     with AvroFileWriter(output, avro_schema(schema, "manifest_file"), schema, header) as writer:
         for manifest in manifests:
-            row = _row(manifest, snapshot_id=snapshot_id, sequence_number=sequence_number)
+            _check_encrypted(manifest, io, snapshot_id=snapshot_id)
+            row = _row(manifest, sequence_number=sequence_number)
             if row["content"] == ManifestContent.DATA.value and row["first_row_id"] is None:
                 row["first_row_id"] = next_row_id
                 next_row_id += (manifest.existing_rows_count or 0) + (manifest.added_rows_count or 0)
@@ -97,10 +98,19 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     return WrittenManifestList(location=location, key_metadata=output.key_metadata, next_row_id=next_row_id)
 
 
-def _row(manifest: ManifestFile, *, snapshot_id: int, sequence_number: int) -> dict[str, Any]:
-    if manifest.key_metadata is None and manifest.added_snapshot_id == snapshot_id:
+def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_id: int) -> None:
+    new = manifest.added_snapshot_id == snapshot_id
+    if manifest.key_metadata is None:
+        if io.allow_plaintext and not new:
+            return
         msg = f"refused to list {manifest.manifest_path}: the manifest was written without encryption"
         raise PolicyError(msg)
+    if new and KeyMetadata.decode(manifest.key_metadata).encrypted_length != manifest.manifest_length:
+        msg = f"refused to list {manifest.manifest_path}: its key metadata and its row do not say the same length; write it again"
+        raise PolicyError(msg)
+
+
+def _row(manifest: ManifestFile, *, sequence_number: int) -> dict[str, Any]:
     fields = MANIFEST_LIST_FILE_SCHEMAS[VERSION].fields
     row = {field.name: value for field, value in zip(fields, manifest._data, strict=True)}  # noqa: SLF001 - PyIceberg's Record
     row["content"] = ManifestContent(manifest.content).value

@@ -9,12 +9,13 @@ Not here: which entries there are (``table``), the list (``metadata.manifest_lis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     UNASSIGNED_SEQ,
     DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntryStatus,
     ManifestWriter,
@@ -25,6 +26,7 @@ from pyiceberg.manifest import (
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 
 from icelock.errors import PolicyError
+from icelock.format.key_metadata import KeyMetadata
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
 from icelock.metadata.canonical_json import dumps, schema_object
 from icelock.metadata.manifest import VERSION, ManifestFile
@@ -32,10 +34,12 @@ from icelock.metadata.manifest import VERSION, ManifestFile
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
     from icelock.io.file_io import EncryptingFileIO
+    from icelock.secret import SecretBytes
 
 _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
 
@@ -44,7 +48,9 @@ class EncryptedManifestWriter(ManifestWriter):
     """A manifest writer whose file is encrypted.
 
     Raises (from ``add_entry``):
-        PolicyError: an added file has no key metadata, so it is plain.
+        PolicyError: an added file has no key metadata, so it is plain (older ones pass where the catalog's policy lets plain files
+            through), or key metadata that is not of this table's length, of this file's length, or of this file alone.
+        FormatError: its key metadata is not what the format demands.
         ValueError: a data file in a manifest of delete files, or the other way round.
     """
 
@@ -63,6 +69,8 @@ class EncryptedManifestWriter(ManifestWriter):
         self._content = content
         self._avro: AvroFileWriter | None = None
         self._avro_names: tuple[str, ...] = ()
+        self._io = io
+        self._file_of: dict[SecretBytes, str] = {}
 
     def content(self) -> ManifestContent:
         """Whether the manifest is one of data files or of delete files."""
@@ -105,9 +113,7 @@ class EncryptedManifestWriter(ManifestWriter):
     def add_entry(self, entry: IcebergManifestEntry) -> Self:
         """Add an entry whose status and numbers are already set."""
         data_file = entry.data_file
-        if entry.status == ManifestEntryStatus.ADDED and data_file.key_metadata is None:
-            msg = f"refused to add {data_file.file_path} to an encrypted table: the file has no key metadata, so it is plain"
-            raise PolicyError(msg)
+        self._check_encrypted(entry)
         if (data_file.content == DataFileContent.DATA) != (self._content == ManifestContent.DATA):
             msg = f"{data_file.file_path} ({data_file.content.name}) does not belong into a manifest of {self._content.name}"
             raise ValueError(msg)
@@ -142,6 +148,28 @@ class EncryptedManifestWriter(ManifestWriter):
             first_row_id=None,
         )
 
+    def _check_encrypted(self, entry: IcebergManifestEntry) -> None:
+        file = entry.data_file
+        if len(file._data) != len(_FIELDS):  # noqa: SLF001 - PyIceberg's Record
+            _refuse(
+                file, "it is described by PyIceberg's DataFile of another format version; make it with icelock.metadata.manifest.DataFile"
+            )
+        if file.key_metadata is None:
+            if entry.status == ManifestEntryStatus.ADDED or not self._io.allow_plaintext:
+                _refuse(file, "the file has no key metadata, so it is plain")
+            return
+        if entry.status != ManifestEntryStatus.ADDED:
+            return
+        key = KeyMetadata.decode(file.key_metadata)
+        wanted = self._io.manager.data_key_length
+        if len(key.dek) != wanted or not key.aad_prefix:
+            _refuse(file, f"its key metadata must have a key of {wanted} bytes, as encryption.data-key-length says, and an AAD prefix")
+        # Java leaves the length out of Parquet's at times; an AGS1 stream without it could be cut unseen.
+        if key.encrypted_length != file.file_size_in_bytes and (key.encrypted_length is not None or file.file_format != FileFormat.PARQUET):
+            _refuse(file, f"its key metadata says {key.encrypted_length} bytes, its entry {file.file_size_in_bytes}")
+        if self._file_of.setdefault(key.dek, file.file_path) != file.file_path:
+            _refuse(file, f"it has the key of {self._file_of[key.dek]}; every file has a key of its own")
+
     def _count(self, entry: IcebergManifestEntry) -> None:
         rows = entry.data_file.record_count
         if entry.status == ManifestEntryStatus.ADDED:
@@ -172,6 +200,11 @@ class EncryptedManifestWriter(ManifestWriter):
             "file_sequence_number": entry.file_sequence_number,
             "data_file": data,
         }
+
+
+def _refuse(file: DataFile, why: str) -> NoReturn:
+    msg = f"refused to add {file.file_path} to an encrypted table: {why}"
+    raise PolicyError(msg)
 
 
 _MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")

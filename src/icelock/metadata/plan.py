@@ -8,8 +8,10 @@ Not here: which files a scan needs (``table.planner``).
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.types import NestedField, PrimitiveType, StructType
@@ -68,6 +70,17 @@ class ScanTask:
     first_row_id: int | None = None
 
 
+def make_tasks(number: int, columns: Mapping[str, Iterable[Any]]) -> list[ScanTask]:
+    """Return tasks from columns, one for each field of ``ScanTask``.
+
+    A plan of many files makes its tasks field by field, not file by file: the constructor would take as long as reading the manifests.
+    """
+    tasks = list(map(object.__new__, itertools.repeat(ScanTask, number)))
+    for field in dataclasses.fields(ScanTask):
+        collections.deque(map(getattr(ScanTask, field.name).__set__, tasks, columns[field.name]), maxlen=0)
+    return tasks
+
+
 class TaskBuilder:
     """Makes the ``ScanTask`` of PyIceberg's tasks; ``schemas`` are the table's, the scan's own first.
 
@@ -85,19 +98,26 @@ class TaskBuilder:
             FormatError: an equality delete file names no columns, or one that no schema has as a value of its own.
         """
         file = task.file
-        deletes = sorted((self._delete_file(delete) for delete in task.delete_files), key=lambda d: (d.path, d.content_offset or 0))
         return ScanTask(
             path=file.file_path,
             file_format=file.file_format.value,
-            key_metadata=_secret(file.key_metadata),
+            key_metadata=secret(file.key_metadata),
             file_size=file.file_size_in_bytes,
             record_count=file.record_count,
             spec_id=file.spec_id,
             partition=tuple(file.partition._data),  # noqa: SLF001 - PyIceberg's Record
-            deletes=tuple(deletes),
+            deletes=self.deletes(task.delete_files),
             sequence_number=getattr(file, "sequence_number", None),
             first_row_id=getattr(file, "first_row_id", None),
         )
+
+    def deletes(self, files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
+        """Return delete files in a fixed order.
+
+        Raises:
+            FormatError: as ``build``.
+        """
+        return tuple(sorted((self._delete_file(delete) for delete in files), key=lambda d: (d.path, d.content_offset or 0)))
 
     def _delete_file(self, file: IcebergDataFile) -> DeleteFile:
         ids = None if file.equality_ids is None else tuple(file.equality_ids)
@@ -105,7 +125,7 @@ class TaskBuilder:
             path=file.file_path,
             file_format=file.file_format.value,
             content=int(file.content),
-            key_metadata=_secret(file.key_metadata),
+            key_metadata=secret(file.key_metadata),
             file_size=file.file_size_in_bytes,
             record_count=file.record_count,
             equality_ids=ids,
@@ -144,5 +164,6 @@ def _path_to(fields: Iterable[NestedField], field_id: int) -> NestedField | None
     return None
 
 
-def _secret(value: bytes | None) -> SecretBytes | None:
+def secret(value: bytes | None) -> SecretBytes | None:
+    """Return key metadata as it is handed about."""
     return None if value is None else SecretBytes(value)

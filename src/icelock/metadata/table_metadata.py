@@ -8,6 +8,7 @@ Not here: the JSON text (``metadata.canonical_json``), whether a change is allow
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,13 +106,22 @@ def read_metadata(file: InputFile) -> TableMetadata:
         FormatError: see ``parse_metadata``.
         FileNotFoundError: no such file.
     """
+    with file.open() as stream:
+        return decode_metadata(stream.read(), location=file.location)
+
+
+def decode_metadata(data: bytes, *, location: str) -> TableMetadata:
+    """Parse the bytes of a metadata file; see ``read_metadata``.
+
+    Raises:
+        FormatError: see ``parse_metadata``.
+    """
     from pyiceberg.serializers import Compressor  # noqa: PLC0415 - only for compressed files
 
-    compressor = Compressor.get_compressor(location=file.location)
-    with file.open() as stream, compressor.stream_decompressor(stream) as plain:
+    with Compressor.get_compressor(location=location).stream_decompressor(io.BytesIO(data)) as plain:
         try:
             text = plain.read()
         except (OSError, EOFError) as e:
-            msg = f"{file.location} cannot be read as table metadata: {e}"
+            msg = f"{location} cannot be read as table metadata: {e}"
             raise FormatError(msg) from e
-    return parse_metadata(text, location=file.location)
+    return parse_metadata(text, location=location)

@@ -4,13 +4,17 @@ PyIceberg decides which manifests go together: by spec, up to ``commit.manifest.
 ``commit.manifest.min-count-to-merge`` others. In the merged one, files that this snapshot adds are still ``added`` and inherit from it;
 all others are ``existing`` with what they inherited written out; files that older snapshots removed are gone.
 
-Not here: when to merge (``table.producer``).
+On by default, as in Java: small commits would make planning slower and slower. Manifests are merged up to 1 MiB (some 10,000 files; Java: 8
+MiB), since every entry is decoded and written, which must not stop a commit for long. An attempt after a conflict merges only when no
+other writer can be first again (``table.turn``): else it would merge for the next conflict.
+
+Not here: when manifests are listed (``table.producer``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import TableProperties
@@ -26,10 +30,18 @@ if TYPE_CHECKING:
 
     from icelock.table.producer import EncryptedProducer
 
+TARGET_SIZE_DEFAULT: Final = 1 << 20
+
+
+def merge_enabled(properties: Mapping[str, str]) -> bool:
+    """Return whether a table's commits merge manifests."""
+    return property_as_bool(dict(properties), TableProperties.MANIFEST_MERGE_ENABLED, default=True)
+
 
 def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
-    """Return the manifests with small ones merged, if the table's properties ask for it; data and deletes apart."""
-    if not property_as_bool(dict(properties), TableProperties.MANIFEST_MERGE_ENABLED, default=False):
+    """Return the manifests with small ones merged, unless the table's properties forbid it; data and deletes apart."""
+    may_lose = producer._written_manifest_lists and not producer._transaction.cannot_lose  # noqa: SLF001 - PyIceberg's record of attempts
+    if not merge_enabled(properties) or may_lose:
         return list(manifests)
     groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]
     return [manifest for group in groups for manifest in _merger(producer, properties).merge_manifests(group)]
@@ -37,7 +49,7 @@ def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], prope
 
 def _merger(producer: EncryptedProducer, properties: Mapping[str, str]) -> _Merger:
     names = TableProperties
-    size = property_as_int(dict(properties), names.MANIFEST_TARGET_SIZE_BYTES, names.MANIFEST_TARGET_SIZE_BYTES_DEFAULT)
+    size = property_as_int(dict(properties), names.MANIFEST_TARGET_SIZE_BYTES, TARGET_SIZE_DEFAULT)
     count = property_as_int(dict(properties), names.MANIFEST_MIN_MERGE_COUNT, names.MANIFEST_MIN_MERGE_COUNT_DEFAULT)
     return _Merger(size or 1, count or 1, True, producer)  # noqa: FBT003 - PyIceberg's signature
 

@@ -7,15 +7,20 @@
 Delete files are pruned by partition, as data files are, but not by their metrics: a delete file may hold columns that it does not
 compare, and their values say nothing about the rows it deletes.
 
-Not here: which rows match (``arrow.row_filter``), which deletes apply to which file (``delete_index``).
+Manifests that the partition summaries rule out are not opened. The others are read side by side, a few ahead of what was asked for, so
+that memory does not grow with the table: delete manifests first, then the files of one data manifest after the other.
+
+Not here: which rows match (``arrow.row_filter``), one manifest (``columnar_plan``), which deletes apply to which file (``delete_index``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -33,13 +38,26 @@ from pyiceberg.expressions import (
     Or,
     StartsWith,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, ManifestGroupPlanner
-from pyiceberg.types import IcebergType
+from pyiceberg.table import FileScanTask, ManifestGroupPlanner, _min_sequence_number
+from pyiceberg.types import IcebergType, strtobool
+from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.errors import FormatError
+from icelock.metadata.plan import DeleteFile, ScanTask, TaskBuilder
+from icelock.table.columnar_plan import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.table.delete_index import DeleteIndex
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_MOST_AHEAD: Final = 8
 _POSITIVE: Final = (
     AlwaysFalse,
     AlwaysTrue,
@@ -92,6 +110,93 @@ class Planner(ManifestGroupPlanner):
         residuals: dict[int, Callable[[DataFile], Any]] = {}
         return [self._task(entry, index, residuals) for entry in data]
 
+    def planned(self, manifests: Iterable[ManifestFile]) -> tuple[PlanDeletes, Iterator[PlannedFiles]]:
+        """Return the delete files, read, and the needed data files of one manifest after the other, each read when it is near.
+
+        Raises:
+            FormatError: as ``plan_files``, here or from the iterator; or a manifest that is of another content than it is listed with.
+        """
+        wanted = self._wanted(manifests)
+        index = DeleteIndex(self.table_metadata.specs(), self._types.get)
+        deletes = PlanDeletes(index, TaskBuilder(self.schemas))
+        listed = [manifest for manifest in wanted if manifest.content == ManifestContent.DELETES]
+        for entry in chain.from_iterable(side_by_side(self._delete_entries, listed)):
+            deletes.add(entry)
+        data: list[Any] = [manifest for manifest in wanted if manifest.content == ManifestContent.DATA]
+        return deletes, side_by_side(partial(self._plan_manifest, deletes, columns_pay(data)), data)
+
+    def plan_manifest_entries(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
+        """Return the needed entries of one manifest after the other, of data and of delete files, each read when it is near.
+
+        Raises:
+            FormatError: from the iterator, as that of ``planned``.
+        """
+        wanted: list[Any] = self._wanted(manifests)
+        as_columns = columns_pay(wanted)
+
+        def entries(manifest: Any) -> list[ManifestEntry]:
+            if manifest.content == ManifestContent.DELETES:
+                return self._delete_entries(manifest)
+            return plan_entries(self.io, manifest, self._entry_filter(manifest.partition_spec_id), as_columns=as_columns)
+
+        return side_by_side(entries, wanted)
+
+    def _wanted(self, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
+        """Return the manifests that may have needed files, by their partition summaries and sequence numbers."""
+        evaluators: dict[int, Callable[[ManifestFile], bool]] = {}
+        kept = []
+        for manifest in manifests:
+            spec_id = manifest.partition_spec_id
+            if spec_id not in evaluators:
+                evaluators[spec_id] = self._build_manifest_evaluator(spec_id)
+            if evaluators[spec_id](manifest):
+                kept.append(manifest)
+        oldest = _min_sequence_number(kept)
+        return [manifest for manifest in kept if self._check_sequence_number(oldest, manifest)]
+
+    def _plan_manifest(self, deletes: PlanDeletes, as_columns: bool, manifest: EncryptedManifestFile) -> PlannedFiles:  # noqa: FBT001
+        def build(entry: ManifestEntry) -> ScanTask:
+            return deletes.builder.build(FileScanTask(entry.data_file, deletes.index.for_data_file(entry)))
+
+        entry_filter = self._entry_filter(manifest.partition_spec_id)
+        return plan_manifest(self.io, manifest, entry_filter, deletes, build, as_columns=as_columns)
+
+    def _delete_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        partition = self._entry_filter(manifest.partition_spec_id).partition
+        kept = []
+        for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True):
+            file = entry.data_file
+            if file.content == DataFileContent.DATA:
+                msg = f"{manifest.manifest_path} is listed as a manifest of delete files, but holds the data file {file.file_path}"
+                raise FormatError(msg)
+            if partition is None or partition(file):
+                kept.append(entry)
+        return kept
+
+    def _entry_filter(self, spec_id: int) -> EntryFilter:
+        if spec_id not in self._entry_filters:
+            every = isinstance(self.partition_filters[spec_id], AlwaysTrue)
+            self._entry_filters[spec_id] = EntryFilter(
+                partition=None if every else self._build_partition_evaluator(spec_id),
+                file=self._build_metrics_evaluator(),
+                metrics=self._bound_filter,
+                field_ids=frozenset(extract_field_ids(self._bound_filter)),
+                empty_files=self._empty_files,
+            )
+        return self._entry_filters[spec_id]
+
+    @cached_property
+    def _entry_filters(self) -> dict[int, EntryFilter]:
+        return {}
+
+    @cached_property
+    def _bound_filter(self) -> BooleanExpression:
+        return bind(self.table_metadata.schema(), rewrite_not(self.row_filter), self.case_sensitive)
+
+    @property
+    def _empty_files(self) -> bool:
+        return strtobool(self.options.get("include_empty_files", "false"))
+
     def _task(self, entry: ManifestEntry, index: DeleteIndex, residuals: dict[int, Callable[[DataFile], Any]]) -> FileScanTask:
         file = entry.data_file
         if file.spec_id not in residuals:
@@ -110,6 +215,60 @@ class Planner(ManifestGroupPlanner):
     def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], Any]:
         build = super()._build_residual_evaluator(spec_id)
         return lambda data_file: _Residual(build(data_file), self.row_filter)
+
+
+class PlanDeletes:
+    """The delete files of a plan; its ``TaskDeletes``."""
+
+    def __init__(self, index: DeleteIndex, builder: TaskBuilder) -> None:
+        self.index = index
+        self.builder = builder
+        self.empty = True
+        self._equality: set[int] = set()
+
+    def add(self, entry: ManifestEntry) -> None:
+        """Take a delete file.
+
+        Raises:
+            FormatError: see ``DeleteIndex.add``.
+        """
+        self.index.add(entry)
+        self.empty = False
+        if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+            self._equality.update(entry.data_file.equality_ids or ())
+
+    @property
+    def field_ids(self) -> frozenset[int]:
+        """The columns that equality deletes compare."""
+        return frozenset(self._equality)
+
+    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
+        """Return those that apply to a data file.
+
+        Raises:
+            FormatError: see ``DeleteIndex.for_data_file``, ``TaskBuilder.build``.
+        """
+        return self.builder.deletes(self.index.for_data_file(entry))
+
+
+def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """Yield the results of ``work`` in order; a few are worked on ahead of what was asked for, in other threads."""
+    executor = ExecutorFactory.get_or_create()
+    ahead = min(_MOST_AHEAD, max(2, os.cpu_count() or 1))
+    left = iter(items)
+    running: deque[Future[_R]] = deque()
+    try:
+        while True:
+            for item in left:
+                running.append(executor.submit(work, item))
+                if len(running) > ahead:
+                    break
+            if not running:
+                return
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
 
 
 class _Residual:

@@ -29,16 +29,17 @@ from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.plan import ScanTask, TaskBuilder
-from icelock.table.planner import Planner, null_safe
+from icelock.table.planner import PlanDeletes, Planner, null_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Self
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
     from icelock.metadata.manifest import DataFile
+    from icelock.table.columnar_plan import PlannedFiles
 
 _TABLE_SCHEMA = "icelock.scan-schema"
 
@@ -122,8 +123,17 @@ class DataScan(IcebergDataScan):
 
     def scan_tasks(self) -> list[ScanTask]:
         """Return the plan as ``ScanTask``: what engines take."""
-        builder = self._task_builder
-        return [builder.build(task) for task in self.plan_files()]
+        return list(self.iter_tasks())
+
+    def iter_tasks(self) -> Iterator[ScanTask]:
+        """Return the plan's tasks, made as they are taken; manifests of delete files are read now, those of data files a few ahead."""
+        deletes, planned = self._planned()
+        return (task for files in planned for task in files.tasks(deletes))
+
+    def _planned(self) -> tuple[PlanDeletes, Iterator[PlannedFiles]]:
+        _ = self.full_schema
+        snapshot = self.snapshot()
+        return self._manifest_planner.planned([] if snapshot is None else snapshot.manifests(self.io))
 
     @property
     def _task_builder(self) -> TaskBuilder:
@@ -167,11 +177,11 @@ class DataScan(IcebergDataScan):
         """Read all matching rows into one Arrow table; files are read side by side."""
         context = self.read_context()
         schema = context.arrow_schema
-        tasks = self.scan_tasks()
         if self.limit is not None:
-            batches = list(self._limited(context, tasks))
+            batches = list(self._limited(context, self.iter_tasks()))
         else:
-            read = ExecutorFactory.get_or_create().map(lambda task: list(read_task(context, task)), tasks)
+            # Planned first: no file is read if a manifest is damaged.
+            read = ExecutorFactory.get_or_create().map(lambda task: list(read_task(context, task)), self.scan_tasks())
             batches = list(itertools.chain.from_iterable(read))
         return _encode(pa.Table.from_batches(batches, schema=schema), dictionary_columns)
 
@@ -179,7 +189,7 @@ class DataScan(IcebergDataScan):
         """Return a reader that yields record batches, file after file."""
         context = self.read_context()
         schema = context.arrow_schema
-        batches = self._limited(context, self.scan_tasks())
+        batches = self._limited(context, self.iter_tasks())
         if not dictionary_columns:
             return pa.RecordBatchReader.from_batches(schema, batches)
         encoded = _encode(schema.empty_table(), dictionary_columns).schema
@@ -188,10 +198,14 @@ class DataScan(IcebergDataScan):
     def count(self) -> int:
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
         context = self.read_context()
-        total = sum(count_task(context, task) for task in self.scan_tasks())
+        deletes, planned = self._planned()
+        if deletes.empty and isinstance(context.bound_filter, AlwaysTrue):
+            total = sum(files.record_count for files in planned)
+        else:
+            total = sum(count_task(context, task) for files in planned for task in files.tasks(deletes))
         return total if self.limit is None else min(total, self.limit)
 
-    def _limited(self, context: ReadContext, tasks: list[ScanTask]) -> Iterator[pa.RecordBatch]:
+    def _limited(self, context: ReadContext, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
         left = self.limit
         for task in tasks:
             if left is not None and left <= 0:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 from tests.unit.arrow.deleting import blob
-from tests.unit.io.fakes import FILE_KEY, KEY, NAME, PREFIX, FailingSink, MemoryFile
+from tests.unit.io.fakes import FILE_KEY, KEY, NAME, PREFIX, FailingSink, MemoryFile, WrittenFile
 
 import relocate
-from icelock.errors import PolicyError
+from icelock.errors import IntegrityError, PolicyError
 from icelock.io.files import EncryptedOutputFile
 from icelock.io.puffin_write import DeletionVector, Place, write_vectors
 from icelock.keys.entropy import SystemEntropy
@@ -32,7 +32,7 @@ def of(positions, path=PATH) -> DeletionVector:
 def written(vectors) -> tuple[bytes, list[Place]]:
     """The plain Puffin stream, opened by the independent reader."""
     files: dict[str, bytes] = {}
-    output = EncryptedOutputFile(MemoryFile(files), FILE_KEY, SystemEntropy())
+    output = EncryptedOutputFile(WrittenFile(files), FILE_KEY, SystemEntropy())
     places = write_vectors(output, vectors)
     assert files[NAME][:4] == b"AGS1"
     assert output.key_metadata.encrypted_length == len(files[NAME])
@@ -150,8 +150,17 @@ def test_a_failing_storage_leaves_no_key(call):
         _ = output.key_metadata
 
 
+def test_bytes_that_the_storage_lost_are_noticed():
+    class Losing(WrittenFile):
+        lost = 1
+
+    output = EncryptedOutputFile(Losing({}), FILE_KEY, SystemEntropy())
+    with pytest.raises(IntegrityError, match="the storage lost some"):
+        write_vectors(output, [of([1])])
+
+
 def test_a_second_file_needs_a_second_key():
-    output = EncryptedOutputFile(MemoryFile({}), FILE_KEY, SystemEntropy())
+    output = EncryptedOutputFile(WrittenFile({}), FILE_KEY, SystemEntropy())
     write_vectors(output, [of([1])])
     with pytest.raises(PolicyError, match="twice with one key"):
         write_vectors(output, [of([1])])

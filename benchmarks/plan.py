@@ -1,0 +1,305 @@
+"""How long planning takes, beside Java Iceberg 1.12.0, on the same tables in the same run.
+
+Makes tables of 1,000, 10,000 and 100,000 data files (their manifests only: ten columns with metrics, 1,000 partitions, 10,000 files a
+manifest, sorted by partition) in a Hive catalog, and plans them with both by turns: all files, and one partition of the largest table.
+A plan is counted when every task of it has been made, and both let go of them. CPU time is that of all threads of a process, so other
+work on the machine hardly changes it. The last rows are the first plan of the largest table in a process of its own: from start to end,
+the plan alone, and the most memory that the process had (VmHWM, so on Linux).
+
+    python benchmarks/plan.py [--json] [--rounds 9] [--fresh 3] [--sizes 1000,10000,100000] [--folder DIR]
+
+With ``--folder`` the tables are kept there and found again. Needs what the interop tests need: a JDK and, once, Maven.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+from rich.console import Console
+from rich.table import Table
+
+import icelock
+from icelock.keys.entropy import SystemEntropy, mint_file_key
+from icelock.metadata.manifest import DataFile
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "services/hive", "unit", "verify")]
+
+from java_side import Java  # noqa: E402 - found through the path above
+from metastore import spark_jars  # noqa: E402
+from session import DATABASE, Session, catalog_properties, interop_session  # noqa: E402
+from toolchain import class_path  # noqa: E402
+
+COLUMNS = {
+    "id": LongType(),
+    "part": IntegerType(),
+    "ts": TimestamptzType(),
+    "name": StringType(),
+    "city": StringType(),
+    "price": DoubleType(),
+    "quantity": IntegerType(),
+    "day": DateType(),
+    "flag": BooleanType(),
+    "ref": LongType(),
+}
+PARTITIONS = 1000
+FILES_A_MANIFEST = 10_000
+ROWS = 1000
+ONE_PARTITION = 500
+ONCE = """
+import json, sys, time
+start = time.perf_counter()
+import icelock
+table = icelock.load_catalog("ours", **json.loads(sys.argv[1])).load_table(sys.argv[2])
+loaded = time.perf_counter()
+files = sum(1 for _ in table.scan().iter_tasks())
+took = time.perf_counter() - loaded
+memory = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(files, int(took * 1e9), memory)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Milliseconds of all rounds, or MB of memory; ``cpu`` is CPU milliseconds of one round, the mean of all, of ours and of Java's."""
+
+    what: str
+    unit: str
+    ours: list[float]
+    java: list[float]
+    cpu: tuple[float, float] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"what": self.what, "unit": self.unit, "ours": self.ours, "java": self.java, "ratio": self.ratio, "cpu": self.cpu}
+
+    @property
+    def ratio(self) -> float:
+        """Ours to Java's, of medians."""
+        return statistics.median(self.ours) / statistics.median(self.java)
+
+
+def schema() -> Schema:
+    return Schema(*(NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(COLUMNS.items(), 1)))
+
+
+def data_file(table: Any, number: int, files: int) -> DataFile:
+    """An entry that looks like one of a sorted table, with a key of its own; there is no such file."""
+    part = number * PARTITIONS // files
+    first, last = number * ROWS, number * ROWS + ROWS - 1
+    numbers = range(1, len(COLUMNS) + 1)
+
+    def bounds(row: int, letter: str, share: float) -> dict[int, bytes]:
+        stamp = 1_700_000_000_000_000 + row * 1_000_000
+        id_, day = struct.pack("<q", row), struct.pack("<i", 19_000 + row % 365)
+        name, city = f"name-{row:010d}"[:16].encode(), f"town-{letter}".encode()
+        values = (id_, struct.pack("<i", part), struct.pack("<q", stamp), name, city, struct.pack("<d", share * 99.5))
+        return dict(zip(numbers, (*values, struct.pack("<i", int(share * 100)), day, bytes([int(share)]), id_), strict=True))
+
+    size = 123_456 + number
+    made = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.location()}/data/part={part}/00000-{number}-0c6a8a5e-6a0b-4ed0-9f2b-0d9a3f1d0000-00001.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(part),
+        record_count=ROWS,
+        file_size_in_bytes=size,
+        column_sizes={column: 4000 + column for column in numbers},
+        value_counts=dict.fromkeys(numbers, ROWS),
+        null_value_counts=dict.fromkeys(numbers, 0),
+        nan_value_counts={6: 0},
+        lower_bounds=bounds(first, "a", 0),
+        upper_bounds=bounds(last, "z", 1),
+        key_metadata=mint_file_key(SystemEntropy(), 16).closed(size).encode(),  # type: ignore[arg-type]
+        split_offsets=[4],
+        sort_order_id=0,
+    )
+    made.spec_id = table.spec().spec_id
+    return made
+
+
+def made_table(catalog: Any, name: str, files: int) -> Any:
+    spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="part"))
+    table = catalog.create_table(name, schema(), partition_spec=spec, properties={"encryption.key-id": "keyA"})
+    for start in range(0, files, FILES_A_MANIFEST):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            for number in range(start, min(files, start + FILES_A_MANIFEST)):
+                append.append_data_file(data_file(table, number, files))
+    return catalog.load_table(name)
+
+
+def tables(session: Session, folder: Path, sizes: list[int]) -> dict[int, str]:
+    """Names by size; tables that an earlier run left in the folder are registered again."""
+    catalog = icelock.load_catalog("ours", **session.properties)
+    kept_in = folder / "tables.json"
+    kept = json.loads(kept_in.read_text()) if kept_in.exists() else {}
+    names = {}
+    for files in sizes:
+        name = f"{DATABASE}.files_{files}"
+        if name in kept:
+            catalog.register_table(name, kept[name])
+        else:
+            kept[name] = made_table(catalog, name, files).metadata_location
+        names[files] = name
+    kept_in.write_text(json.dumps(kept))
+    return names
+
+
+def timed(run: Callable[[], int], expected: int) -> float:
+    """Milliseconds of one run, which returns the number of tasks."""
+    start = time.perf_counter()
+    found = run()
+    took = (time.perf_counter() - start) * 1000
+    if found != expected:
+        msg = f"{found} tasks instead of {expected}"
+        raise AssertionError(msg)
+    return took
+
+
+def cpu_ms(pid: int) -> float:
+    """CPU time that a process has used so far, all its threads (proc(5), fields 14 and 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def by_turns(what: str, ours: Callable[[], int], java: Callable[[], int], *, expected: int, rounds: int, jvm: int) -> Row:  # noqa: PLR0913
+    """Time both; the first rounds of each warm it up and do not count."""
+    for _ in range(3):
+        timed(java, expected)
+        timed(ours, expected)
+    before = cpu_ms(os.getpid()), cpu_ms(jvm)
+    pairs = [(timed(ours, expected), timed(java, expected)) for _ in range(rounds)]
+    cpu = ((cpu_ms(os.getpid()) - before[0]) / rounds, (cpu_ms(jvm) - before[1]) / rounds)
+    return Row(what=what, unit="ms", ours=[pair[0] for pair in pairs], java=[pair[1] for pair in pairs], cpu=cpu)
+
+
+def warm_rows(session: Session, names: dict[int, str], rounds: int) -> list[Row]:
+    catalog, java = icelock.load_catalog("ours", **session.properties), Java(session)
+    iceberg = java.jvm.org.apache.iceberg
+    jvm = int(java.jvm.java.lang.ProcessHandle.current().pid())
+    size_of = iceberg.relocated.com.google.common.collect.Iterables.size
+
+    def row(what: str, name: str, expected: int, part: int | None = None) -> Row:
+        ours, theirs = catalog.load_table(name), java.table(name.split(".")[1])
+
+        def plan_ours() -> int:
+            scan = ours.scan() if part is None else ours.scan(row_filter=f"part = {part}")
+            return sum(1 for _ in scan.iter_tasks())
+
+        def plan_theirs() -> int:
+            scan = theirs.newScan()
+            scan = scan if part is None else scan.filter(iceberg.expressions.Expressions.equal("part", part))
+            tasks = scan.planFiles()
+            try:
+                return int(size_of(tasks))
+            finally:
+                tasks.close()
+
+        return by_turns(what, plan_ours, plan_theirs, expected=expected, rounds=rounds, jvm=jvm)
+
+    rows = [row(f"{files:,} files", name, files) for files, name in names.items()]
+    largest = max(names)
+    rows.append(row(f"one partition of {largest:,} files", names[largest], max(1, largest // PARTITIONS), ONE_PARTITION))
+    return rows
+
+
+def once(command: list[str], files: int, folder: Path) -> tuple[float, float, float]:
+    """Milliseconds from start to end and of the plan, and MB, of a process that plans once."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    )
+    took = (time.perf_counter() - start) * 1000
+    found, plan, memory = map(int, done.stdout.split())
+    if found != files:
+        msg = f"{found} tasks instead of {files}"
+        raise AssertionError(msg)
+    return took, plan / 1e6, memory / 1024
+
+
+def fresh_rows(session: Session, folder: Path, name: str, files: int, rounds: int) -> list[Row]:
+    jars = [*class_path(), folder / "classes"]
+    compiled = [
+        "javac",
+        "-nowarn",
+        "-proc:none",
+        "-d",
+        str(jars[-1]),
+        "-cp",
+        f"{jars[0]}:{spark_jars()}/*",
+        str(Path(__file__).parent / "java/PlanOnce.java"),
+    ]
+    subprocess.run(compiled, check=True, capture_output=True)
+    path = ":".join([*map(str, jars), f"{spark_jars()}/*"])
+    java = ["java", "-cp", path, "PlanOnce", session.uri, session.warehouse.as_uri(), name]
+    ours = [sys.executable, "-c", ONCE, json.dumps(catalog_properties(session.uri, session.warehouse)), name]
+    pairs = [(once(ours, files, folder), once(java, files, folder)) for _ in range(rounds)]
+    what = f"first plan of {files:,} files"
+    return [
+        Row(what=f"{what}, {kind}", unit=unit, ours=[pair[0][i] for pair in pairs], java=[pair[1][i] for pair in pairs])
+        for i, (kind, unit) in enumerate((("from start to end", "ms"), ("the plan", "ms"), ("memory", "MB")))
+    ]
+
+
+def shown(rows: list[Row]) -> Table:
+    out = Table(title="Planning beside Java Iceberg 1.12.0: min and median, CPU of one plan")
+    out.add_column("")
+    for column in ("", "icelock", "", "Java", "", "ratio of medians", "CPU icelock", "CPU Java"):
+        out.add_column(column, justify="right")
+    for row in rows:
+        figures = (min(row.ours), statistics.median(row.ours), min(row.java), statistics.median(row.java))
+        cpu = ("", "") if row.cpu is None else (f"{row.cpu[0]:,.0f}", f"{row.cpu[1]:,.0f}")
+        out.add_row(row.what, row.unit, *(f"{figure:,.0f}" for figure in figures), f"{row.ratio:.2f}", *cpu)
+    return out
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--rounds", default=9, show_default=True, type=click.IntRange(min=1), help="Rounds that count, after three that do not.")
+@click.option("--fresh", default=3, show_default=True, type=click.IntRange(min=1), help="Processes that plan once, of each.")
+@click.option("--sizes", default="1000,10000,100000", show_default=True, help="Files of the tables.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where the tables are kept.")
+def main(*, as_json: bool, rounds: int, fresh: int, sizes: str, folder: Path | None) -> None:
+    """Time planning beside Java Iceberg."""
+    counts = [int(size) for size in sizes.split(",")]
+    with tempfile.TemporaryDirectory() as scratch:
+        place = (folder or Path(scratch)).resolve()
+        place.mkdir(parents=True, exist_ok=True)
+        with interop_session(place) as session:
+            names = tables(session, place, counts)
+            rows = warm_rows(session, names, rounds)
+            rows += fresh_rows(session, Path(scratch), names[max(counts)], max(counts), fresh)
+    if as_json:
+        click.echo(json.dumps({"rows": [row.as_json() for row in rows]}, indent=2))
+    else:
+        Console().print(shown(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Records of manifests and manifest lists: blocks by ``io.avro``, which misses no byte of a file, rows by PyIceberg's decoders.
+
+PyIceberg's own reader (0.12) takes a file that is cut, or a block without rows, for the end, and looks neither for what a block's rows
+leave over nor for the last sync marker; so rows could be lost without an error. It also writes partition values in nanoseconds that it
+cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same.
+
+Not here: what the records hold (``metadata.manifest``), many entries at once (``metadata.manifest_columns``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.resolver import resolve_reader
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from icelock.errors import FormatError, IcelockError
+from icelock.io.avro import AvroBlock, AvroFile
+from icelock.io.plain_input import RESTORE, PlainBytes
+
+if TYPE_CHECKING:
+    from pyiceberg.io import InputFile
+    from pyiceberg.schema import Schema
+
+_NANOS: Final = "timestamp-nanos"
+
+
+def read_records(
+    file: InputFile, what: str, schema: Schema, types: Mapping[int, Callable[..., Any]], enums: Mapping[int, Callable[..., Enum]]
+) -> Iterator[Any]:
+    """Yield the records of a plain or decrypting file.
+
+    Args:
+        file: the whole of it is read first, so all of it is authenticated.
+        what: what it should be, for messages.
+        schema: of the records that are wanted; fields are matched by id.
+        types: what makes the record of a field id; -1 is the outer one.
+        enums: what makes the value of a field id.
+
+    Raises:
+        FormatError: the plain bytes are not such a file; names the file.
+        IntegrityError: the bytes are not those that were written.
+    """
+    with file.open() as stream:
+        data = stream.read()
+    avro = AvroFile(PlainBytes(location=file.location, data=data))
+    yield from decode_records(avro.schema, avro.blocks(), location=file.location, what=what, schema=schema, types=types, enums=enums)
+
+
+def decode_records(  # noqa: PLR0913 - as ``read_records``
+    stored: Any,
+    blocks: Iterable[AvroBlock],
+    *,
+    location: str,
+    what: str,
+    schema: Schema,
+    types: Mapping[int, Callable[..., Any]],
+    enums: Mapping[int, Callable[..., Enum]],
+) -> Iterator[Any]:
+    """Yield the records of some blocks; ``stored`` is their Avro schema, the others see ``read_records``.
+
+    Raises:
+        FormatError: they are not such records.
+    """
+    try:
+        found = AvroSchemaConversion().avro_to_iceberg(_as_longs(stored))
+        reader = resolve_reader(found, schema, dict(types), dict(enums))
+        for block in blocks:
+            decoder = new_decoder(block.data)
+            for _ in range(block.rows):
+                yield reader.read(decoder)
+            _check_used(block, decoder.tell(), location)
+    except (IcelockError, OSError):
+        raise
+    except Exception as e:  # PyIceberg's decoders raise whatever the bytes lead to
+        msg = f"{location} is not a {what}: {e}"
+        raise FormatError(msg) from e
+
+
+def _check_used(block: AvroBlock, used: int, location: str) -> None:
+    if used != len(block.data):
+        msg = f"{location}: an Avro block of {block.rows} rows has {len(block.data)} bytes, its rows have {used}; {RESTORE}"
+        raise FormatError(msg)
+
+
+def _as_longs(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_as_longs(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("logicalType") == _NANOS:
+        return "long"
+    return {name: _as_longs(child) for name, child in node.items()}

@@ -1,0 +1,86 @@
+"""Ids for the schema, partition spec and sort order of a table that is made or replaced (Java TableMetadata.buildReplacement).
+
+A column keeps the id that a column of its full name had; others get ids that the table never had. Partition fields keep theirs by source
+column and transform. Defaults stay with their columns.
+
+Not here: whether a change is allowed (``table.guard``), the updates (``table.replacement``).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema, _SetFreshIDs, pre_order_visit
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+if TYPE_CHECKING:
+    import builtins
+
+
+def fresh_schema(schema: Schema, base: Schema | None = None, last_column_id: int = 0) -> Schema:
+    """Return a schema with new ids.
+
+    Args:
+        schema: its ids only tell its fields apart.
+        base: the table's present schema, if there is one.
+        last_column_id: the highest id that the table ever gave.
+    """
+    known = {} if base is None else {base.find_column_name(field_id): field_id for field_id in base.field_ids}
+    # PyIceberg's visitor makes a schema of a schema, and says so of neither.
+    return pre_order_visit(schema, _FreshIds(schema, known, last_column_id))  # type: ignore[return-value]
+
+
+def fresh_spec(
+    spec: PartitionSpec, given: Schema, fresh: Schema, earlier: Iterable[PartitionSpec] = (), last_field_id: int = 999
+) -> PartitionSpec:
+    """Return a spec about the columns of ``fresh``, with field ids of ``earlier`` specs where source and transform are the same.
+
+    Raises:
+        ValueError: a source column that ``given`` lacks, or a name that is taken (PyIceberg's errors).
+    """
+    named = assign_fresh_partition_spec_ids(spec, given, fresh)
+    known = {(field.source_id, str(field.transform)): field.field_id for before in earlier for field in before.fields}
+    ids = itertools.count(last_field_id + 1)
+    fields = [
+        PartitionField(
+            source_id=field.source_id,
+            field_id=known.get((field.source_id, str(field.transform))) or next(ids),
+            transform=field.transform,
+            name=field.name,
+        )
+        for field in named.fields
+    ]
+    return PartitionSpec(*fields, spec_id=named.spec_id)
+
+
+class _FreshIds(_SetFreshIDs):
+    """PyIceberg's visitor, with ids by name, and with the defaults that it drops."""
+
+    def __init__(self, schema: Schema, known: dict[str | None, int], last_column_id: int) -> None:
+        super().__init__(itertools.count(last_column_id + 1).__next__)
+        self._given = schema
+        self._known = known
+
+    def _get_and_increment(self, current_id: int) -> int:
+        known = self._known.get(self._given.find_column_name(current_id))
+        self.old_id_to_new_id[current_id] = self.next_id_func() if known is None else known
+        return self.old_id_to_new_id[current_id]
+
+    def struct(self, struct: StructType, field_results: builtins.list[Callable[[], IcebergType]]) -> StructType:
+        plain = super().struct(struct, field_results)
+        fields = [
+            NestedField(
+                field_id=made.field_id,
+                name=made.name,
+                field_type=made.field_type,
+                required=made.required,
+                doc=made.doc,
+                initial_default=field.initial_default,
+                write_default=field.write_default,
+            )
+            for made, field in zip(plain.fields, struct.fields, strict=True)
+        ]
+        return StructType(*fields)

@@ -1,0 +1,273 @@
+"""The data files of one manifest that a scan needs, without an object for each, and the tasks made of them.
+
+1. the entries' columns are read, deleted entries left out, what they inherit filled in (``metadata.manifest_columns``);
+2. partitions are looked at once each, by PyIceberg's evaluator;
+3. metrics are read of those blocks only that still have entries, and looked at for all entries at once (``table.metrics_mask``);
+4. tasks are made when they are asked for. Until then an entry costs its path, its key and some numbers.
+
+A manifest that is not for the columnar reader is read row by row, by the same rules, and so are few entries, if polars is not in use.
+
+Not here: which manifests (``table.planner``), which delete files apply to which data file (``table.delete_index``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.typedef import Record
+
+from icelock.errors import FormatError
+from icelock.io.avro_columns import NotColumnarError
+from icelock.metadata.manifest_columns import METRICS, ManifestColumns, file_formats, kept
+from icelock.metadata.plan import DeleteFile, ScanTask, make_tasks, secret
+from icelock.table.metrics_mask import FileMetrics, ManifestMetrics, may_match
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestEntry
+
+    from icelock.metadata.manifest import ManifestFile
+
+_log: Final = logging.getLogger(__name__)
+_NO_DELETES: Final[tuple[DeleteFile, ...]] = ()
+_MANY_ENTRIES: Final = 200
+_TASKS_AT_ONCE: Final = 256
+"""Few enough that Python's collector of cycles does not notice tasks that are used up one after the other."""
+_STORED: Final[Mapping[str, str]] = {
+    "path": "file_path",
+    "file_format": "file_format",
+    "key_metadata": "key_metadata",
+    "file_size": "file_size_in_bytes",
+    "record_count": "record_count",
+    "sequence_number": "sequence_number",
+    "first_row_id": "first_row_id",
+}
+"""Fields of a task and the columns that they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFilter:
+    """Which entries a scan needs; used by several threads.
+
+    ``partition`` and ``file`` are PyIceberg's evaluators of the entry's spec: both take a data file, ``partition`` looks at its partition
+    only, and is None where every partition may match. ``metrics`` is the filter, bound and without ``not``; ``field_ids`` are its columns.
+    """
+
+    partition: Callable[[Any], bool] | None
+    file: Callable[[DataFile], bool]
+    metrics: BooleanExpression
+    field_ids: frozenset[int]
+    empty_files: bool
+
+
+class TaskDeletes(Protocol):
+    """The delete files of a snapshot."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+
+    @property
+    def field_ids(self) -> frozenset[int]:
+        """Columns of data files whose metrics say whether delete files apply."""
+
+    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
+        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the delete index looks at."""
+
+
+class PlannedFiles(Protocol):
+    """The data files of one manifest that a scan needs, in the manifest's order."""
+
+    @property
+    def record_count(self) -> int:
+        """How many rows they have, deleted ones too."""
+
+    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
+        """Make their tasks, some at a time."""
+
+
+def columns_pay(manifests: Iterable[ManifestFile]) -> bool:
+    """Return whether to read manifests as columns: for a few entries polars takes longer to import than they take to be read."""
+    entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
+    return entries >= _MANY_ENTRIES or sys.modules.get("polars") is not None
+
+
+def plan_manifest(  # noqa: PLR0913 - the last says how
+    io: FileIO,
+    manifest: ManifestFile,
+    entry_filter: EntryFilter,
+    deletes: TaskDeletes,
+    build: Callable[[ManifestEntry], ScanTask],
+    *,
+    as_columns: bool,
+) -> PlannedFiles:
+    """Return the needed files of a manifest of data files; ``build`` makes the task of an entry that was read by itself.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError: see ``ManifestFile.fetch_manifest_entry``; or it holds delete files.
+    """
+    if as_columns:
+        try:
+            columns, frame, metrics = _needed(io, manifest, entry_filter, deletes.field_ids)
+            return _ByColumn(columns, frame, metrics)
+        except NotColumnarError as e:
+            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+    return _ByRow(data_entries(io, manifest, entry_filter), build)
+
+
+def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
+    """Return the needed entries of a manifest of data files; with a filter only parts of it that have some are read row by row.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError: as ``plan_manifest``.
+    """
+    if as_columns and entry_filter.field_ids:
+        try:
+            columns, frame, _ = _needed(io, manifest, entry_filter, ())
+            return list(columns.entries(frame))
+        except NotColumnarError as e:
+            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+    return data_entries(io, manifest, entry_filter)
+
+
+def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) -> list[ManifestEntry]:
+    """Return the needed entries of a manifest of data files, read row by row.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError: as ``plan_manifest``.
+    """
+    needed: list[ManifestEntry] = []
+    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        file = entry.data_file
+        if file.content != DataFileContent.DATA:
+            msg = f"{manifest.manifest_path} is listed as a manifest of data files, but holds {file.file_path} with content {file.content}"
+            raise FormatError(msg)
+        if (entry_filter.partition is None or entry_filter.partition(file)) and entry_filter.file(file):
+            needed.append(entry)
+    return needed
+
+
+class _ByRow:
+    def __init__(self, entries: list[ManifestEntry], build: Callable[[ManifestEntry], ScanTask]) -> None:
+        self._entries = entries
+        self._build = build
+
+    @property
+    def record_count(self) -> int:
+        return sum(entry.data_file.record_count for entry in self._entries)
+
+    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
+        del deletes  # ``build`` looks for them
+        return map(self._build, self._entries)
+
+
+def _needed(
+    io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, more_field_ids: Iterable[int]
+) -> tuple[ManifestColumns, pl.DataFrame, list[FileMetrics] | None]:
+    """Return the columns of the needed entries, and their metrics of some columns if any are named."""
+    columns = ManifestColumns(io, manifest)
+    field_ids = entry_filter.field_ids.union(more_field_ids)
+    # With a filter on partitions metrics are read later, of what is left.
+    at_once = METRICS if field_ids and entry_filter.partition is None else ()
+    frame = columns.live(at_once)
+    if (frame.get_column("content") != 0).any():
+        msg = "it holds delete files"
+        raise NotColumnarError(msg)
+    file_formats(frame.get_column("file_format").unique().to_list())  # an unknown one is for the other reader to refuse
+    if entry_filter.partition is not None:
+        frame = kept(frame, _partition_mask(columns, frame, entry_filter.partition))
+    metrics = _no_metrics(frame)
+    if field_ids and len(frame):
+        stored = frame if at_once else columns.some(frame.get_column("row"), METRICS)
+        metrics = ManifestMetrics(stored.select_seq(METRICS))
+    mask = may_match(entry_filter.metrics, metrics, frame.get_column("record_count"), empty_files=entry_filter.empty_files)
+    files: list[FileMetrics] | None = None
+    if more_field_ids:
+        files = [found for found, needed in zip(metrics.of_files(more_field_ids), mask, strict=True) if needed]
+    return columns, kept(frame, mask), files
+
+
+def _no_metrics(frame: pl.DataFrame) -> ManifestMetrics:
+    import polars as pl  # noqa: PLC0415 - an extra, and slow to import
+
+    return ManifestMetrics(frame.with_columns_seq(pl.lit(None).alias(name) for name in METRICS).select_seq(METRICS))
+
+
+def _partition_mask(columns: ManifestColumns, frame: pl.DataFrame, evaluate: Callable[[Any], bool]) -> pl.Series:
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    known: dict[tuple[Any, ...], bool] = {}
+    mask = []
+    for values in columns.partitions.of(frame):
+        found = known.get(values)
+        if found is None:
+            found = known[values] = evaluate(_OfPartition(Record(*values)))
+        mask.append(found)
+    return pl.Series(mask, dtype=pl.Boolean)
+
+
+@dataclass(slots=True)
+class _OfPartition:
+    partition: Record
+
+
+class _ByColumn:
+    def __init__(self, columns: ManifestColumns, frame: pl.DataFrame, metrics: list[FileMetrics] | None) -> None:
+        self._partitions = columns.partitions
+        self._spec_id = columns.manifest.partition_spec_id
+        self._frame = frame.select_seq([*_STORED.values(), *columns.partitions.columns])
+        self._metrics = metrics
+
+    @property
+    def record_count(self) -> int:
+        return int(self._frame.get_column("record_count").sum())
+
+    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
+        for number, frame in enumerate(self._frame.iter_slices(_TASKS_AT_ONCE)):
+            yield from self._tasks(frame, deletes, number * _TASKS_AT_ONCE)
+
+    def _tasks(self, frame: pl.DataFrame, deletes: TaskDeletes, first: int) -> list[ScanTask]:
+        stored = {name: frame.get_column(name).to_list() for name in _STORED.values()}
+        partitions = self._partitions.of(frame)
+        found: Iterable[tuple[DeleteFile, ...]] = itertools.repeat(_NO_DELETES)
+        if not deletes.empty:
+            metrics = itertools.repeat(FileMetrics()) if self._metrics is None else self._metrics[first : first + len(frame)]
+            entries = map(self._entry, stored["file_path"], partitions, stored["sequence_number"], metrics)
+            found = [deletes.of(entry) for entry in entries]
+        columns: dict[str, Iterable[Any]] = {name: stored[column] for name, column in _STORED.items()}
+        columns["file_format"] = file_formats(stored["file_format"])
+        columns["key_metadata"] = map(secret, stored["key_metadata"])
+        columns |= {"spec_id": itertools.repeat(self._spec_id), "partition": partitions, "deletes": found}
+        return make_tasks(len(frame), columns)
+
+    def _entry(self, path: str, partition: tuple[Any, ...], sequence_number: int | None, metrics: FileMetrics) -> _Entry:
+        return _Entry(data_file=_File(path, self._spec_id, Record(*partition), metrics), sequence_number=sequence_number)
+
+
+class _File:
+    """What the delete index looks at of a data file."""
+
+    __slots__ = ("_metrics", "file_path", "partition", "spec_id")
+
+    def __init__(self, path: str, spec_id: int, partition: Record, metrics: FileMetrics) -> None:
+        self.file_path = path
+        self.spec_id = spec_id
+        self.partition = partition
+        self._metrics = metrics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metrics, name)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    data_file: _File
+    sequence_number: int | None

@@ -1,0 +1,240 @@
+"""PyIceberg's inclusive metrics evaluator for all files of a manifest at once.
+
+Says of each file what ``_InclusiveMetricsEvaluator`` says of it: predicates that compare numbers, dates, times, text or bytes, and those
+about nulls and NaN, take a few operations on whole columns. Any other, and bounds of an unusual length, are given to PyIceberg's own
+visitor, file by file.
+
+Not here: where the columns come from (``metadata.manifest_columns``).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundEqualTo,
+    BoundGreaterThan,
+    BoundGreaterThanOrEqual,
+    BoundIn,
+    BoundIsNaN,
+    BoundIsNull,
+    BoundLessThan,
+    BoundLessThanOrEqual,
+    BoundNotEqualTo,
+    BoundNotIn,
+    BoundNotNaN,
+    BoundNotNull,
+    BoundPredicate,
+    Or,
+)
+from pyiceberg.expressions.visitors import IN_PREDICATE_LIMIT, _InclusiveMetricsEvaluationVisitor, visit
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from icelock.metadata.manifest_columns import METRICS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_WIDTHS: Final[Mapping[type[IcebergType], tuple[str, int]]] = {
+    IntegerType: ("Int32", 4),
+    DateType: ("Int32", 4),
+    LongType: ("Int64", 8),
+    TimeType: ("Int64", 8),
+    TimestampType: ("Int64", 8),
+    TimestamptzType: ("Int64", 8),
+    FloatType: ("Float32", 4),
+    DoubleType: ("Float64", 8),
+}
+_COMPARED: Final = (BoundEqualTo, BoundLessThan, BoundLessThanOrEqual, BoundGreaterThan, BoundGreaterThanOrEqual, BoundIn)
+
+
+class _ByFileError(Exception):
+    """This predicate is evaluated file by file."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FileMetrics:
+    """What a manifest entry says of the values of one file, for some of its columns."""
+
+    value_counts: dict[int, int] = field(default_factory=dict)
+    null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
+    lower_bounds: dict[int, bytes] = field(default_factory=dict)
+    upper_bounds: dict[int, bytes] = field(default_factory=dict)
+
+
+class ManifestMetrics:
+    """Metrics of all files of a manifest; ``frame`` has the columns of ``METRICS``."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+        self._columns: dict[tuple[str, int], pl.Series] = {}
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def column(self, name: str, field_id: int) -> pl.Series:
+        """Return one metric of one column: a value for each file, null where the entry has none."""
+        key = (name, field_id)
+        if key not in self._columns:
+            self._columns[key] = self._extract(name, field_id)
+        return self._columns[key]
+
+    def of_files(self, field_ids: Iterable[int]) -> list[FileMetrics]:
+        """Return the metrics of some columns, file by file."""
+        files = [FileMetrics() for _ in range(len(self))]
+        for field_id in field_ids:
+            for name in METRICS:
+                for file, value in zip(files, self.column(name, field_id).to_list(), strict=True):
+                    if value is not None:
+                        getattr(file, name)[field_id] = value
+        return files
+
+    def _extract(self, name: str, field_id: int) -> pl.Series:
+        import polars as pl  # noqa: PLC0415 - an extra, and slow to import
+
+        stored = self._frame.get_column(name)
+        if stored.dtype == pl.Null:
+            return stored.cast(pl.Binary if name.endswith("bounds") else pl.Int64)
+        item = pl.element()
+        value = item.struct.field("value").filter(item.struct.field("key") == field_id)
+        return self._frame.select_seq(pl.col(name).list.eval(value).list.last()).to_series()
+
+
+def may_match(expression: BooleanExpression, metrics: ManifestMetrics, record_counts: pl.Series, *, empty_files: bool) -> pl.Series:
+    """Return for each file whether rows of it may match; ``expression`` is bound and has no ``not``."""
+    found = _mask(expression, metrics) | (record_counts < 0)
+    return found if empty_files else found & (record_counts != 0)
+
+
+def _mask(expression: BooleanExpression, metrics: ManifestMetrics) -> pl.Series:
+    if isinstance(expression, And):
+        return _mask(expression.left, metrics) & _mask(expression.right, metrics)
+    if isinstance(expression, Or):
+        return _mask(expression.left, metrics) | _mask(expression.right, metrics)
+    if isinstance(expression, (AlwaysTrue, BoundNotEqualTo, BoundNotIn)):
+        return _all(metrics, value=True)
+    if isinstance(expression, AlwaysFalse):
+        return _all(metrics, value=False)
+    if not isinstance(expression, BoundPredicate):
+        msg = f"not a bound predicate: {expression}"
+        raise TypeError(msg)
+    try:
+        return ~_cannot_match(expression, metrics)
+    except _ByFileError:
+        return _by_file(expression, metrics)
+
+
+def _all(metrics: ManifestMetrics, *, value: bool) -> pl.Series:
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    return pl.repeat(value, len(metrics), dtype=pl.Boolean, eager=True)
+
+
+def _by_file(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    files = metrics.of_files([predicate.term.ref().field.field_id])
+    return pl.Series([visit(predicate, _InclusiveMetricsEvaluationVisitor(file)) for file in files], dtype=pl.Boolean)  # type: ignore[arg-type]
+
+
+def _cannot_match(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
+    field_id = predicate.term.ref().field.field_id
+    nulls, nans = metrics.column("null_value_counts", field_id), metrics.column("nan_value_counts", field_id)
+    values = metrics.column("value_counts", field_id)
+    nulls_only = _true((values != 0) & (values == nulls))
+    if isinstance(predicate, BoundIsNull):
+        return _true(nulls == 0)
+    if isinstance(predicate, BoundNotNull):
+        return nulls_only
+    if isinstance(predicate, BoundIsNaN):
+        return _true(nans == 0) | nulls_only
+    nans_only = _true((values != 0) & (values == nans))
+    if isinstance(predicate, BoundNotNaN):
+        return nans_only
+    if not isinstance(predicate, _COMPARED):
+        raise _ByFileError
+    return nulls_only | nans_only | _out_of_bounds(predicate, metrics)
+
+
+def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
+    column = predicate.term.ref().field
+    literals = [_literal(value) for value in (predicate.value_set if isinstance(predicate, BoundIn) else [predicate.literal.value])]
+    if len(literals) > IN_PREDICATE_LIMIT:
+        return _all(metrics, value=False)
+    if not isinstance(predicate, (BoundEqualTo, BoundIn)):
+        name, compare = _BEYOND[type(predicate)]
+        return _true(compare(_bounds(name, column, metrics), literals[0]))
+    lower, upper = _bounds("lower_bounds", column, metrics), _bounds("upper_bounds", column, metrics)
+    outside = _all(metrics, value=True)
+    for literal in literals:
+        outside &= _true(lower > literal) | _true(upper < literal)
+    # After a lower bound of NaN PyIceberg does not look at the upper one.
+    nan = lower.is_null() & metrics.column("lower_bounds", column.field_id).is_not_null()
+    return outside & ~nan
+
+
+_BEYOND: Final[Mapping[type[Any], tuple[str, Callable[[Any, Any], Any]]]] = {
+    BoundLessThan: ("lower_bounds", operator.ge),
+    BoundLessThanOrEqual: ("lower_bounds", operator.gt),
+    BoundGreaterThan: ("upper_bounds", operator.le),
+    BoundGreaterThanOrEqual: ("upper_bounds", operator.lt),
+}
+"""Which bound, compared how with the literal, says that no value matches."""
+
+
+def _true(mask: pl.Series) -> pl.Series:
+    """Take what is not known for false."""
+    return mask.fill_null(value=False)
+
+
+def _literal(value: Any) -> Any:
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    if isinstance(value, str):
+        try:
+            value = value.encode()
+        except UnicodeEncodeError as e:
+            raise _ByFileError from e
+    if isinstance(value, bytes):
+        return pl.Series([value], dtype=pl.Binary)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(value, float) and math.isnan(value)):
+        raise _ByFileError
+    return value
+
+
+def _bounds(name: str, column: Any, metrics: ManifestMetrics) -> pl.Series:
+    """Return the bounds in an order like that of the values, text as UTF-8; null where there is none, or NaN, which is no bound."""
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    stored = metrics.column(name, column.field_id)
+    kind = type(column.field_type)
+    if kind in (StringType, BinaryType):
+        return stored
+    if kind not in _WIDTHS:
+        raise _ByFileError
+    dtype, width = _WIDTHS[kind]
+    if not _true(stored.bin.size() == width).eq_missing(stored.is_not_null()).all():
+        raise _ByFileError
+    numbers = stored.bin.reinterpret(dtype=getattr(pl, dtype), endianness="little")
+    return numbers.cast(pl.Int64) if dtype.startswith("Int") else numbers.cast(pl.Float64).fill_nan(None)

@@ -1,0 +1,139 @@
+"""Listing and deleting on each kind of FileIO: all files at any depth, by the names that metadata uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyiceberg.io import FileIO
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from icelock.errors import PolicyError
+from icelock.io.listing import StoredFile, delete_files, list_files, place_of
+
+NAMES = ("a.parquet", "data/x=1/b c.parquet", "data/x=%2F/ö.parquet", "metadata/v1.metadata.json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, name in enumerate(NAMES):
+        path = tmp_path / "t" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * (number + 1))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    (tmp_path / "t" / "empty").mkdir()
+    (tmp_path / "t2").mkdir()
+    (tmp_path / "t2" / "other").write_bytes(b"")
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"], ids=["path", "file:", "file://"])
+def test_every_file_is_listed_by_the_locations_own_spelling(folder: Path, io: FileIO, prefix: str) -> None:
+    root = f"{prefix}{folder}"
+    found = sorted(list_files(io, root + "/"), key=lambda file: file.location)
+    wanted = [
+        StoredFile(location=f"{root}/{name}", size=number + 1, modified_ms=1_700_000_000_000 + number * 1000)
+        for number, name in enumerate(NAMES)
+    ]
+    assert found == sorted(wanted, key=lambda file: file.location)
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path, io: FileIO) -> None:
+    assert list(list_files(io, str(tmp_path / "nothing"))) == []
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+def test_files_are_deleted_and_those_that_are_not_there_do_not_matter(folder: Path, io: FileIO) -> None:
+    assert delete_files(io, [str(folder / NAMES[0]), str(folder / "never"), str(folder / NAMES[1])]) == []
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == set(NAMES[2:])
+
+
+def test_errors_of_the_listing_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty answer for a failed one would make files left over."""
+
+    class Broken:
+        def get_file_info(self, selector: object) -> None:
+            raise TimeoutError(selector)
+
+    io = PyArrowFileIO()
+    monkeypatch.setattr(io, "fs_by_scheme", lambda *_: Broken())
+    with pytest.raises(TimeoutError):
+        list(list_files(io, "/somewhere"))
+
+
+class Bare(FileIO):
+    """A FileIO that counts single deletes, and cannot list."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.single: list[str] = []
+
+    def new_input(self, location: str) -> None: ...  # type: ignore[override]
+
+    def new_output(self, location: str) -> None: ...  # type: ignore[override]
+
+    def delete(self, location: str) -> None:  # type: ignore[override]
+        self.single.append(location)
+        if location.endswith("7"):
+            raise PermissionError(location)
+
+
+class Able(Bare):
+    """One that can do both in few calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+
+    def list_prefix(self, location: str) -> Iterable[StoredFile]:
+        return [StoredFile(location=f"{location}/only", size=1, modified_ms=None)]
+
+    def delete_files(self, locations: Iterable[str]) -> Iterable[str]:
+        self.calls.append(list(locations))
+        return ["f5"]
+
+
+def test_a_file_io_that_cannot_list_is_refused() -> None:
+    with pytest.raises(PolicyError, match="Bare cannot list"):
+        list(list_files(Bare(), "s3://b/t"))
+
+
+def test_a_thousand_deletes_are_one_call_where_the_file_io_can() -> None:
+    """C-50."""
+    io = Able()
+    assert delete_files(io, (f"f{n}" for n in range(1000))) == ["f5"]
+    assert [len(call) for call in io.calls] == [1000]
+    assert io.single == []
+    assert [file.location for file in list_files(io, "x://t")] == ["x://t/only"]
+
+
+def test_deleting_goes_on_after_errors() -> None:
+    io = Bare()
+    assert delete_files(io, [f"f{n}" for n in range(20)]) == ["f7", "f17"]
+    assert sorted(io.single) == sorted(f"f{n}" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("file:///a//b", "file:/a/b"),
+        ("s3://bucket/x/y", "s3a://bucket/x//y"),
+        ("/a/./b", "/a/b"),
+    ],
+)
+def test_spellings_of_one_place(one: str, other: str) -> None:
+    assert place_of(one) == place_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("s3://b/x%20y", "s3://b/x y"), ("s3://b/x", "s3://c/x"), ("/a/b?c", "/a/b"), ("s3://b/x#1", "s3://b/x")]
+)
+def test_places_that_are_not_one(one: str, other: str) -> None:
+    assert place_of(one) != place_of(other)

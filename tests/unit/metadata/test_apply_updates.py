@@ -1,0 +1,44 @@
+"""Updates are applied as PyIceberg applies them, without copying what does not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lake import KEYED, TestLake, people
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, update_table_metadata
+
+from icelock.metadata.updates import apply_updates
+
+UPDATES = (SetPropertiesUpdate(updates={"a": "1", "b": "2"}), RemovePropertiesUpdate(removals=["a"]))
+
+
+def table(lake: TestLake, **properties: str) -> Any:
+    made = lake.catalog().create_table("db.t", people().schema, properties={**KEYED, **properties})
+    made.append(people())
+    made.append(people(10))
+    return made
+
+
+def test_the_result_is_pyiceberg_s(lake: TestLake) -> None:
+    base = table(lake, **{"write.metadata.previous-versions-max": "2"}).metadata
+    theirs = update_table_metadata(base, UPDATES, metadata_location="file:/m.json")
+    ours = apply_updates(base, UPDATES, now_ms=lambda: theirs.last_updated_ms, metadata_location="file:/m.json")
+    assert ours == theirs
+    assert [entry.metadata_file for entry in ours.metadata_log][-1] == "file:/m.json"
+    assert len(ours.metadata_log) == 2
+
+
+def test_what_does_not_change_is_shared_and_the_base_stays(lake: TestLake) -> None:
+    base = table(lake).metadata
+    before = base.model_dump_json()
+    result = apply_updates(base, UPDATES, now_ms=lambda: 5)
+    assert all(one is other for one, other in zip(result.snapshots, base.snapshots, strict=True))
+    assert (result.properties["b"], result.last_updated_ms) == ("2", 5)
+    assert result.metadata_log == base.metadata_log, "there is no entry while nothing is committed"
+    assert base.model_dump_json() == before
+
+
+def test_no_change_is_the_same_object(lake: TestLake) -> None:
+    base = table(lake).metadata
+    assert apply_updates(base, (), now_ms=lambda: 5, metadata_location="file:/m.json") is base
+    assert apply_updates(base, (SetPropertiesUpdate(updates={}),), now_ms=lambda: 5, metadata_location="file:/m.json") is base
