@@ -11,15 +11,12 @@ Not here: rules (``catalog.base``), commits (``catalog.hive_commit``), locks (``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.hive import DEFAULT_PROPERTIES
 from pyiceberg.exceptions import (
     CommitFailedException,
-    NoSuchIcebergTableError,
     NoSuchNamespaceError,
-    NoSuchPropertyException,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -29,8 +26,10 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.hive_commit import HiveRows
+from icelock.catalog.hive_commit import HiveRows, metadata_location
 from icelock.catalog.hive_parameters import check_row, warn_beyond_bmp
+from icelock.catalog.outcome import discard, undone
+from icelock.catalog.pointer_commit import MetadataForm
 from icelock.errors import CommitError, PolicyError
 from icelock.table.guard import check_metadata
 
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
 
 class HiveCatalog(EncryptedCatalog, HiveRows):
     """PyIceberg's ``HiveCatalog`` whose tables can be encrypted. Safe to share between threads."""
+
+    table_defaults: ClassVar[Mapping[str, str]] = DEFAULT_PROPERTIES
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -69,22 +70,15 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             CommitError: the metastore refused the table; nothing was made.
             CommitStateUnknownException: the metastore did not answer; nothing was deleted.
         """
-        wanted = self.check_create(identifier, {**DEFAULT_PROPERTIES, **(properties or {})})
+        wanted = self.check_create(identifier, properties or {})
         if names.ENCRYPTION_KEY_ID not in wanted:
             return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        database, name = self._new_name(identifier)
-        metadata = self.new_metadata(
-            schema=schema,
-            location=self._resolve_table_location(location, database, name),
-            partition_spec=partition_spec,
-            sort_order=sort_order,
-            properties=wanted,
-        )
-        staged = self._staged(database, name, metadata, self.first_metadata_location(metadata))
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
         row = self._convert_iceberg_into_hive(staged)
-        with self.undone(staged):
-            warn_beyond_bmp(metadata, table=f"{database}.{name}")
-            self._write_metadata(metadata, staged.io, staged.metadata_location)
+        with undone(staged):
+            form = MetadataForm.of(staged.metadata)
+            warn_beyond_bmp(staged.metadata, table=".".join(staged.name()), text=form.text)
+            self._write_form(form, staged.io, staged.metadata_location)
         return self._insert(row, staged, ours=True)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
@@ -98,7 +92,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
         if overwrite:
             msg = f"table {identifier}: register_table with overwrite is not supported; drop the table first (its files stay)"
             raise PolicyError(msg)
-        database, name = self._new_name(identifier)
+        database, name = self.free_name(identifier)
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=f"{database}.{name}", location=metadata_location)
         staged = self._staged(database, name, metadata, metadata_location)
@@ -111,17 +105,18 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
             CommitFailedException: another writer holds the lock.
         """
-        self._new_name(to_identifier)
+        self.free_name(to_identifier)
         database, name = self.identifier_to_database_and_table(from_identifier, NoSuchTableError)
         with self._connected() as client, self.table_lock(client, database, name):
             return super().rename_table(from_identifier, to_identifier)
 
     def _convert_hive_into_iceberg(self, table: Any) -> IcebergTable:
         identifier = (table.dbName, table.tableName)
-        location = _metadata_location(table)
-        metadata = self.read_metadata_file(location)
+        location = metadata_location(table)
+        metadata, digest = self._read(location)
         # The row first: what a file says that was exchanged does not matter.
-        check_row(table.parameters, metadata, table=".".join(identifier), location=location, require_hash=self._require_hash)
+        name = ".".join(identifier)
+        check_row(table.parameters, metadata, table=name, location=location, file_digest=digest, require_hash=self._require_hash)
         check_metadata(metadata, location=location)
         return self.table_of(identifier, metadata, location)
 
@@ -130,13 +125,18 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             with self._connected() as client:
                 self.persist(client, row, staged, replaces=None, ours=ours)
         except CommitFailedException as e:
-            self._discard(staged, ours=ours)
+            if ours:
+                discard(staged)
             msg = f"table {'.'.join(staged.name())} was not made: {e}"
             raise CommitError(msg) from e
         return self.load_table(staged.name())
 
-    def _new_name(self, identifier: str | Identifier) -> tuple[str, str]:
-        """Return database and table of a name that is free, in a namespace that is there."""
+    def free_name(self, identifier: str | Identifier) -> tuple[str, str]:
+        """Return database and table of a name that is free, in a namespace that is there.
+
+        Raises:
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
         database, name = self.identifier_to_database_and_table(identifier)
         if not self.namespace_exists(database):
             msg = f"Namespace does not exist: {database}"
@@ -152,18 +152,6 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
     def _staged(self, database: str, name: str, metadata: TableMetadata, location: str) -> StagedTable:
         io = self._load_file_io(location=location)
         return StagedTable(identifier=(database, name), metadata=metadata, metadata_location=location, io=io, catalog=self)
-
-
-def _metadata_location(row: Any) -> str:
-    table, parameters = f"{row.dbName}.{row.tableName}", row.parameters or {}
-    kind = parameters.get(TABLE_TYPE)
-    if kind is None or kind.lower() != ICEBERG:
-        msg = f"{table} in the metastore is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
-        raise NoSuchIcebergTableError(msg)
-    if not parameters.get(METADATA_LOCATION):
-        msg = f"table {table} has no {METADATA_LOCATION} in the metastore"
-        raise NoSuchPropertyException(msg)
-    return str(parameters[METADATA_LOCATION])
 
 
 def _flag(value: str) -> bool:

@@ -31,7 +31,7 @@ from pyiceberg.catalog.hive import (
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
-from icelock.metadata.canonical_json import canonical_json, metadata_hash
+from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.guard import is_encrypted
 
@@ -50,13 +50,14 @@ _OWN: Final = (PROP_EXTERNAL, PROP_TABLE_TYPE, PROP_METADATA_LOCATION, PROP_PREV
 _BEYOND_BMP: Final = "\U00010000"
 
 
-def row_parameters(
+def row_parameters(  # noqa: PLR0913 - by name
     existing: Mapping[str, str] | None,
     metadata: TableMetadata,
     *,
     location: str,
     previous: str | None = None,
     removed: Iterable[str] = (),
+    digest: str | None = None,
 ) -> dict[str, str]:
     """Return the parameters of a row that names a metadata file.
 
@@ -66,6 +67,7 @@ def row_parameters(
         existing: the parameters that the row has now; those of others are kept.
         previous: the metadata file that the row named until now.
         removed: table properties that the new metadata no longer has.
+        digest: the metadata's hash, if it is known already.
     """
     gone = {METADATA_HASH, *removed}
     kept = {key: value for key, value in (existing or {}).items() if key not in gone}
@@ -80,12 +82,22 @@ def row_parameters(
         pushed[key] = str(value)
     written: dict[str, str] = {**kept, **_construct_parameters(location, previous, pushed)}
     if names.ENCRYPTION_KEY_ID in written and isinstance(metadata, TableMetadataV3):
-        written[METADATA_HASH] = metadata_hash(metadata)
+        written[METADATA_HASH] = digest or metadata_hash(metadata)
     return written
 
 
-def check_row(parameters: Mapping[str, str], metadata: TableMetadata, *, table: str, location: str, require_hash: bool) -> None:
+def check_row(  # noqa: PLR0913 - by name
+    parameters: Mapping[str, str],
+    metadata: TableMetadata,
+    *,
+    table: str,
+    location: str,
+    require_hash: bool,
+    file_digest: bytes = b"",
+) -> None:
     """Check a metadata file that was read against the row that names it.
+
+    ``file_digest`` is the SHA-256 of the file's bytes: if they are the canonical text, it is the hash, which then need not be computed.
 
     Raises:
         IntegrityError: the file is not the one that was committed, or the row has no hash though one is required.
@@ -105,7 +117,7 @@ def check_row(parameters: Mapping[str, str], metadata: TableMetadata, *, table: 
     if not isinstance(metadata, TableMetadataV3):
         _modified(table, location, f"it has format version {metadata.format_version}, and the metastore says that the table is encrypted")
     if digest:
-        _check_hash(digest, metadata, table=table, location=location)
+        _check_hash(digest, metadata, file_digest, table=table, location=location)
     elif require_hash:
         msg = (
             f"table {table} is encrypted, but the metastore has no {METADATA_HASH} for it: the hash was removed, or the table was last "
@@ -115,14 +127,13 @@ def check_row(parameters: Mapping[str, str], metadata: TableMetadata, *, table: 
         raise IntegrityError(msg)
 
 
-def warn_beyond_bmp(metadata: TableMetadata, *, table: str) -> None:
-    """Log a warning when metadata has characters that Java's hash may fail on.
+def warn_beyond_bmp(metadata: TableMetadata, *, table: str, text: str) -> None:
+    """Log a warning when metadata, whose canonical text is given, has characters that Java's hash may fail on.
 
     Java encodes the JSON in pieces and fails when a surrogate pair is split between two (source: Java HashWriter).
     """
     if names.ENCRYPTION_KEY_ID not in metadata.properties or not isinstance(metadata, TableMetadataV3):
         return
-    text = canonical_json(metadata)
     if text.isascii() or max(text) < _BEYOND_BMP:
         return
     beyond = next(i for i, character in enumerate(text) if character >= _BEYOND_BMP)
@@ -142,12 +153,14 @@ def _check_keys(parameters: Mapping[str, str], metadata: TableMetadata, *, table
             _modified(table, location, f"its {name} is {found!r}, and the metastore says {expected!r}")
 
 
-def _check_hash(digest: str, metadata: TableMetadataV3, *, table: str, location: str) -> None:
+def _check_hash(digest: str, metadata: TableMetadataV3, file_digest: bytes, *, table: str, location: str) -> None:
     try:
         expected = base64.b64decode(digest, validate=True)
     except ValueError as e:
         msg = f"{METADATA_HASH} of table {table} in the metastore is {digest!r}, which is not base64: restore the parameter"
         raise IntegrityError(msg) from e
+    if hmac.compare_digest(expected, file_digest):
+        return
     found = metadata_hash(metadata)
     if not hmac.compare_digest(expected, base64.b64decode(found)):
         _modified(table, location, f"its hash is {found}, and the metastore says {digest}")

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 
 _CLASSES: Final[Mapping[str, str]] = {
     "sql": "icelock.catalog.sql.SqlCatalog",
-    "in-memory": "icelock.catalog.sql.InMemoryCatalog",
+    "in-memory": "icelock.catalog.memory.InMemoryCatalog",
     "hive": "icelock.catalog.hive.HiveCatalog",
+    "glue": "icelock.catalog.glue.GlueCatalog",
+    "rest": "icelock.catalog.rest.RestCatalog",
 }
-_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive"}
+_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive", "icelock.catalog.glue": "glue"}
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> EncryptedCatalog:
     """Load a catalog by name, as ``pyiceberg.catalog.load_catalog`` does.
 
-    ``type`` is ``sql``, ``hive`` or ``in-memory``, or follows from ``uri``; ``py-catalog-impl`` names one of icelock's classes.
+    ``type`` is ``sql``, ``hive``, ``rest``, ``glue`` or ``in-memory``, or follows from ``uri``; ``py-catalog-impl`` names a class
+    of icelock's.
 
     Raises:
         PolicyError: a catalog type that icelock cannot keep encrypted tables in, or misspelt settings.

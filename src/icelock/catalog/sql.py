@@ -1,40 +1,54 @@
-"""The SQL catalog (sqlite; the tables are those of Java's JdbcCatalog and PyIceberg's SqlCatalog).
+"""The SQL catalog on sqlite or PostgreSQL; its tables are those of Java's JdbcCatalog and PyIceberg's SqlCatalog.
 
-Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.sql.SqlCatalog``.
+Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.sql.SqlCatalog``. PostgreSQL needs the extra ``postgres``
+(psycopg) and a ``uri`` like ``postgresql+psycopg://user:password@host/database``.
 
-Not here: the rules (``catalog.base``).
+Not here: the rules (``catalog.base``), commits (``catalog.sql_commit``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import weakref
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables
-from pyiceberg.catalog.sql import SqlCatalog as IcebergSqlCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import StagedTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from sqlalchemy import event, insert
-from sqlalchemy.exc import IntegrityError as SqlIntegrityError
-from sqlalchemy.orm import Session
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.facts import check_facts
+from icelock.catalog.outcome import undone
+from icelock.catalog.pointer_commit import MetadataForm, PointerTurn
+from icelock.catalog.sql_commit import SqlRows
+from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
-_BUSY_MS: Final = 60_000
 
+class SqlCatalog(EncryptedCatalog, SqlRows):
+    """PyIceberg's ``SqlCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
-class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
-    """PyIceberg's ``SqlCatalog`` whose tables can be encrypted."""
+    def __init__(self, name: str, **properties: str) -> None:
+        if not str(properties.get("uri", "")).startswith("sqlite"):
+            # After a restart of the server, a connection of the pool is tried before it is used.
+            properties = {"pool_pre_ping": "true", **properties}
+        try:
+            super().__init__(name, **properties)
+        except ModuleNotFoundError as e:
+            msg = f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
+            raise NotInstalledError(msg) from e
+        # Else connections of a catalog that nobody closed stay open until the database drops them.
+        weakref.finalize(self, self.engine.dispose)
 
     def create_table(  # noqa: PLR0913 - PyIceberg's signature
         self,
@@ -54,26 +68,9 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
         """
         wanted = self.check_create(identifier, properties or {})
         if names.ENCRYPTION_KEY_ID not in wanted:
+            self.facts.drop(self.free_name(identifier))
             return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        namespace_identifier = Catalog.namespace_from(identifier)
-        table_name = Catalog.table_name_from(identifier)
-        if not self.namespace_exists(namespace_identifier):
-            msg = f"Namespace does not exist: {namespace_identifier}"
-            raise NoSuchNamespaceError(msg)
-        if self.table_exists(identifier):
-            msg = f"Table {'.'.join(Catalog.identifier_to_tuple(identifier))} already exists"
-            raise TableAlreadyExistsError(msg)
-        namespace = Catalog.namespace_to_string(namespace_identifier)
-        metadata = self.new_metadata(
-            schema=schema,
-            location=self._resolve_table_location(location, namespace, table_name),
-            partition_spec=partition_spec,
-            sort_order=sort_order,
-            properties=wanted,
-        )
-        metadata_location = self.first_metadata_location(metadata)
-        self._write_metadata(metadata, self._load_file_io(location=metadata_location), metadata_location)
-        self._insert_row(namespace, table_name, metadata_location)
+        self._insert(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
         return self.load_table(identifier)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
@@ -81,28 +78,76 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
 
         Raises:
             KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
-            PolicyError: the metadata breaks a rule.
+            PolicyError: ``overwrite``, or the metadata breaks a rule.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
         table = ".".join(Catalog.identifier_to_tuple(identifier))
-        self.check_register(self.read_metadata_file(metadata_location), table=table, location=metadata_location)
-        return super().register_table(identifier, metadata_location, overwrite)
+        if overwrite:
+            msg = f"table {table}: register_table with overwrite is not supported; drop the table first (its files stay)"
+            raise PolicyError(msg)
+        metadata = self.read_metadata_file(metadata_location)
+        self.check_register(metadata, table=table, location=metadata_location)
+        name = self.free_name(identifier)
+        self.facts.drop(name)  # of a table that another client dropped
+        made = super().register_table(identifier, metadata_location)
+        self.facts.put(name, metadata, metadata_location)
+        return made
 
-    def _init_catalog(self) -> None:
-        if self.engine.dialect.name == "sqlite":
-            event.listen(self.engine, "connect", _wait_for_locks)
-        super()._init_catalog()
+    def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
+        """Read and check the metadata file of a table, and compare it with the facts in the database; a newer one if there is one by now.
 
-    def _insert_row(self, namespace: str, table_name: str, metadata_location: str) -> None:
-        row = self._create_table_row(namespace, table_name, metadata_location)
-        with Session(self.engine) as session:
-            try:
-                session.execute(insert(IcebergTables).values(**row))
-                session.commit()
-            except SqlIntegrityError as e:
-                self._load_file_io(location=metadata_location).delete(metadata_location)
-                msg = f"Table {namespace}.{table_name} already exists"
-                raise TableAlreadyExistsError(msg) from e
+        Raises:
+            IntegrityError: the file is not the one that was committed.
+            FormatError, PolicyError: see ``EncryptedCatalog``.
+        """
+        facts = self.facts.read(identifier)
+        if facts is None or not facts.named:
+            return super().load_from_metadata(identifier, metadata_location)
+        table = super().load_from_metadata(identifier, facts.named)
+        check_facts(facts, table.metadata, table=".".join(identifier), location=facts.named, hash_of=self._recent.hash_of)
+        return table
+
+    def drop_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> None:
+        """Drop a table as PyIceberg, and its facts."""
+        super().drop_table(identifier, *args, **kwargs)
+        self.facts.drop(Catalog.identifier_to_tuple(identifier))
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
+        """Rename a table as PyIceberg; its facts go with it.
+
+        Raises:
+            NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
+        """
+        self.facts.drop(self.free_name(to_identifier))  # likewise
+        renamed = super().rename_table(from_identifier, to_identifier)
+        self.facts.rename(Catalog.identifier_to_tuple(from_identifier), renamed.name())
+        return renamed
+
+    def free_name(self, identifier: str | Identifier) -> Identifier:
+        """Return the name of a table that is not there, in a namespace that is.
+
+        Raises:
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        name = Catalog.identifier_to_tuple(identifier)
+        namespace = Catalog.namespace_from(identifier)
+        if not self.namespace_exists(namespace):
+            msg = f"Namespace does not exist: {namespace}"
+            raise NoSuchNamespaceError(msg)
+        if self.table_exists(identifier):
+            msg = f"Table {'.'.join(name)} already exists"
+            raise TableAlreadyExistsError(msg)
+        return name
+
+    def _insert(self, staged: StagedTable) -> None:
+        with self.turn(staged.name()) as turn:
+            assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
+            if turn.location is not None:
+                msg = f"Table {'.'.join(staged.name())} already exists"
+                raise TableAlreadyExistsError(msg)
+            with undone(staged):
+                self._write_form(MetadataForm.of(staged.metadata), staged.io, staged.metadata_location)
+            turn.swap(staged)
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> IcebergTable:
         location = orm_table.metadata_location
@@ -111,16 +156,3 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
             raise NoSuchTableError(msg)
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return self.load_from_metadata(identifier, location)
-
-
-def _wait_for_locks(connection: Any, record: object) -> None:
-    """Let a writer of sqlite wait for another one instead of failing after five seconds with "database is locked"."""
-    del record
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-
-
-class InMemoryCatalog(SqlCatalog):
-    """A catalog in this process's memory, for tests of users; ``warehouse`` is a folder or bucket."""
-
-    def __init__(self, name: str, **properties: Any) -> None:
-        super().__init__(name, **{**properties, "uri": "sqlite:///:memory:"})

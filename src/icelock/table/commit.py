@@ -1,27 +1,46 @@
 """The end of a transaction: commit, retry on fresh metadata, and what becomes of its files.
 
-On a conflict PyIceberg refreshes the table and every snapshot is made again on fresh metadata, after the failed attempt's key entries were
-dropped from the update list: exactly one manifest-list key of a commit survives its retries. A commit that certainly failed deletes its
-files; one whose outcome is unknown deletes nothing.
+1. The transaction waits for its turn on the table (``catalog.turn``): first come, first served.
+2. Has the table moved on, its snapshots are made again on what is there now: data files and manifests of new files stay, key entries
+   of before are dropped, so exactly one manifest-list key of a commit survives. A snapshot that takes long to make again is made
+   outside the turn, and inside at last, so that a stream of quick writers cannot starve it.
+3. The catalog replaces the metadata file. A refusal is a failed try: it is counted, and after a wait all begins again.
 
-Not here: what a transaction can do (``table.transaction``), the producers (``table.producer``, ``table.row_delta``).
+A commit that certainly failed deletes its files; one whose outcome is unknown deletes nothing. Each transaction works on its own
+copy of the table, so threads may share one table object. Decisions: docs/adr/0008.
+
+Not here: what a transaction can do (``table.transaction``), the producers (``table.producer``, ``table.row_delta``), finding out
+what became of a commit (``catalog``).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 
-from icelock.errors import IcelockError
-from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.errors import CommitError, IcelockError
+from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
+from icelock.table.retry import RetryPolicy
+from icelock.table.turn import Stage
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
+
     from icelock.table.table import Table
+    from icelock.table.turn import Turn
 
 logger = logging.getLogger(__name__)
+
+# How often a snapshot that takes long to make is made again while others may commit; after that nobody may until it is done.
+_OUTSIDE: Final = 2
 
 
 class CommitProtocol(Transaction):
@@ -30,9 +49,17 @@ class CommitProtocol(Transaction):
     _table: Table
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
-        super().__init__(table, autocommit)
+        super().__init__(table.at_one_version(), autocommit)
+        self._shared = table
         self._data_files: list[str] = []
-        self._rebuilding = False
+        self._turn: Turn | None = None
+        self.cannot_lose = False
+        """Whether snapshots are made while no other writer can commit."""
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with the staged updates applied."""
+        return apply_updates(self._table.metadata, self._updates, now_ms=self._table.encryption.clock)
 
     def track(self, *locations: str) -> None:
         """Remember files that were written for this transaction: they are deleted if its commit certainly fails."""
@@ -42,43 +69,120 @@ class CommitProtocol(Transaction):
         """Commit what is staged.
 
         Raises:
-            CommitFailedException: other writers won each time; the files of this transaction were deleted.
+            CommitFailedException: the catalog refused each time; the files of this transaction were deleted.
+            ValidationException: another writer's commit contradicts this one; likewise.
             PolicyError: an update would break a rule of encrypted tables; nothing was committed.
+            CommitStateUnknownException: nobody knows; nothing was deleted.
         """
         self._drop_idle_producers()
         try:
-            super().commit_transaction()
-        except (CommitFailedException, ValidationException, IcelockError) as e:
-            if getattr(e, "outcome_known", True):
+            if self._updates and not self._failed:
+                self._commit_updates()
+            else:
+                super().commit_transaction()
+        except BaseException as e:
+            self._failed = True
+            if self._certainly_failed(e):
                 self._discard()
-            raise
-        except Exception as e:
-            if self._rebuilding:
-                self._discard()  # the attempt before certainly failed, and this one did not get to the catalog
             elif self._data_files:
-                e.add_note(f"The outcome of the commit is unknown; these data files were left in place: {', '.join(self._data_files)}")
+                what = "was made" if isinstance(e, CommitError) else "may have been made"
+                e.add_note(f"The commit {what}; its data files were left in place: {', '.join(self._data_files)}")
             raise
         finally:
             self._data_files = []
-        return self._table
+        self._shared.advance(self._table)
+        return self._shared
+
+    def _commit_updates(self) -> None:
+        retries = getattr(self._table.catalog, "commit_retries", TableProperties.COMMIT_NUM_RETRIES_DEFAULT)
+        policy = RetryPolicy.of(self._table.metadata.properties, retries=retries)
+        self._requirements += (AssertTableUUID(uuid=self.table_metadata.table_uuid),)
+        failed = rebuilt = 0
+        while True:
+            try:
+                if self._commit_once(again=policy.retries > 0, outside=rebuilt < _OUTSIDE):
+                    break
+            except CommitFailedException as e:
+                failed += 1
+                if failed > policy.retries or not self._snapshot_producers or policy.over():
+                    raise
+                seconds = policy.seconds(failed, random.uniform)
+                logger.debug(
+                    "commit %d of %d of %s failed, again in %.3f s: %s", failed, policy.retries + 1, self._table.name(), seconds, e
+                )
+                time.sleep(seconds)
+            else:
+                rebuilt += 1
+                self._rebuild_snapshot_updates()
+        self._cleanup_uncommitted_manifests()
+        self._snapshot_producers, self._updates, self._requirements = [], (), ()
+
+    def _commit_once(self, *, again: bool, outside: bool) -> bool:
+        """Commit in a turn; False if the snapshots have to be made again first, outside it.
+
+        Args:
+            again: whether snapshots may be made again at all.
+            outside: whether those that take long may be made again outside the turn.
+        """
+        self._turn, self.cannot_lose = None, False
+        with self._table.catalog.turn(self._table.name()) as turn:  # type: ignore[attr-defined]  # an EncryptedCatalog
+            if self._snapshot_producers and turn.location not in {None, self._table.metadata_location}:
+                if not again:
+                    msg = f"table {'.'.join(self._table.name())}: another writer was first, and commit.retry.num-retries is 0"
+                    raise CommitFailedException(msg)
+                self._table.follow(turn.load())
+                if self._landed():
+                    return True
+                if outside and any(getattr(producer, "takes_long", False) for producer in self._snapshot_producers):
+                    return False
+                self.cannot_lose = turn.exclusive
+                self._rebuild_snapshot_updates()
+            self._turn = turn
+            self._table._do_commit(self._updates, self._requirements)  # noqa: SLF001 - PyIceberg's own way
+        return True
+
+    def _landed(self) -> bool:
+        """Whether an attempt that was reported as failed was made all the same: its snapshot's id tells."""
+        known = {snapshot.snapshot_id for snapshot in self._table.metadata.snapshots}
+        return all(producer.snapshot_id in known for producer in self._snapshot_producers)
+
+    def _certainly_failed(self, error: BaseException) -> bool:
+        if self._turn is None or self._turn.stage is Stage.PREPARING:
+            return True  # the attempts before were refused, and this one did not get to the catalog
+        if self._turn.stage is Stage.ASKED:
+            return isinstance(error, CommitFailedException)
+        return isinstance(error, (CommitFailedException, ValidationException, IcelockError))
 
     def _rebuild_snapshot_updates(self) -> None:
-        keys = (AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate)
-        self._updates = tuple(update for update in self._updates if not isinstance(update, keys))
-        self._rebuilding = True
-        super()._rebuild_snapshot_updates()
-        self._rebuilding = False
+        """Make the snapshots again on the table's present metadata, each in its place among the staged updates.
+
+        Raises:
+            ValidationException: another writer's commit contradicts one of them.
+        """
+        self._turn = None
+        producers = {producer.snapshot_id: producer for producer in self._snapshot_producers}
+        branches = {producer._target_branch for producer in self._snapshot_producers}  # noqa: SLF001
+        staged, self._updates = self._updates, ()
+        self._requirements = tuple(r for r in self._requirements if not (isinstance(r, AssertRefSnapshotId) and r.ref in branches))
+        for update in staged:
+            made_by = _producer_of(update, producers)
+            if isinstance(update, AddSnapshotUpdate) and made_by is not None:
+                made_by._refresh_for_retry()  # noqa: SLF001
+                made_by._validate_concurrency()  # noqa: SLF001
+                self._stage(*made_by._commit())  # noqa: SLF001
+            elif made_by is None and not isinstance(update, AddEncryptionKeyUpdate):
+                self._stage((update,))
         self._drop_idle_producers()
 
     def _drop_idle_producers(self) -> None:
-        """Forget deletes that found nothing to do: PyIceberg tells by the producers' snapshots whether a lost commit landed."""
+        """Forget deletes that found nothing to do: the producers' snapshots tell whether a lost commit landed."""
         if self._updates:
             self._snapshot_producers = [producer for producer in self._snapshot_producers if not getattr(producer, "idle", False)]
 
     def _discard(self, *, files: int = 0, producers: int = 0) -> None:
         """Delete what was written for this transaction, but for the first ``files`` files and ``producers`` snapshots."""
         for producer in self._snapshot_producers[producers:]:
-            producer._clean_all_uncommitted()  # noqa: SLF001 - PyIceberg does it for two kinds of errors only
+            producer._clean_all_uncommitted()  # noqa: SLF001
         del self._snapshot_producers[producers:]
         for path in self._data_files[files:]:
             try:
@@ -103,3 +207,13 @@ class Cleanup:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._transaction._discard(files=self._files, producers=self._producers)  # noqa: SLF001
+
+
+def _producer_of(update: TableUpdate, producers: dict[int, _SnapshotProducer[Any]]) -> _SnapshotProducer[Any] | None:
+    """Return the producer that staged a snapshot, or moved its own branch to it."""
+    if isinstance(update, AddSnapshotUpdate):
+        return producers.get(update.snapshot.snapshot_id)
+    if isinstance(update, SetSnapshotRefUpdate):
+        producer = producers.get(update.snapshot_id)
+        return producer if producer is not None and producer._target_branch == update.ref_name else None  # noqa: SLF001
+    return None

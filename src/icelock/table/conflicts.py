@@ -1,7 +1,8 @@
 """Whether other writers' commits contradict ours: the validations of Iceberg's isolation levels (Java MergingSnapshotProducer).
 
 Looked at are the snapshots between the one that an operation was planned on and the branch's head, when a commit is tried again. A
-file concerns an operation when its partition and metrics do not rule out that rows match the operation's filter.
+file concerns an operation when its partition and metrics do not rule out that rows match the operation's filter, or when it is in one
+of the partitions that the operation replaces.
 
     serializable   no new data files with rows that could match: with them the operation would have done something else
     both levels    new rows that replace others rest on what was there: then no matching rows may have been deleted or moved
@@ -27,6 +28,7 @@ from pyiceberg.types import LongType
 
 from icelock.arrow.metadata_columns import LAST_UPDATED
 from icelock.errors import PolicyError
+from icelock.table.delete_files import referenced_data_file
 from icelock.table.planner import Planner
 
 if TYPE_CHECKING:
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from icelock.table.partition_set import PartitionSet
+
 _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
 _REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)
+_STRICTEST: Final = IsolationLevel.SERIALIZABLE.value
 _ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
 
 
@@ -74,14 +79,22 @@ class Window:
 
 
 class Conflicts:
-    """Finds files of other commits that concern an operation; ``row_filter`` is the operation's."""
+    """Finds files of other commits that concern an operation: by its ``row_filter``, or by the ``partitions`` that it replaces."""
 
-    def __init__(
-        self, metadata: TableMetadata, io: FileIO, window: Window, row_filter: BooleanExpression | None, *, case_sensitive: bool
+    def __init__(  # noqa: PLR0913 - one more would be a class of two values
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        window: Window,
+        row_filter: BooleanExpression | None,
+        *,
+        case_sensitive: bool,
+        partitions: PartitionSet | None = None,
     ) -> None:
         self._metadata = metadata
         self._io = io
         self._window = window
+        self._partitions = partitions
         # Planner's evaluators: which manifests and files may hold matching rows.
         self._planner = Planner(
             table_metadata=metadata, io=io, row_filter=row_filter if row_filter is not None else AlwaysTrue(), case_sensitive=case_sensitive
@@ -105,8 +118,11 @@ class Conflicts:
                 continue
             self._refuse(entry, "added rows that the filter may match")
 
-    def check_no_lost_rows(self) -> None:
+    def check_no_lost_rows(self, touches: Callable[[str], bool]) -> None:
         """Check that no data file with matching rows was removed, and no delete file came that may concern such rows.
+
+        Args:
+            touches: whether rows of a data file, by path, are replaced or looked at; a deletion vector of another one is no conflict.
 
         Raises:
             ValidationException: names the first file and its snapshot.
@@ -114,6 +130,9 @@ class Conflicts:
         for entry in self._entries(_REMOVES_FILES, ManifestContent.DATA, ManifestEntryStatus.DELETED):
             self._refuse(entry, "removed rows that the filter may match")
         for entry in self._entries(_ADDS_DELETES, ManifestContent.DELETES, ManifestEntryStatus.ADDED):
+            about = referenced_data_file(entry.data_file)
+            if about is not None and not touches(about):
+                continue
             self._refuse(entry, "deleted rows that the filter may match")
 
     def _entries(self, operations: tuple[Operation, ...], content: ManifestContent, status: ManifestEntryStatus) -> Iterator[ManifestEntry]:
@@ -129,12 +148,16 @@ class Conflicts:
                         yield entry
 
     def _manifest(self, manifest: Any) -> bool:
+        if self._partitions is not None:
+            return self._partitions.may_hold(manifest, self._metadata)
         spec_id = manifest.partition_spec_id
         if spec_id not in self._in_manifest:
             self._in_manifest[spec_id] = self._planner._build_manifest_evaluator(spec_id)  # noqa: SLF001 - likewise
         return self._in_manifest[spec_id](manifest)
 
     def _file(self, file: DataFile) -> bool:
+        if self._partitions is not None:
+            return file in self._partitions
         if file.spec_id not in self._in_partition:
             self._in_partition[file.spec_id] = self._planner._build_partition_evaluator(file.spec_id)  # noqa: SLF001 - likewise
         return self._in_partition[file.spec_id](file) and self._may_match(file)
@@ -144,16 +167,22 @@ class Conflicts:
         raise ValidationException(msg)
 
 
-def isolation_level(metadata: TableMetadata, operation: Operation) -> IsolationLevel:
+def isolation_level(metadata: TableMetadata, operation: Operation, name: str | None = None) -> IsolationLevel:
     """Return the isolation level of deletes, or of overwrites (``write.delete.isolation-level``, ``write.update.isolation-level``).
+
+    Args:
+        metadata: the table's.
+        operation: ``DELETE`` or ``OVERWRITE``.
+        name: another property, that counts instead.
 
     Raises:
         PolicyError: the property has another value than serializable or snapshot.
     """
     try:
-        return metadata.isolation_level(operation)
+        return metadata.isolation_level(operation) if name is None else IsolationLevel(metadata.properties.get(name, _STRICTEST))
     except ValueError as e:
-        msg = f"write.delete.isolation-level and write.update.isolation-level must be serializable or snapshot: {e}"
+        which = name or "write.delete.isolation-level and write.update.isolation-level"
+        msg = f"{which} must be serializable or snapshot: {e}"
         raise PolicyError(msg) from e
 
 

@@ -4,6 +4,7 @@ import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.TSetIpAddressProcessor;
 import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
+import org.apache.hadoop.hive.ql.txn.AcidHouseKeeperService;
 import org.apache.thrift.protocol.TBinaryProtocol;
 import org.apache.thrift.server.TThreadPoolServer;
 import org.apache.thrift.transport.TServerSocket;
@@ -18,6 +19,10 @@ public class HmsMain {
   public static void main(String[] args) throws Exception {
     HiveConf conf = new HiveConf();
     TxnDbUtil.prepDb(conf);
+    if (HiveConf.getBoolVar(conf, HiveConf.ConfVars.HIVE_COMPACTOR_INITIATOR_ON)) {
+      // As HiveMetaStore does: it drops locks of clients that are gone.
+      new AcidHouseKeeperService().start(conf);
+    }
     TServerSocket socket = new TServerSocket(new InetSocketAddress(InetAddress.getByName("127.0.0.1"), 0));
     TThreadPoolServer.Args options =
         new TThreadPoolServer.Args(socket)

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -39,10 +40,11 @@ def spark_jars() -> Path:
 
 
 class Metastore:
-    """One server; ``start`` returns its URI."""
+    """One server; ``start`` returns its URI. ``settings`` go into its hive-site.xml."""
 
-    def __init__(self, *, warehouse: Path | None = None, timeout: float = 180.0) -> None:
+    def __init__(self, *, warehouse: Path | None = None, timeout: float = 180.0, settings: Mapping[str, str] | None = None) -> None:
         self._warehouse = warehouse
+        self._settings = dict(settings or {})
         self._timeout = timeout
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,6 +102,7 @@ class Metastore:
             "hive.metastore.warehouse.dir": warehouse.as_uri(),
             "hive.metastore.disallow.incompatible.col.type.changes": "false",
             "fs.defaultFS": "file:///",
+            **self._settings,
         }
         items = "".join(f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items())
         (conf / "hive-site.xml").write_text(f"<configuration>{items}</configuration>")

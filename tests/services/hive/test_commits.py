@@ -189,7 +189,7 @@ class Refusal(Exception):  # noqa: N818
     """Something goes wrong in this process."""
 
 
-@pytest.mark.parametrize("step", ["read_metadata_file", "_update_and_stage_table", "_replacement", "_write_metadata"])
+@pytest.mark.parametrize("step", ["_read", "_update_and_stage_table", "_replacement", "_write_form"])
 @pytest.mark.parametrize("error", [Refusal, OSError, KeyboardInterrupt])
 def test_an_exception_at_any_step_gives_the_lock_back(hive: HiveLake, monkeypatch: Any, step: str, error: type[BaseException]) -> None:
     hive.make(rows=5, properties=ONCE)
@@ -214,13 +214,13 @@ def test_a_metadata_file_half_written_is_removed(hive: HiveLake, monkeypatch: An
     catalog = hive.catalog()
     table = catalog.load_table(hive.name())
 
-    def half(metadata: Any, io: Any, metadata_path: str) -> None:  # noqa: ARG001
-        with io.new_output(metadata_path).create() as stream:
+    def half(form: Any, io: Any, location: str) -> None:  # noqa: ARG001
+        with io.new_output(location).create() as stream:
             stream.write(b'{"format')
         raise Refusal
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_metadata", half)
+        patch.setattr(catalog, "_write_form", half)
         with pytest.raises(Refusal):
             set_owner(table)
     unchanged(hive, before)
@@ -245,14 +245,15 @@ def test_a_writer_that_took_no_lock_is_not_overwritten(hive: HiveLake, monkeypat
     table = catalog.load_table(hive.name())
     other = hive.metadata_path().with_name("00009-other.metadata.json")
     other.write_bytes(hive.metadata_path().read_bytes())
-    written = catalog._write_metadata
+    write = catalog._write_form
 
-    def write_and_be_late(*args: Any, **kwargs: Any) -> None:
-        written(*args, **kwargs)
+    def write_and_be_late(*args: Any) -> bytes:
+        written: bytes = write(*args)
         hive.alter(put={"metadata_location": f"file:{other}"})
+        return written
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_metadata", write_and_be_late)
+        patch.setattr(catalog, "_write_form", write_and_be_late)
         with pytest.raises(CommitFailedException, match="has been modified"):
             set_owner(table)
     assert local(hive.parameters()["metadata_location"]) == other
@@ -462,14 +463,14 @@ def test_a_create_that_fails(hive: HiveLake, error: Exception, when: str) -> Non
 
 def test_a_create_that_finds_no_metastore_leaves_no_file(hive: HiveLake, monkeypatch: Any) -> None:
     catalog = hive.catalog()
-    write = catalog._write_metadata
+    write = catalog._write_form
 
     def write_and_lose(*args: Any) -> None:
         write(*args)
         catalog._client = MetastoreClient({"uri": "thrift://127.0.0.1:1"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_metadata", write_and_lose)
+        patch.setattr(catalog, "_write_form", write_and_lose)
         with pytest.raises(CommitError, match="no metastore answers"):
             catalog.create_table(hive.name(), people().schema, properties=KEYED)
     assert hive.files() == {}
@@ -477,7 +478,7 @@ def test_a_create_that_finds_no_metastore_leaves_no_file(hive: HiveLake, monkeyp
 
 def test_two_creates_at_once_make_one_table(hive: HiveLake, monkeypatch: Any) -> None:
     catalog = hive.catalog()
-    free = catalog._new_name
+    free = catalog.free_name
 
     def slow(identifier: Any) -> Any:
         found = free(identifier)
@@ -485,7 +486,7 @@ def test_two_creates_at_once_make_one_table(hive: HiveLake, monkeypatch: Any) ->
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_new_name", slow)
+        patch.setattr(catalog, "free_name", slow)
         with pytest.raises(TableAlreadyExistsError):
             catalog.create_table(hive.name(), people().schema, properties=KEYED)
     assert len(hive.metadata_files()) == 2

@@ -123,4 +123,4 @@ def test_a_lock_is_waited_for_about_three_minutes_as_java_does() -> None:
 def test_pyiceberg_s_settings_of_the_lock_are_honoured() -> None:
     given = {"lock-check-min-wait-time": "1.5", "lock-check-max-wait-time": "2", "lock-check-retries": "7"}
     wait = LockWait.from_properties(given)
-    assert (wait.seconds(0), wait.seconds(1), wait.checks) == (1.5, 2.0, 7)
+    assert (wait.seconds(0), wait.seconds(1), wait.seconds(4), wait.checks) == (1.5, pytest.approx(1.65), 2.0, 7)

@@ -1,0 +1,304 @@
+"""Making tables: checks before anything is written, the first metadata, and transactions that make or replace a table at once.
+
+An encrypted table starts from metadata of version 3 without keys. A transaction that makes one (``table.new_table``) commits what
+leads from nothing to it, and what was staged, as one list of updates; there is nothing to see before. Replacing keeps the table
+(``table.replacement``).
+
+Not here: how a catalog keeps its rows (``catalog.sql``, ``catalog.hive``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import StagedTable
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
+from pyiceberg.table.update import UpgradeFormatVersionUpdate
+
+from icelock import properties as names
+from icelock.arrow.write_options import file_format
+from icelock.errors import KmsError, PolicyError
+from icelock.io.file_io import storage_of
+from icelock.metadata.canonical_json import canonical_json
+from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
+from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
+from icelock.metadata.updates import apply_updates
+from icelock.table.guard import check_new_table, is_encrypted
+from icelock.table.new_table import CreateTransaction, NewTable
+from icelock.table.replacement import stage_replacement
+from icelock.table.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.typedef import Identifier
+
+    from icelock.table.encryption import TableEncryption
+    from icelock.table.transaction import EncryptedTransaction
+
+FORMAT_VERSION: Final = "format-version"
+VERSION: Final = 3
+_TRIAL_LENGTH: Final = 16
+
+
+class TableCreation(MetastoreCatalog):
+    """The part of a catalog that makes and replaces tables; base of ``catalog.base.EncryptedCatalog``."""
+
+    encryption: TableEncryption
+    table_defaults: ClassVar[Mapping[str, str]] = {}
+    """Properties that every new table of the catalog gets unless it says otherwise."""
+
+    if TYPE_CHECKING:
+
+        def free_name(self, identifier: str | Identifier) -> Identifier:
+            """Return the name of a table that is not there, in a namespace that is."""
+
+    def check_create(self, identifier: str | Identifier, properties: Mapping[str, str]) -> dict[str, str]:
+        """Check what a new table asks for and return its properties with the format version filled in.
+
+        Raises:
+            PolicyError: settings that cannot be.
+            KeyUnavailableError: no KMS, or the KMS does not know the key (after one trial wrap).
+        """
+        table = ".".join(self.identifier_to_tuple(identifier))
+        wanted = {**self.table_defaults, **{key: str(value) for key, value in properties.items()}}
+        encrypted = names.ENCRYPTION_KEY_ID in wanted
+        version = _version(wanted.get(FORMAT_VERSION, str(VERSION) if encrypted else "2"), table=table)
+        check_new_table(wanted, version, table=table)
+        if encrypted:
+            check_file_format(wanted, table=table)
+            self._trial_wrap(wanted, table=table)
+        elif version == VERSION:
+            msg = (
+                f"table {table}: icelock makes format-version 3 tables encrypted only: set {names.ENCRYPTION_KEY_ID}, or make it with Java"
+            )
+            raise PolicyError(msg)
+        return {**wanted, FORMAT_VERSION: str(version)}
+
+    def new_metadata(
+        self,
+        *,
+        schema: Schema | pa.Schema,
+        location: str,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str],
+    ) -> TableMetadataV3:
+        """Return the first metadata of an encrypted table; it has no keys yet."""
+        given = self._given(schema)
+        fresh = fresh_schema(given)
+        spec = fresh_spec(partition_spec, given, fresh)
+        order = assign_fresh_sort_order_ids(sort_order, given, fresh)
+        return TableMetadataV3(
+            location=location,
+            last_column_id=fresh.highest_field_id,
+            current_schema_id=fresh.schema_id,
+            schemas=[fresh],
+            partition_specs=[spec],
+            default_spec_id=spec.spec_id,
+            last_partition_id=spec.last_assigned_field_id,
+            sort_orders=[order],
+            default_sort_order_id=order.order_id,
+            properties={key: value for key, value in properties.items() if key != FORMAT_VERSION},
+        )
+
+    def stage_new_table(  # noqa: PLR0913 - PyIceberg's arguments
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        wanted: Mapping[str, str],
+    ) -> StagedTable:
+        """Return a new encrypted table that was not written yet; ``wanted`` are its checked properties.
+
+        Raises:
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        name = self.free_name(identifier)
+        metadata = self.new_metadata(
+            schema=schema,
+            location=self._resolve_table_location(location, ".".join(name[:-1]), name[-1]),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=wanted,
+        )
+        return self._staged_first(name, metadata)
+
+    def create_table_transaction(  # noqa: PLR0913 - PyIceberg's arguments
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return a transaction that makes a table with what is staged in it; nothing is to be seen before its commit.
+
+        Of an encrypted table it is a ``CreateTransaction``, whose ``commit_transaction`` returns the table; of a plain one PyIceberg's.
+
+        Raises:
+            PolicyError: settings that cannot be; nothing was made.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        wanted = self.check_create(identifier, properties or {})
+        if names.ENCRYPTION_KEY_ID not in wanted:
+            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted)
+        return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+
+    def resume_create_transaction(self, identifier: str | Identifier, staged_metadata: bytes) -> CreateTransaction:
+        """Return a transaction that makes the table whose first metadata another process staged (``CreateTransaction.staged_metadata``).
+
+        Raises:
+            FormatError: no table metadata of version 3.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        name = self.free_name(identifier)
+        metadata = parse_metadata(staged_metadata, location=f"the staged metadata of table {'.'.join(name)}")
+        return self._transaction_of(self._staged_first(name, metadata))
+
+    def replace_table_transaction(  # noqa: PLR0913 - as of create_table_transaction
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> EncryptedTransaction:
+        """Return a transaction that gives an encrypted table another form and what is staged in it, in one commit.
+
+        The table stays the same one: uuid, key, location, snapshots, other branches and tags, and properties that are not given.
+
+        Raises:
+            PolicyError: a plain table, another location or master key, or settings that cannot be; nothing was staged.
+            NoSuchTableError: as PyIceberg.
+        """
+        table = self.load_table(identifier)
+        name = ".".join(table.name())
+        if not isinstance(table, Table) or not is_encrypted(table.metadata):
+            msg = f"table {name} is plain, and icelock writes encrypted tables only: make an encrypted one, or use Java"
+            raise PolicyError(msg)
+        if location is not None and location.rstrip("/") != table.location().rstrip("/"):
+            msg = f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
+            raise PolicyError(msg)
+        wanted = {key: str(value) for key, value in (properties or {}).items()}
+        if _version(wanted.pop(FORMAT_VERSION, str(VERSION)), table=name) != VERSION:
+            msg = f"table {name} is encrypted: its format version stays {VERSION}"
+            raise PolicyError(msg)
+        check_file_format({**table.properties, **wanted}, table=name)
+        transaction = table.transaction()
+        stage_replacement(transaction, self._given(schema), partition_spec, sort_order, wanted)
+        return transaction
+
+    def create_or_replace_table_transaction(  # noqa: PLR0913 - as of create_table_transaction
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return a transaction that replaces the table if it is there now, and makes it otherwise.
+
+        Raises:
+            PolicyError, KeyUnavailableError, NoSuchNamespaceError: see both.
+        """
+        make = self.replace_table_transaction if self.table_exists(identifier) else self.create_table_transaction
+        return make(identifier, schema, location, partition_spec, sort_order, properties)
+
+    def stage_first_commit(self, identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
+        """Return the table that updates make of nothing, in format version 3.
+
+        Raises:
+            CommitFailedException: a requirement is about a table that is there.
+            FormatError: the updates leave out something that a table has.
+        """
+        for requirement in requirements:
+            requirement.validate(None)
+        # PyIceberg upgrades to version 2 at most; nothing is of version 3 here.
+        rest = [update for update in updates if not isinstance(update, UpgradeFormatVersionUpdate)]
+        metadata = apply_updates(_nothing(), rest, now_ms=self.encryption.clock)
+        text = canonical_json(metadata)  # type: ignore[arg-type]  # of version 3
+        return self._staged_first(identifier, parse_metadata(text, location=f"the first metadata of table {'.'.join(identifier)}"))
+
+    def _transaction_of(self, staged: StagedTable) -> CreateTransaction:
+        new = NewTable(staged.name(), staged.metadata, staged.metadata_location, storage_of(staged.io), self, encryption=self.encryption)
+        return new.transaction()
+
+    def _staged_first(self, name: Identifier, metadata: Any) -> StagedTable:
+        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        # PyIceberg's StagedTable has methods that write: this io lets them make no plain file.
+        io = self.encryption.wrap(self._load_file_io(location=location), metadata, table=".".join(name))
+        return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)
+
+    def _given(self, schema: Schema | pa.Schema) -> Schema:
+        """Return a schema as given, with ids that tell its fields apart."""
+        converted = self._convert_schema_if_needed(schema, VERSION)
+        if not isinstance(schema, Schema):
+            # An Arrow schema has no ids; specs and orders count its columns from 1.
+            converted = assign_fresh_schema_ids(converted)
+        converted.check_format_version_compatibility(VERSION)
+        return converted
+
+    def _trial_wrap(self, properties: Mapping[str, str], *, table: str) -> None:
+        key_id = properties[names.ENCRYPTION_KEY_ID]
+        try:
+            self.encryption.kms().wrap_key(self.encryption.entropy.random_bytes(_TRIAL_LENGTH), key_id)
+        except KmsError as e:
+            msg = f"table {table} cannot be made with master key {key_id!r}: {e}"
+            raise KmsError(msg, kind=e.kind, key_id=key_id) from e
+
+
+def makes_version_3(updates: tuple[Any, ...]) -> bool:
+    """Whether updates that make a table make one of format version 3."""
+    return any(isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == VERSION for update in updates)
+
+
+def check_file_format(properties: Mapping[str, str], *, table: str) -> None:
+    """Refuse file formats and Parquet options that an encrypted table cannot have.
+
+    Raises:
+        PolicyError: names the property.
+    """
+    try:
+        file_format(properties)
+    except PolicyError as e:
+        msg = f"table {table}: {e}"
+        raise PolicyError(msg) from e
+    if properties.get("write.parquet.page-version", "v1").lower() != "v1":
+        msg = f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow"
+        raise PolicyError(msg)
+
+
+def _nothing() -> TableMetadataV3:
+    """Return metadata that updates make a table of; it is none by itself."""
+    return TableMetadataV3.model_construct(
+        location="",
+        table_uuid=uuid.uuid4(),
+        last_updated_ms=0,
+        last_column_id=0,
+        schemas=[],
+        current_schema_id=-1,
+        partition_specs=[],
+        default_spec_id=-1,
+        last_partition_id=None,
+        sort_orders=[],
+        default_sort_order_id=-1,
+    )
+
+
+def _version(value: str, *, table: str) -> int:
+    if value not in {"1", "2", "3"}:
+        msg = f"table {table}: format-version is {value!r}; it must be 1, 2 or 3"
+        raise PolicyError(msg)
+    return int(value)

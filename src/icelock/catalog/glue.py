@@ -1,0 +1,123 @@
+"""The Glue catalog: encrypted tables in the AWS Glue Data Catalog.
+
+Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.glue.GlueCatalog``. Needs the extra ``glue`` (boto3). A table's
+Parameters hold, beside what PyIceberg puts there,
+
+    encryption.key-id  encryption.data-key-length      the table's properties, as all others
+    metadata_hash  metadata_hash_location              Java's hash, and the metadata file that it is of
+
+Java's Glue catalog keeps parameters that it does not know, so after its commit the hash is of another file and says nothing.
+
+Not here: rules (``catalog.base``), commits (``catalog.glue_commit``), what the parameters prove (``catalog.facts``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import StagedTable
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
+from icelock import properties as names
+from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.facts import Facts, check_facts
+from icelock.catalog.glue_commit import HASH, HASH_OF, GlueRows, metadata_location
+from icelock.catalog.outcome import undone
+from icelock.catalog.pointer_commit import MetadataForm, PointerTurn
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.typedef import Identifier
+
+
+class GlueCatalog(EncryptedCatalog, GlueRows):
+    """PyIceberg's ``GlueCatalog`` whose tables can be encrypted. Safe to share between threads."""
+
+    def create_table(  # noqa: PLR0913 - PyIceberg's signature
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+
+        Raises:
+            PolicyError: settings that cannot be, or a database of S3 Tables; nothing was made.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        wanted = self.check_create(identifier, properties or {})
+        if names.ENCRYPTION_KEY_ID not in wanted:
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        with self.turn(staged.name()) as turn:
+            assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
+            form = MetadataForm.of(staged.metadata)
+            with undone(staged):
+                self._write_form(form, staged.io, staged.metadata_location)
+            turn.prepare(None, staged, form)
+            turn.swap(staged)
+        return self.load_table(identifier)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+        """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
+
+        Raises:
+            PolicyError: ``overwrite``, or the metadata breaks a rule.
+            KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+        """
+        name = self.free_name(identifier)
+        if overwrite:
+            msg = f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
+            raise PolicyError(msg)
+        metadata = self.read_metadata_file(metadata_location)
+        self.check_register(metadata, table=".".join(name), location=metadata_location)
+        io = self._load_file_io(location=metadata_location)
+        self.add_row(StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self))
+        return self.load_table(name)
+
+    def free_name(self, identifier: str | Identifier) -> Identifier:
+        """Return the name of a table that is not there, in a database that is.
+
+        Raises:
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+            PolicyError: a database of S3 Tables, whose storage icelock has not been tried on.
+        """
+        database, name = self.identifier_to_database_and_table(identifier)
+        if not self.namespace_exists(database):
+            msg = f"Database does not exist: {database}"
+            raise NoSuchNamespaceError(msg)
+        if self.table_exists(identifier):
+            msg = f"Table {database}.{name} already exists"
+            raise TableAlreadyExistsError(msg)
+        if self._is_s3tables_database(database):
+            msg = f"database {database} is one of S3 Tables, where icelock makes no encrypted tables"
+            raise PolicyError(msg)
+        return database, name
+
+    def _convert_glue_to_iceberg(self, glue_table: Any) -> IcebergTable:
+        name = (glue_table["DatabaseName"], glue_table["Name"])
+        location, parameters = metadata_location(glue_table), glue_table["Parameters"]
+        table = self.load_from_metadata(name, location)
+        facts = Facts(
+            named=location,
+            metadata_location=parameters.get(HASH_OF),
+            key_id=parameters.get(names.ENCRYPTION_KEY_ID),
+            data_key_length=parameters.get(names.DATA_KEY_LENGTH),
+            metadata_hash=parameters.get(HASH),
+            where="Glue",
+            anew=f"remove {HASH} and {HASH_OF} from its parameters and correct the others",
+        )
+        check_facts(facts, table.metadata, table=".".join(name), location=location, hash_of=self._recent.hash_of)
+        return table

@@ -1,0 +1,44 @@
+"""A catalog for tests of users: private to one object, and gone with it.
+
+It is the SQL catalog on a sqlite file in a temporary folder, so threads may share it, and what is tested is what runs elsewhere. Tables
+lie there as well unless ``warehouse`` says otherwise.
+
+Not here: the SQL catalog (``catalog.sql``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from icelock.catalog.sql import SqlCatalog
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+_PREFIX: Final = "icelock-in-memory-"
+
+
+class InMemoryCatalog(SqlCatalog):
+    """``type=in-memory``: a catalog that nobody else sees. ``close``, or the end of object or process, removes its folder."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        try:
+            super().__init__(name, **{"warehouse": f"file://{folder}/warehouse", **properties, "uri": f"sqlite:///{folder}/catalog.db"})
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._end = weakref.finalize(self, _remove, self.engine, folder)
+
+    def close(self) -> None:
+        """Forget everything."""
+        super().close()
+        self._end()
+
+
+def _remove(engine: Engine, folder: str) -> None:
+    engine.dispose()
+    shutil.rmtree(folder, ignore_errors=True)

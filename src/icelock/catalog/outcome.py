@@ -1,0 +1,109 @@
+"""What became of a commit whose answer was an error or got lost: found out by looking, never by deleting.
+
+The catalog's row is looked at on a new connection. It names the new metadata file, or one whose history has it: the commit was made.
+It names another one: whether that proves that the commit was not made depends on the catalog, and is said by the caller. It cannot
+be read after some looks, or is not there: nobody knows, and nothing is deleted. Source: Java BaseMetastoreOperations.checkCommitStatus.
+
+Not here: how a row is read and replaced (``catalog.hive_commit``, ``catalog.sql_commit``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.utils.properties import property_as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.table import StagedTable
+    from pyiceberg.table.metadata import TableMetadata
+
+logger = logging.getLogger(__name__)
+
+# Java's table properties for looking at the row after a failure.
+STATUS_CHECKS: Final = "commit.status-check.num-retries"
+STATUS_CHECKS_DEFAULT: Final = 3
+STATUS_WAIT_MS: Final = "commit.status-check.min-wait-ms"
+STATUS_WAIT_MS_DEFAULT: Final = 1000
+
+
+def found_out(
+    staged: StagedTable,
+    replaces: str | None,
+    *,
+    named: Callable[[], str | None],
+    read: Callable[[str], TableMetadata],
+    patient: bool,
+) -> bool | None:
+    """Whether a commit was made; None if the row cannot be read, or is gone.
+
+    Args:
+        staged: what was to be committed.
+        replaces: the metadata file that the row named before; None when the row was to be new.
+        named: looks at the row: the metadata file that it names, None if there is no row.
+        read: reads a metadata file.
+        patient: the request may still be under way, so a row that does not name the new file yet is looked at again.
+    """
+    made: bool | None = None
+    for seconds in waits(staged.metadata.properties):
+        time.sleep(seconds)
+        try:
+            location = named()
+            made = _tells(location, staged, replaces, read)
+        except Exception as e:  # noqa: BLE001 - whatever it was, the next look may tell
+            logger.debug("the row of table %s cannot be read: %s", ".".join(staged.name()), e)
+            continue
+        if made or not patient:
+            return made
+    return made
+
+
+def waits(properties: Mapping[str, str]) -> list[float]:
+    """Return the seconds before each look at the row: the first comes at once, each further one waits twice as long."""
+    given = dict(properties)
+    looks = 1 + max(0, property_as_int(given, STATUS_CHECKS, STATUS_CHECKS_DEFAULT) or 0)
+    first = max(0, property_as_int(given, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) or 0) / 1000
+    return [0.0, *(min(60.0, first * 2**look) for look in range(looks - 1))]
+
+
+def unknown(staged: StagedTable, cause: Exception, *, who: str) -> CommitStateUnknownException:
+    """Return the error that says that nobody knows; ``who`` is the catalog's server."""
+    msg = (
+        f"{who} did not say whether table {'.'.join(staged.name())} was changed ({type(cause).__name__}: {cause}); nothing was deleted: "
+        f"look whether its metadata_location is {staged.metadata_location} or one after it before you repeat the commit"
+    )
+    return CommitStateUnknownException(msg)
+
+
+def discard(staged: StagedTable) -> None:
+    """Delete the metadata file of a commit that was certainly not made."""
+    try:
+        staged.io.delete(staged.metadata_location)
+    except FileNotFoundError:
+        return
+    except Exception as e:  # noqa: BLE001 - the first error matters more
+        logger.debug("left behind: %s (%s)", staged.metadata_location, e)
+
+
+@contextlib.contextmanager
+def undone(staged: StagedTable) -> Iterator[None]:
+    """Delete the metadata file that was written inside when the inside fails."""
+    try:
+        yield
+    except BaseException:
+        discard(staged)
+        raise
+
+
+def _tells(location: str | None, staged: StagedTable, replaces: str | None, read: Callable[[str], TableMetadata]) -> bool | None:
+    if location is None:
+        return False if replaces is None else None  # a table that was dropped or renamed since may have had the commit
+    if location in {staged.metadata_location, replaces}:
+        return location == staged.metadata_location
+    # Another commit came on top of ours, or of what ours was to replace.
+    return any(entry.metadata_file == staged.metadata_location for entry in read(location).metadata_log)

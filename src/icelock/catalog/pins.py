@@ -1,0 +1,129 @@
+"""Pins: what a client knows of tables by itself, so that neither storage nor catalog can give it another one.
+
+1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15).
+2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table, the first one in good faith. What
+   is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
+   When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
+   lies, or exchanged is noticed with any catalog.
+
+Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
+open under the pinned master key.
+
+Not here: the file (``catalog.pins_file``), when a catalog compares (``catalog.pins_tables``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from icelock import properties as names
+from icelock.catalog.pins_file import PinsFile, Seen
+from icelock.errors import IntegrityError
+from icelock.metadata.canonical_json import metadata_hash
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.guard import is_encrypted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+
+
+class Pins:
+    """The pins of one catalog; without settings it does nothing. Safe to share between threads."""
+
+    def __init__(self, *, key_ids: Mapping[str, str], file: PinsFile | None) -> None:
+        self._key_ids = dict(key_ids)
+        self._file = file
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
+        """Read a catalog's properties."""
+        prefix = names.PINS_PREFIX
+        key_ids = {name.removeprefix(prefix): str(value) for name, value in properties.items() if name.startswith(prefix)}
+        path = properties.get(names.PINS_FILE)
+        return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
+
+    def seen(self, table: Identifier | str) -> Seen | None:
+        """Return what is remembered of a table; to be asked before the table is loaded, because others go on meanwhile.
+
+        Raises:
+            FormatError, PolicyError: the pins file is damaged, or cannot be read.
+        """
+        return None if self._file is None else self._file.get(_name(table))
+
+    def check(self, table: Identifier, metadata: TableMetadata, location: str, seen: Seen | None) -> None:
+        """Compare what was loaded with the pins, and remember it.
+
+        Raises:
+            IntegrityError: it is not the table that was pinned, or an older or other version than was seen.
+        """
+        name = _name(table)
+        self._check_key(name, metadata, location)
+        if self._file is None or not (seen is not None or is_encrypted(metadata)):
+            return
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            _refuse(name, location, "it is not encrypted any more")
+        now = _version(metadata, location)
+        if seen is not None:
+            _compare(seen, now, metadata, table=name)
+        self._file.put(name, now)
+
+    def forget(self, table: Identifier | str) -> None:
+        """Forget the version that was seen of a table: the next one that is loaded is believed."""
+        if self._file is not None:
+            self._file.drop(_name(table))
+
+    def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
+        pinned = self._key_ids.get(table)
+        found = metadata.properties.get(names.ENCRYPTION_KEY_ID)
+        if pinned is not None and found != pinned:
+            msg = (
+                f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
+                "metadata was changed or exchanged; restore it, or correct the pin if the table was made anew"
+            )
+            raise IntegrityError(msg)
+
+
+def _name(table: Identifier | str) -> str:
+    return table if isinstance(table, str) else ".".join(table)
+
+
+def _version(metadata: TableMetadataV3, location: str) -> Seen:
+    return Seen(
+        key_id=metadata.properties.get(names.ENCRYPTION_KEY_ID, ""),
+        table_uuid=str(metadata.table_uuid),
+        last_sequence_number=metadata.last_sequence_number,
+        last_updated_ms=metadata.last_updated_ms,
+        metadata_location=location,
+        metadata_hash=metadata_hash(metadata),
+    )
+
+
+def _compare(seen: Seen, now: Seen, metadata: TableMetadataV3, *, table: str) -> None:
+    where = now.metadata_location
+    if now.table_uuid != seen.table_uuid:
+        _refuse(table, where, f"it is table {now.table_uuid}, and {seen.table_uuid} was seen before")
+    if now.key_id != seen.key_id:
+        _refuse(table, where, f"its {names.ENCRYPTION_KEY_ID} is {now.key_id!r}, and was {seen.key_id!r}")
+    if where == seen.metadata_location:
+        if now.metadata_hash != seen.metadata_hash:
+            _refuse(table, where, f"it was edited: its hash is {now.metadata_hash}, and was {seen.metadata_hash}")
+        return
+    log = metadata.metadata_log
+    if any(entry.metadata_file == seen.metadata_location for entry in log):
+        return
+    reaches_back = not log or log[0].timestamp_ms <= seen.last_updated_ms
+    if reaches_back or now.last_sequence_number < seen.last_sequence_number:
+        was = f"{seen.metadata_location} (sequence number {seen.last_sequence_number}) was seen before"
+        _refuse(table, where, f"it has sequence number {now.last_sequence_number} and does not come after what was seen: {was}")
+
+
+def _refuse(table: str, location: str, why: str) -> NoReturn:
+    msg = (
+        f"metadata {location} of table {table} was rolled back, changed or exchanged: {why}; restore what the catalog named before. If "
+        f"it is right so (made anew, or restored from a backup), call catalog.pins.forget({table!r})"
+    )
+    raise IntegrityError(msg)

@@ -1,0 +1,64 @@
+"""When a catalog compares tables with its pins: at every load, and in a commit on what is there then.
+
+Not here: what is compared (``catalog.pins``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog
+
+from icelock.catalog.pins import Pins
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.typedef import Identifier
+
+
+class PinnedTables(Catalog):
+    """Mixin, before PyIceberg's catalog among the bases of a concrete one."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self.pins = Pins.from_properties(properties, catalog=name)
+        super().__init__(name, **properties)
+
+    def load_table(self, identifier: str | Identifier) -> IcebergTable:
+        """Load a table and compare it with the pins (``catalog.pins``).
+
+        Raises:
+            IntegrityError: it is not what was pinned, or what was seen before.
+            NoSuchTableError: as PyIceberg.
+        """
+        name = self.identifier_to_tuple(identifier)
+        seen = self.pins.seen(name)
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # the concrete catalog is next
+        self.pins.check(name, table.metadata, table.metadata_location, seen)
+        return table
+
+    def drop_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> None:
+        """Drop a table as PyIceberg, and forget what was seen of it."""
+        super().drop_table(identifier, *args, **kwargs)  # type: ignore[safe-super]  # likewise
+        self.pins.forget(self.identifier_to_tuple(identifier))
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
+        """Rename a table as PyIceberg; what was seen of it goes with it.
+
+        Raises:
+            IntegrityError: it is not what was seen before, which has its new name now.
+            NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
+        """
+        old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
+        seen = self.pins.seen(old)
+        table = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]  # likewise
+        self.pins.check(new, table.metadata, table.metadata_location, seen)
+        self.pins.forget(old)
+        return table
+
+    def check_current(self, current: IcebergTable) -> None:
+        """Compare the table on which a commit is made; its turn is held, so nobody goes on meanwhile.
+
+        Raises:
+            IntegrityError: it is not what was pinned, or what was seen before; nothing was committed.
+        """
+        self.pins.check(current.name(), current.metadata, current.metadata_location, self.pins.seen(current.name()))

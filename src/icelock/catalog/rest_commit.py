@@ -1,0 +1,328 @@
+"""Commits to a REST catalog: guarded here, made by the server, and found out about when the answer is an error or gets lost.
+
+    POST .../tables/{table}  {"identifier", "requirements", "updates"}; keys stand before the snapshot that needs them
+
+The server compares and swaps, so a turn keeps no other process out: it is the queue of this process's threads, and knows which
+metadata file this process saw last, so that threads do not lose against each other. 409 means that another writer was first. A
+refusal (4xx) changes nothing. After a 5xx, a lost connection or no answer in time the table is loaded: it has the new snapshot, or
+what was changed otherwise, or nobody knows; nothing is deleted then. A 409 is looked into as well: a gateway may have sent the
+request twice.
+
+Not here: other requests (``catalog.rest_requests``), the rules (``catalog.base``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    RESTError,
+    ServerError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import CommitTableResponse, TableIdentifier
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
+from pyiceberg.typedef import UTF8
+from requests import ConnectionError as RequestsConnectionError
+from requests import ConnectTimeout, RequestException
+from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from icelock.catalog.outcome import waits
+from icelock.catalog.rest_answer import TableAnswer
+from icelock.catalog.rest_requests import RestRequests, raise_for
+from icelock.catalog.turn import Turns
+from icelock.errors import CommitError, FormatError
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.guard import check_kept
+from icelock.table.turn import Stage, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import StagedTable
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+    from requests import Response
+
+logger = logging.getLogger(__name__)
+
+# What the server had better be asked about: no metadata file has this name.
+_ASK: Final = ""
+_TIME_OUT, _CONFLICT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = 408, 409, 429, 500, 501
+_OF_NO_MATTER: Final = {"last_updated_ms", "metadata_log", "snapshot_log", "table_uuid"}
+
+
+class RestTurn(Turn):
+    """The turn of a thread among those of this process."""
+
+    def __init__(self, catalog: RestCommits, identifier: Identifier, location: str | None) -> None:
+        super().__init__(location)
+        self._catalog = catalog
+        self._identifier = identifier
+
+    def load(self) -> IcebergTable:
+        """Return the table as the server has it.
+
+        Raises:
+            CommitFailedException: the server does not answer; nothing was changed.
+        """
+        try:
+            return self._catalog.load_table(self._identifier)
+        except (RequestException, ServerError) as e:
+            msg = f"no REST server answers at {self._catalog.uri}: {e}; nothing was changed"
+            raise CommitFailedException(msg) from e
+
+
+class RestCommits(RestRequests):
+    """The commits of ``catalog.rest.RestCatalog``."""
+
+    # Other processes cannot be kept out, so one that loses is not lost after Java's four.
+    commit_retries: Final = 20
+
+    if TYPE_CHECKING:
+
+        def _update_and_stage_table(
+            self, current_table: IcebergTable | None, table_identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]
+        ) -> StagedTable:
+            """See ``EncryptedCatalog``."""
+
+        def _table(self, name: Identifier, answer: TableAnswer) -> IcebergTable:
+            """See ``catalog.rest.RestCatalog``."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._turns = Turns()
+        self._seen: dict[Identifier, str] = {}
+        super().__init__(name, **properties)
+
+    @contextmanager
+    def turn(self, identifier: Identifier) -> Iterator[Turn]:
+        """Wait for the other threads of this process that commit to a table; a thread that holds the turn gets it again."""
+        held = self._turns.held(identifier)
+        if held is not None:
+            yield held
+            return
+        with self._turns.queue(identifier):
+            turn = RestTurn(self, identifier, self._seen.get(identifier))
+            with self._turns.holding(identifier, turn):
+                yield turn
+
+    def load_table(self, identifier: str | Identifier) -> IcebergTable:
+        """Load a table.
+
+        Raises:
+            NoSuchTableError: as PyIceberg.
+            FormatError: the server's answer is no table metadata of version 1 to 3.
+            IntegrityError, PolicyError: see ``table.guard.check_metadata``.
+        """
+        name = self._identifier_to_validated_tuple(identifier)
+        answer = self._ask_table(name)
+        self._seen[name] = answer.location
+        return self._table(name, answer)
+
+    def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
+        """Commit updates of a table.
+
+        Raises:
+            CommitFailedException: another client was first, or no server answers; nothing was changed.
+            TableAlreadyExistsError, NoSuchTableError, RESTError: the server refused; nothing was changed.
+            CommitStateUnknownException: the server did not say what became of it, and the table does not tell; nothing was deleted.
+            CommitError: the commit was made, and the server did not keep its keys.
+        """
+        identifier = table.name()
+        with self.turn(identifier) as turn:
+            turn.stage = Stage.PREPARING
+            new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
+            base = None if new else table
+            staged = self._update_and_stage_table(base, identifier, requirements, updates)
+            if base is not None and staged.metadata is base.metadata:
+                return _response(base.metadata, base.metadata_location)
+            body = commit_body(identifier, _for_server(requirements, table.metadata), updates)
+            turn.stage = Stage.ASKED
+            answer = self._commit(turn, table, base, staged, body, updates)
+            self._seen[identifier] = answer.location
+        _check_answer(staged, answer.metadata, updates, catalog=self.name)
+        return _response(answer.metadata, answer.location)
+
+    def _commit(  # noqa: PLR0913 - what a commit consists of
+        self,
+        turn: Turn,
+        table: IcebergTable,
+        base: IcebergTable | None,
+        staged: StagedTable,
+        body: bytes,
+        updates: tuple[Any, ...],
+    ) -> TableAnswer:
+        identifier = table.name()
+        self._forget(identifier, new=base is None)
+        try:
+            response = self._ask_commit(identifier, body, table.config)
+        except RequestException as e:
+            if _not_sent(e):
+                msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
+                raise CommitFailedException(msg) from e
+            return self._looked_up(base, staged, updates, e)
+        except (RESTError, NotImplementedError):
+            turn.stage = Stage.PREPARING  # not let in, or there is no such endpoint: nothing can have happened
+            raise
+        if response.ok:
+            try:
+                return self._answer(response, identifier, {})
+            except FormatError as e:
+                return self._looked_up(base, staged, updates, e)
+        refusal = _refusal(response)
+        if response.status_code == _TIME_OUT or (response.status_code >= _SERVER and response.status_code != _NOT_IMPLEMENTED):
+            return self._looked_up(base, staged, updates, refusal)
+        if response.status_code == _CONFLICT:
+            return self._after_conflict(base, staged, updates, refusal)
+        turn.stage = Stage.PREPARING
+        raise refusal
+
+    def _after_conflict(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], refusal: Exception) -> TableAnswer:
+        try:
+            now = self._ask_table(staged.name())
+        except NoSuchTableError:
+            raise refusal from None
+        except Exception as e:  # noqa: BLE001 - whatever it was, nobody knows
+            raise _unknown(staged, e) from refusal
+        tells = base is None or any(isinstance(update, AddSnapshotUpdate) for update in updates)
+        if tells and _made(base, staged, updates, now):
+            logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
+            return now
+        if base is None:
+            msg = f"Table {'.'.join(staged.name())} already exists"
+            raise TableAlreadyExistsError(msg) from refusal
+        raise refusal
+
+    def _forget(self, identifier: Identifier, *, new: bool) -> None:
+        """Until the server has answered nobody knows which metadata file is the current one."""
+        if new:
+            self._seen.pop(identifier, None)
+        else:
+            self._seen[identifier] = _ASK
+
+    def _looked_up(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], cause: Exception) -> TableAnswer:
+        """Find out what became of a commit without an answer: return the table if it was made.
+
+        Raises:
+            CommitStateUnknownException: otherwise; the request may still be under way.
+        """
+        for seconds in waits(staged.metadata.properties):
+            time.sleep(seconds)
+            try:
+                now = self._ask_table(staged.name())
+            except Exception as e:  # noqa: BLE001 - whatever it was, the next look may tell
+                logger.debug("table %s cannot be loaded: %s", ".".join(staged.name()), e)
+                continue
+            if _made(base, staged, updates, now):
+                logger.debug("the commit of table %s was made though its answer was %s", ".".join(staged.name()), cause)
+                return now
+        raise _unknown(staged, cause) from cause
+
+
+def commit_body(identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> bytes:
+    """Return the JSON of a commit, with what PyIceberg's request would leave out: the updates of keys and the snapshots' key-id."""
+    name = TableIdentifier(namespace=identifier[:-1], name=identifier[-1])
+    body = {
+        "identifier": json.loads(name.model_dump_json()),
+        "requirements": [json.loads(requirement.model_dump_json()) for requirement in requirements],
+        "updates": [_update_json(update) for update in updates],
+    }
+    return json.dumps(body, ensure_ascii=False).encode(UTF8)
+
+
+def _for_server(requirements: tuple[Any, ...], base: TableMetadata) -> tuple[Any, ...]:
+    """Return requirements that a server can check: for ours, which were checked on ``base``, that no branch or tag has moved since."""
+    known = tuple(requirement for requirement in requirements if isinstance(requirement, BaseModel))
+    if len(known) == len(requirements):
+        return known
+    asserted = {requirement.ref for requirement in known if isinstance(requirement, AssertRefSnapshotId)}
+    refs = (AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in base.refs.items() if name not in asserted)
+    return (*known, *refs)
+
+
+def _update_json(update: Any) -> Any:
+    if isinstance(update, AddEncryptionKeyUpdate):
+        return {"action": update.action, "encryption-key": update.encryption_key.to_json()}
+    return json.loads(update.model_dump_json(serialize_as_any=True))
+
+
+def _made(base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], now: TableAnswer) -> bool:
+    """Whether the table that the server has now has had the commit."""
+    snapshots = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    if snapshots:
+        return snapshots <= {snapshot.snapshot_id for snapshot in now.metadata.snapshots}
+    if base is None:
+        return now.metadata.table_uuid == staged.metadata.table_uuid
+    if now.location == base.metadata_location or not now.metadata.metadata_log:
+        return False
+    # One commit on top of what there was, with our result. Anything else proves nothing.
+    on_top = now.metadata.metadata_log[-1].metadata_file == base.metadata_location
+    return on_top and _content(now.metadata) == _content(staged.metadata)
+
+
+def _content(metadata: TableMetadata) -> dict[str, Any]:
+    return {name: getattr(metadata, name) for name in type(metadata).model_fields if name not in _OF_NO_MATTER}
+
+
+def _check_answer(staged: StagedTable, answer: TableMetadata, updates: tuple[Any, ...], *, catalog: str) -> None:
+    """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at.
+
+    Raises:
+        CommitError: says what was lost; the commit was made, and its files are kept.
+    """
+    if not isinstance(staged.metadata, TableMetadataV3):
+        return
+    table = ".".join(staged.name())
+    removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKeyUpdate)}
+    keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+    snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+    kept_keys = [key for key in keys if key.key_id not in removed]
+    sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
+    check_kept(sent, answer, table=table, catalog=catalog)
+    there = {snapshot.snapshot_id for snapshot in answer.snapshots}
+    lost = [str(snapshot.snapshot_id) for snapshot in snapshots if snapshot.snapshot_id not in there]
+    if lost:
+        msg = f"table {table}: snapshot {', '.join(lost)} was committed, but catalog {catalog} has a table without it; nothing was deleted"
+        raise CommitError(msg)
+
+
+def _refusal(response: Response) -> Exception:
+    """Return the error that a response is, with the server's words."""
+    kinds: dict[int, type[Exception]] = {404: NoSuchTableError, _CONFLICT: CommitFailedException, _TOO_MANY: CommitFailedException}
+    try:
+        raise_for(response, kinds)
+    except Exception as e:  # noqa: BLE001 - that is the error
+        return e
+    return CommitFailedException(f"the server answered {response.status_code}")
+
+
+def _not_sent(error: RequestException) -> bool:
+    """Whether a request never left: there was no connection."""
+    if isinstance(error, ConnectTimeout):
+        return True
+    cause = error.args[0] if isinstance(error, RequestsConnectionError) and error.args else None
+    return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)
+
+
+def _unknown(staged: StagedTable, cause: Exception) -> CommitStateUnknownException:
+    ids = [snapshot.snapshot_id for snapshot in staged.metadata.snapshots]
+    look = f"whether it has snapshot {ids[-1]}" if ids else "whether it has the change"
+    msg = (
+        f"the REST server did not say whether table {'.'.join(staged.name())} was changed ({type(cause).__name__}: {cause}); nothing was "
+        f"deleted: look {look} before you repeat the commit. A server that never takes add-encryption-key cannot hold encrypted tables"
+    )
+    return CommitStateUnknownException(msg)
+
+
+def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)

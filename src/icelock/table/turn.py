@@ -1,0 +1,41 @@
+"""What a transaction needs of a catalog while it commits: its turn on the table.
+
+Not here: how a catalog gives turns (``catalog.turn``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
+
+class Stage(Enum):
+    """How far a commit has come: what may have happened when it fails."""
+
+    UNTOLD = auto()
+    """The catalog does not say."""
+    PREPARING = auto()
+    """The catalog was not asked yet: nothing can have happened."""
+    ASKED = auto()
+    """The catalog was asked to replace the metadata file: the error says what became of it, or nobody knows."""
+
+
+class Turn:
+    """While it is held nobody else commits to the table, except clients that do not take the catalog's lock.
+
+    ``location`` is the metadata file that the catalog names; None when there is no such table. ``exclusive`` says whether other
+    processes are kept out as well.
+    """
+
+    exclusive: bool = False
+
+    def __init__(self, location: str | None) -> None:
+        self.location = location
+        self.stage = Stage.UNTOLD
+
+    def load(self) -> IcebergTable:
+        """Return the table of ``location``."""
+        raise NotImplementedError

@@ -1,0 +1,66 @@
+"""One server of each kind for the session, started when it is first needed; one lake for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lakes import CatalogLake, Glue, GlueLake, HiveLake, MemoryLake, PostgresLake, RestLake
+from moto.server import ThreadedMotoServer
+from rest_server import RestServer
+
+from metastore import Metastore
+from postgres_server import Postgres
+
+
+@pytest.fixture(scope="session")
+def rest_server() -> Iterator[RestServer]:
+    with RestServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def metastore() -> Iterator[Metastore]:
+    with Metastore() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        server.make("lakes")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def glue() -> Iterator[Glue]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield Glue(f"http://{host}:{port}")
+    server.stop()
+
+
+KINDS = ["sqlite", "in-memory", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)]
+
+
+@pytest.fixture(params=KINDS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CatalogLake]:
+    made = _made(request, tmp_path)
+    yield made
+    made.close()
+
+
+def _made(request: pytest.FixtureRequest, folder: Path) -> CatalogLake:
+    match request.param:
+        case "rest":
+            return RestLake(folder, request.getfixturevalue("rest_server"))
+        case "postgres":
+            return PostgresLake(folder, request.getfixturevalue("postgres"))
+        case "glue":
+            return GlueLake(folder, request.getfixturevalue("glue"))
+        case "hive":
+            return HiveLake(folder, request.getfixturevalue("metastore"))
+        case kind:
+            return MemoryLake(folder) if kind == "in-memory" else CatalogLake(folder)

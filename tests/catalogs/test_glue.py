@@ -1,0 +1,121 @@
+"""Glue: what stands in the parameters, what it proves, and what becomes of a commit that Glue refuses or does not answer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+from lake import KEYED, people
+from lakes import GlueLake
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
+
+from icelock.errors import IntegrityError, PolicyError
+
+pytestmark = pytest.mark.parametrize("lake", ["glue"], indirect=True)
+
+
+def ids(table: Any) -> list[int]:
+    return sorted(table.scan().to_arrow().column("id").to_pylist())
+
+
+def local(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def test_what_stands_in_the_parameters(lake: GlueLake) -> None:
+    table = lake.make(rows=1, owner="us")
+    lake.alter(theirs="stays")
+    table.append(people(1, 1))
+    table.transaction().remove_properties("owner").commit_transaction()
+    file = local(table.metadata_location).read_bytes()
+    assert lake.parameters() == {
+        "table_type": "ICEBERG",
+        "metadata_location": table.metadata_location,
+        "previous_metadata_location": table.metadata.metadata_log[-1].metadata_file,
+        "encryption.key-id": "keyA",
+        "metadata_hash": base64.b64encode(hashlib.sha256(file).digest()).decode(),
+        "metadata_hash_location": table.metadata_location,
+        "theirs": "stays",
+        **{name: table.properties[name] for name in table.properties if name.startswith("commit.")},
+    }
+
+
+@pytest.mark.parametrize("change", [{"encryption.key-id": "keyB"}, {"encryption.data-key-length": "24"}, {"owner": "attacker"}])
+def test_another_content_of_the_file_is_refused(change: dict[str, str], lake: GlueLake) -> None:
+    path = local(lake.make(rows=1).metadata_location)
+    holder = lake.load()
+    was = path.read_bytes()
+    content = json.loads(was)
+    path.write_text(json.dumps({**content, "properties": {**content["properties"], **change}}))
+    for use in (lake.load, lambda: holder.append(people(9, 1))):
+        with pytest.raises(IntegrityError, match=r"might have been modified: its .* Glue says"):
+            use()
+    path.write_bytes(was)
+    assert ids(lake.load()) == [0]
+
+
+def test_after_a_client_that_writes_no_hash_the_key_still_holds(lake: GlueLake) -> None:
+    table = lake.make(rows=1)
+    content = json.loads(local(table.metadata_location).read_bytes())
+    theirs = local(table.metadata_location).with_name("00009-4a1b7c1e-30f4-4c25-8a34-0a4f7b8f5b11.metadata.json")
+    theirs.write_text(json.dumps({**content, "properties": {**content["properties"], "owner": "java"}}))
+    lake.point_at(f"file://{theirs}")
+    assert lake.load().properties["owner"] == "java"
+    theirs.write_text(json.dumps({**content, "properties": {"encryption.key-id": "keyB"}}))
+    with pytest.raises(IntegrityError, match="'keyB', and Glue says 'keyA'"):
+        lake.load()
+
+
+def _failing(lake: GlueLake, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**kwargs: Any) -> None:
+        del kwargs
+        raise error
+
+    monkeypatch.setattr(lake.glue, "update_table", fail)
+
+
+def _refusal(status: int) -> ClientError:
+    return ClientError({"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "UpdateTable")
+
+
+@pytest.mark.parametrize("error", [_refusal(400), EndpointConnectionError(endpoint_url="x")])
+def test_a_refused_commit_leaves_nothing(error: Exception, lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.make(rows=1, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    files, parameters = set(lake.files()), lake.parameters()
+    _failing(lake, error, monkeypatch)
+    with pytest.raises(CommitFailedException, match="nothing was changed"):
+        table.append(people(1, 1))
+    assert set(lake.files()) == files
+    assert lake.parameters() == parameters
+
+
+@pytest.mark.parametrize("error", [_refusal(500), ReadTimeoutError(endpoint_url="x")])
+def test_a_commit_that_may_be_under_way_is_unknown_and_keeps_its_files(
+    error: Exception, lake: GlueLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.make(rows=1)
+    files = set(lake.files())
+    _failing(lake, error, monkeypatch)
+    with pytest.raises(CommitStateUnknownException, match="Glue did not say"):
+        table.append(people(1, 1))
+    written = set(lake.files()) - files
+    assert sorted(Path(path).suffix for path in written) == [".avro", ".avro", ".json", ".parquet"]
+    assert files <= set(lake.files())
+
+
+def test_a_database_of_s3_tables_is_refused(lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icelock.catalog.glue.GlueCatalog._is_s3tables_database", lambda *_: True)
+    with pytest.raises(PolicyError, match="S3 Tables"):
+        lake.catalog().create_table(lake.name(), people().schema, properties=KEYED)
+    assert lake.files() == {}
+
+
+def test_other_tables_are_not_icebergs(lake: GlueLake) -> None:
+    lake.glue.create_table(DatabaseName=lake.space, TableInput={"Name": "csv", "Parameters": {"classification": "csv"}})
+    with pytest.raises(NoSuchIcebergTableError, match="is no Iceberg table"):
+        lake.load("csv")

@@ -1,0 +1,45 @@
+"""Metadata that is kept is that of the file's bytes, so a changed file is never overlooked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake import KEYED, TestLake, people
+
+from icelock.catalog.recent import RecentMetadata
+from icelock.errors import IntegrityError
+
+
+def test_the_last_sixteen_are_kept() -> None:
+    recent: Any = RecentMetadata()
+    for number in range(17):
+        recent.put(bytes([number]), f"metadata {number}")
+        assert recent.get(b"\x01") == ("metadata 1" if number else None)
+    assert [number for number in range(17) if recent.get(bytes([number]))] == list(range(1, 17))
+
+
+def test_a_file_is_parsed_once_and_again_when_its_bytes_change(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = lake.catalog()
+    catalog.create_table("db.t", people().schema, properties=KEYED).append(people())
+    parsed: list[str] = []
+    real = __import__("icelock.catalog.base", fromlist=["x"]).decode_metadata
+
+    def decode(data: bytes, *, location: str) -> Any:
+        parsed.append(location)
+        return real(data, location=location)
+
+    monkeypatch.setattr("icelock.catalog.base.decode_metadata", decode)
+    fresh = lake.catalog()
+    table = fresh.load_table("db.t")
+    table.append(people(10))
+    assert fresh.load_table("db.t").scan().count() == 20
+    assert len(parsed) == 1, "what this catalog wrote it knows"
+    path = Path(table.metadata_location.removeprefix("file://"))
+    path.write_text(path.read_text().replace('"city"', '"town"'))
+    with pytest.raises(IntegrityError, match="might have been modified"):
+        fresh.load_table("db.t")
+    with pytest.raises(IntegrityError, match="might have been modified"):
+        table.append(people(20))
+    assert len(parsed) == 2
