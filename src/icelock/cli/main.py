@@ -22,6 +22,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     # name of the command: module and attribute
     "demo": "icelock.cli.demo:demo",
     "keyring": "icelock.cli.keyring:keyring",
+    "kms": "icelock.cli.kms:kms",
+    "leftovers": "icelock.cli.leftovers:leftovers",
 }
 
 

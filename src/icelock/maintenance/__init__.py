@@ -1,0 +1,5 @@
+"""Work on whole tables: what is left over, and removing it."""
+
+from icelock.maintenance.leftovers import Kind, Leftover, Leftovers, leftovers, remove_leftovers
+
+__all__ = ["Kind", "Leftover", "Leftovers", "leftovers", "remove_leftovers"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import array
 import dataclasses
 import itertools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -37,14 +38,16 @@ from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_
 from icelock.table.planner import null_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyiceberg.table import FileScanTask
+    from pyiceberg.types import NestedField
 
     from icelock.metadata.manifest import DataFile
     from icelock.metadata.plan import ScanTask
     from icelock.table.scan import DataScan
-    from icelock.table.transaction import EncryptedTransaction
+    from icelock.table.staging import Staging
 
 DELETE_MODE: Final = "write.delete.mode"
 _LINEAGE: Final = (ROW_ID, LAST_UPDATED)
@@ -58,17 +61,17 @@ class DeleteMode(Enum):
     MERGE_ON_READ = "merge-on-read"
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> DeleteMode:
-        """Return a table's mode; Java's default is copy-on-write.
+    def of(cls, properties: Mapping[str, str], name: str = DELETE_MODE) -> DeleteMode:
+        """Return a table's mode for deletes, or for what the property ``name`` is about; Java's default is copy-on-write.
 
         Raises:
             PolicyError: another value.
         """
-        value = properties.get(DELETE_MODE, cls.COPY_ON_WRITE.value)
+        value = properties.get(name, cls.COPY_ON_WRITE.value)
         try:
             return cls(value.lower())
         except ValueError as e:
-            msg = f"{DELETE_MODE} is {value!r}; it must be {' or '.join(mode.value for mode in cls)}"
+            msg = f"{name} is {value!r}; it must be {' or '.join(mode.value for mode in cls)}"
             raise PolicyError(msg) from e
 
 
@@ -106,15 +109,12 @@ class FileResult:
         return self.goes or self.vector is not None
 
 
-class FileWork:
-    """Does the work on data files of one scan."""
+class FileWork(ABC):
+    """Does the work on data files of one scan; what a file's rows have to do with it, ``_on`` says."""
 
-    def __init__(self, transaction: EncryptedTransaction, scan: DataScan, mode: DeleteMode) -> None:
+    def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
         self._transaction = transaction
         self._mode = mode
-        self._on_cut = self._rewritten if mode is DeleteMode.COPY_ON_WRITE else self._with_vector
-        self._strict = _StrictMetricsEvaluator(scan.full_schema, scan.row_filter, scan.case_sensitive).eval
-        self._claims = null_safe(scan.row_filter)
         self._matching = scan.read_context()
         self._every_row = dataclasses.replace(self._matching, row_filter=AlwaysTrue())
         self._tasks = scan._task_builder  # noqa: SLF001 - of the same layer
@@ -129,56 +129,94 @@ class FileWork:
             return map(self._on, planned)
         return ExecutorFactory.get_or_create().map(self._on, planned)
 
+    @abstractmethod
     def _on(self, planned: FileScanTask) -> FileResult:
-        unchanged = FileResult(file=planned.file, state=FileState.of(planned))  # type: ignore[arg-type]  # our DataFile
-        if self._claims and (planned.residual == AlwaysTrue() or self._strict(planned.file)):
-            return dataclasses.replace(unchanged, goes=True)
-        return self._on_cut(planned, self._tasks.build(planned), unchanged)
+        """Return what becomes of one data file."""
 
-    def _rewritten(self, planned: FileScanTask, task: ScanTask, unchanged: FileResult) -> FileResult:
-        del planned
-        matching = count_task(self._matching, task)
-        if not matching:
-            return unchanged
-        kept = () if matching == count_task(self._every_row, task) else self._others(task)
-        return dataclasses.replace(unchanged, goes=True, kept=kept)
+    def _rewritten(self, task: ScanTask, others: Callable[[pa.RecordBatch], pa.RecordBatch], *more: NestedField) -> tuple[DataFile, ...]:
+        """Write live rows to new files, with their row lineage.
 
-    def _others(self, task: ScanTask) -> tuple[DataFile, ...]:
-        """Write the live rows that do not match to new files, with their row lineage."""
+        Args:
+            task: the data file.
+            others: what stays of a batch whose columns are the table's, the lineage, and ``more``; without ``more``.
+            more: metadata columns.
+        """
         table = self._matching.table_schema
-        check_lineage_names(table)
-        schema = Schema(*table.fields, *_LINEAGE, schema_id=table.schema_id)
-        rows = read_task(dataclasses.replace(self._every_row, schema=schema), task)
-        matcher = RowMatcher(self._matching.filter_plan, table)
+        schema = lineage_schema(table)
+        read = Schema(*schema.fields, *more, schema_id=table.schema_id)
+        rows = read_task(dataclasses.replace(self._every_row, schema=read), task)
         context = dataclasses.replace(self._transaction.write_context(), schema=schema)
         with DataFileWriter(context, task_id=next(self._count), entropy=self._transaction.entropy) as writer:
             for batch in rows:
-                writer.write(matcher.others(batch))
+                writer.write(others(batch))
             files = writer.close()
         self._transaction.track(*(file.file_path for file in files))
         return tuple(files)
 
-    def _with_vector(self, planned: FileScanTask, task: ScanTask, unchanged: FileResult) -> FileResult:
-        matching = self._positions(task)
-        if not matching:
-            return unchanged
+    def _with_vector(self, planned: FileScanTask, positions: BitMap64) -> FileResult:
+        """Return a data file with a deletion vector for positions of live rows; without any left, it goes."""
+        task = self._tasks.build(planned)
+        unchanged = unchanged_file(planned)
         before = Deletes.read(self._every_row, task)
         live = count_task(self._every_row, task) if before.compares else task.record_count - len(before.positions)
-        if len(matching) == live:
+        if len(positions) == live:
             return dataclasses.replace(unchanged, goes=True)
         return dataclasses.replace(
             unchanged,
-            vector=DeletionVector.of(task.path, matching | before.positions),
+            vector=DeletionVector.of(task.path, positions | before.positions),
             replaced=frozenset(delete_file_id(delete) for delete in planned.delete_files if referenced_data_file(delete) == task.path),
         )
+
+
+class FilterWork(FileWork):
+    """Deletes the rows that match the scan's filter."""
+
+    def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
+        super().__init__(transaction, scan, mode)
+        self._strict = _StrictMetricsEvaluator(scan.full_schema, scan.row_filter, scan.case_sensitive).eval
+        self._claims = null_safe(scan.row_filter)
+
+    def _on(self, planned: FileScanTask) -> FileResult:
+        unchanged = unchanged_file(planned)
+        if self._claims and (planned.residual == AlwaysTrue() or self._strict(planned.file)):
+            return dataclasses.replace(unchanged, goes=True)
+        task = self._tasks.build(planned)
+        if self._mode is DeleteMode.MERGE_ON_READ:
+            positions = self._positions(task)
+            return self._with_vector(planned, positions) if positions else unchanged
+        matching = count_task(self._matching, task)
+        if not matching:
+            return unchanged
+        others = RowMatcher(self._matching.filter_plan, self._matching.table_schema).others
+        kept = () if matching == count_task(self._every_row, task) else self._rewritten(task, others)
+        return dataclasses.replace(unchanged, goes=True, kept=kept)
 
     def _positions(self, task: ScanTask) -> BitMap64:
         found = BitMap64()
         for batch in read_task(dataclasses.replace(self._matching, schema=Schema(POS)), task):
-            column = batch.column(0)
-            stored = memoryview(column.buffers()[1])[_POSITION_BYTES * column.offset : _POSITION_BYTES * (column.offset + len(column))]
-            found |= BitMap64(array.array("Q", stored.tobytes()))
+            found |= bitmap_of(batch.column(0))
         return found
+
+
+def bitmap_of(positions: pa.Array) -> BitMap64:
+    """Return the bitmap of an int64 array without nulls."""
+    stored = memoryview(positions.buffers()[1])[_POSITION_BYTES * positions.offset : _POSITION_BYTES * (positions.offset + len(positions))]
+    return BitMap64(array.array("Q", stored.tobytes()))
+
+
+def unchanged_file(planned: FileScanTask) -> FileResult:
+    """Return the result of a data file to which nothing happens."""
+    return FileResult(file=planned.file, state=FileState.of(planned))  # type: ignore[arg-type]  # our DataFile
+
+
+def lineage_schema(schema: Schema) -> Schema:
+    """Return a table's schema with the columns of row lineage, for files that hold rows of before.
+
+    Raises:
+        PolicyError: the table has a column with the name of one.
+    """
+    check_lineage_names(schema)
+    return Schema(*schema.fields, *_LINEAGE, schema_id=schema.schema_id)
 
 
 def check_lineage_names(schema: Schema) -> None:

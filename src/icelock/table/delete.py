@@ -2,27 +2,27 @@
 
 The work on a data file (``table.cut_files``) is kept with the state that it was done on. On another attempt a file whose state is the
 same keeps its result; one with other delete files or other row ids is done again, so no delete is lost. When a file is gone, a change
-that replaces rows is in conflict; a delete alone looks for its rows where another writer moved them. Files of an append are not
-looked at then: the delete was planned before them.
+that replaces rows is in conflict; a delete alone looks for its rows where another writer moved them. Files that hold rows of later only
+are left as they are: the delete was planned before them.
 
-All deletion vectors of a commit are in one Puffin file, with an entry for each data file (format.md "Delete files").
-
-Not here: the snapshot (``table.row_delta``), isolation levels (``table.conflicts``), the bytes (``io.puffin_write``).
+Not here: the snapshot (``table.row_delta``), isolation levels (``table.conflicts``), the vectors' file (``table.vector_file``).
 """
 
 from __future__ import annotations
 
-import uuid
+import dataclasses
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 
-from icelock.io.puffin_write import DeletionVector, Place, write_vectors
-from icelock.metadata.manifest import DataFile
-from icelock.table.cut_files import DeleteMode, FileResult, FileState, FileWork
+from icelock.arrow.metadata_columns import ROW_ID
+from icelock.arrow.read import read_task
+from icelock.table.cut_files import DELETE_MODE, DeleteMode, FileResult, FileState, FilterWork
 from icelock.table.row_delta import Change
+from icelock.table.vector_file import VectorFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
     from pyiceberg.table.metadata import TableMetadata
 
-    from icelock.io.files import EncryptedOutputFile
-    from icelock.table.transaction import EncryptedTransaction
+    from icelock.table.cut_files import FileWork
+    from icelock.table.scan import DataScan
+    from icelock.table.staging import Staging
 
 
 class DeleteByFilter:
     """A ``RowChange``: deletes the rows of a branch that match a filter."""
 
+    mode_property = DELETE_MODE
+
     def __init__(
         self,
-        transaction: EncryptedTransaction,
+        transaction: Staging,
         row_filter: BooleanExpression,
         *,
         case_sensitive: bool,
@@ -64,11 +67,11 @@ class DeleteByFilter:
         self._case_sensitive = case_sensitive
         self._branch = branch
         self._follow = follow_rows
-        self._mode = DeleteMode.of(transaction.table_metadata.properties)
+        self._mode = DeleteMode.of(transaction.table_metadata.properties, self.mode_property)
         self._results: dict[str, FileResult] = {}
         self._done_on: TableMetadata | None = None
-        self._vectors: tuple[DataFile, ...] = ()
-        self._vectors_of: list[DeletionVector] = []
+        self._new_rows_from = 0
+        self._vectors = VectorFile(transaction)
         self._obsolete: list[str] = []
 
     def resolve(self) -> Change:
@@ -78,7 +81,7 @@ class DeleteByFilter:
         return Change(
             removed=[result.file for result in results if result.goes],
             added=[file for result in results for file in result.kept],
-            deletes=self._vectors,
+            deletes=self._vectors.entries,
             replaced=frozenset().union(*(result.replaced for result in results)),
         )
 
@@ -87,6 +90,10 @@ class DeleteByFilter:
         found, self._obsolete = self._obsolete, []
         return found
 
+    def touches(self, data_file: str) -> bool:
+        """Whether a data file has rows that matched when it was looked at."""
+        return bool(self._results.get(data_file))
+
     def _work(self) -> None:
         metadata = self._transaction.table_metadata
         if self._done_on is metadata:
@@ -94,6 +101,8 @@ class DeleteByFilter:
         scan = self._transaction.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
         tasks = {} if scan is None else {task.file.file_path: task for task in scan.plan_files()}
         first = self._done_on is None
+        if first:
+            self._new_rows_from = self._transaction.encrypted_metadata().next_row_id
         self._check_gone(tasks)
         before, self._results = self._results, {}
         undone: list[FileScanTask] = []
@@ -101,14 +110,19 @@ class DeleteByFilter:
             known = before.get(path)
             if known is not None and (not known or known.state == FileState.of(task)):
                 self._results[path] = before.pop(path)
-            elif known is not None or first or self._may_hold_moved_rows(task, metadata):
+            elif known is not None or first or (self._may_hold_moved_rows(task, metadata) and self._holds_rows_of_before(scan, task)):
                 undone.append(task)
         self._obsolete.extend(file.file_path for result in before.values() for file in result.kept)
         if scan is not None:
-            work = FileWork(self._transaction, scan, self._mode)
+            work = self._work_of(scan)
             self._results.update({result.file.file_path: result for result in work.on_all(undone)})
-        self._write_vectors()
+        vectors = [(result.file, result.vector) for result in self._results.values() if result.vector is not None]
+        self._obsolete.extend(self._vectors.write(vectors))
         self._done_on = metadata
+
+    def _work_of(self, scan: DataScan) -> FileWork:
+        """Return what does the work on the files of a scan."""
+        return FilterWork(self._transaction, scan, self._mode)
 
     def _check_gone(self, tasks: Mapping[str, FileScanTask]) -> None:
         gone = sorted(path for path, result in self._results.items() if result and path not in tasks)
@@ -124,35 +138,11 @@ class DeleteByFilter:
         snapshot = next((snapshot for snapshot in metadata.snapshots if snapshot.sequence_number == number), None)
         return snapshot is None or snapshot.summary is None or snapshot.summary.operation != Operation.APPEND
 
-    def _write_vectors(self) -> None:
-        """Write the deletion vectors of all files into one Puffin file, unless they are those of the attempt before."""
-        files = [(result.file, result.vector) for result in self._results.values() if result.vector is not None]
-        vectors = [vector for _, vector in files]
-        if len(vectors) == len(self._vectors_of) and all(one is other for one, other in zip(vectors, self._vectors_of, strict=True)):
-            return
-        self._obsolete.extend({file.file_path for file in self._vectors})
-        self._vectors_of, self._vectors = vectors, ()
-        if not vectors:
-            return
-        location = self._transaction.new_data_location(f"00000-0-{uuid.uuid4()}-00001-deletes.puffin")
-        self._transaction.track(location)
-        output = self._transaction.current_io().new_encrypted_output(location)
-        places = write_vectors(output, vectors)
-        self._vectors = tuple(_vector_entry(file, vector, place, output) for (file, vector), place in zip(files, places, strict=True))
-
-
-def _vector_entry(file: DataFile, vector: DeletionVector, place: Place, output: EncryptedOutputFile) -> DataFile:
-    entry = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=output.location,
-        file_format=FileFormat.PUFFIN,
-        partition=file.partition,
-        record_count=vector.cardinality,
-        file_size_in_bytes=len(output),
-        key_metadata=output.key_metadata.encode(),
-        referenced_data_file=file.file_path,
-        content_offset=place.offset,
-        content_size_in_bytes=place.length,
-    )
-    entry.spec_id = file.spec_id
-    return entry
+    def _holds_rows_of_before(self, scan: DataScan | None, task: FileScanTask) -> bool:
+        """Whether a file has matching rows whose ids were given before the delete was planned; read from the file."""
+        if scan is None:
+            return False
+        context = dataclasses.replace(scan.read_context(), schema=Schema(ROW_ID))
+        task_of = scan._task_builder.build  # noqa: SLF001 - of the same layer
+        ids = (batch.column(0) for batch in read_task(context, task_of(task)))
+        return any(pc.any(pc.less(column, self._new_rows_from)).as_py() for column in ids)

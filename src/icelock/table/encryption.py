@@ -80,7 +80,7 @@ class TableEncryption:
                 self._kms = load_kms_client(self._settings)
             if self._kms is None:
                 msg = (
-                    f"no KMS is configured for {self._owner}: set {names.KMS_TYPE} (local, memory) or {names.KMS_IMPL} "
+                    f"no KMS is configured for {self._owner}: set {names.KMS_TYPE} (such as aws, vault, local) or {names.KMS_IMPL} "
                     "in the catalog's properties"
                 )
                 raise KeyUnavailableError(msg)

@@ -1,44 +1,94 @@
 """The one guard: what may become of an encrypted table, checked on every create, load and commit.
 
-Rules (seeds, "catalog security requirements"; cases C-06, C-12, C-14, C-15, C-43):
+Rules (seeds, "catalog security requirements"; cases C-06, C-09, C-12, C-14, C-15, C-43):
 
 1. ``encryption.*`` properties need format version 3, are spelt as listed, and never change after creation.
 2. Every ``key-id`` of a snapshot and every ``encrypted-by-id`` of a manifest-list key names an entry; a KEK's names the master key.
-3. A new snapshot of an encrypted table has a ``key-id``.
-4. No partition values, statistics files or raw keys go into metadata.json.
+3. A new snapshot has a ``key-id`` of its own: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
+   that is on storage, encrypted, in full length.
+4. What is there stays as it was: location, table id, key entries, snapshots.
+5. No partition values, statistics files or raw keys go into metadata.json.
+6. An update that this version does not know is refused.
 
-Each function raises before anything is written.
+``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so what it refuses cannot be had by
+any update. Each function raises before anything is written.
 
-Not here: whether a KMS is there (``catalog``), plain files (``io.file_io``, ``metadata.manifest_writer``).
+Not here: whether a KMS is there (``catalog``), plain files (``io.file_io``, ``metadata.manifest_writer``, ``metadata.manifest_list``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
     AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    AssignUUIDUpdate,
+    RemovePartitionSpecsUpdate,
+    RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
+    RemoveSchemasUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
     SetLocationUpdate,
     SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     SetStatisticsUpdate,
     UpgradeFormatVersionUpdate,
 )
 
 from icelock import properties as names
+from icelock.arrow.closed_file import check_stored
 from icelock.errors import CommitError, IntegrityError, KeyUnavailableError, PolicyError
+from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.keys.manager import EncryptionManager
+
 VERSION: Final = 3
+# Updates that cannot bring plain files, or that are looked at here. Another one is of a newer PyIceberg.
+_KNOWN_UPDATES: Final = (
+    AddEncryptionKeyUpdate,
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    AssignUUIDUpdate,
+    RemoveEncryptionKeyUpdate,
+    RemovePartitionSpecsUpdate,
+    RemovePartitionStatisticsUpdate,
+    RemovePropertiesUpdate,
+    RemoveSchemasUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    UpgradeFormatVersionUpdate,
+)
 _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 _PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
+_SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")
 
 
 def is_encrypted(metadata: TableMetadata) -> bool:
@@ -94,8 +144,7 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
         elif not encrypted:
             continue
         elif isinstance(update, (SetStatisticsUpdate, SetPartitionStatisticsUpdate)):
-            msg = f"table {table} is encrypted: statistics files would be plain; there is no encrypted form of them yet"
-            raise PolicyError(msg)
+            _refuse_statistics(table)
         elif isinstance(update, AddSnapshotUpdate):
             _check_snapshot(update.snapshot, table=table)
         elif isinstance(update, UpgradeFormatVersionUpdate) and update.format_version != VERSION:
@@ -104,6 +153,48 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
         elif isinstance(update, SetLocationUpdate) and update.location != metadata.location:
             msg = f"table {table} is encrypted: moving it to {update.location} is not supported"
             raise PolicyError(msg)
+        elif not isinstance(update, _KNOWN_UPDATES):
+            msg = f"table {table} is encrypted: {type(update).__name__} is not known to this version, so what it would write is not either"
+            raise PolicyError(msg)
+
+
+def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> None:
+    """Compare what is about to be committed with what is there; ``base`` is None for a table that is being made.
+
+    Raises:
+        PolicyError: the change would break a rule.
+        KeyUnavailableError: see ``check_keys``.
+    """
+    if base is None:
+        check_new_table(staged.properties, staged.format_version, table=table)
+    elif is_encrypted(base) or is_encrypted(staged):
+        _check_same(base, staged, table=table)
+    if not is_encrypted(staged):
+        return
+    check_keys(staged, table=table)
+    added_keys = _check_entries(base, staged, table=table)
+    _check_snapshots(base, staged, added_keys, table=table)
+    for name in ("statistics", "partition_statistics"):
+        if any(entry not in getattr(base, name, ()) for entry in getattr(staged, name)):
+            _refuse_statistics(table)
+
+
+def check_manifest_lists(snapshots: Iterable[Any], *, manager: EncryptionManager, io: FileIO) -> None:
+    """Check the manifest lists of new snapshots: sealed keys that open, and encrypted files of the length that the keys say.
+
+    Args:
+        snapshots: those that a commit adds.
+        manager: with the key entries that the commit adds.
+        io: the storage's own.
+
+    Raises:
+        KeyUnavailableError, FormatError: a key is missing, or is not sealed.
+        IntegrityError: a list is not on storage as it was written, or is plain; nothing was committed.
+    """
+    for snapshot in snapshots:
+        key_metadata = manager.open_manifest_list_key(snapshot.key_id)
+        size = ags1.authenticated_length(key_metadata, snapshot.manifest_list)
+        check_stored(io, snapshot.manifest_list, size=size, magic=ags1.MAGIC)
 
 
 def check_keys(metadata: TableMetadata, *, table: str) -> None:
@@ -117,8 +208,9 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
     entries = {key.key_id: key for key in metadata.encryption_keys}
     master = metadata.properties.get(names.ENCRYPTION_KEY_ID)
     for snapshot in metadata.snapshots:
-        if snapshot.key_id is not None and snapshot.key_id not in entries:
-            msg = f"table {table}: snapshot {snapshot.snapshot_id} needs key {snapshot.key_id}, which is not in encryption-keys"
+        key_id = getattr(snapshot, "key_id", None)  # PyIceberg's own class has none
+        if key_id is not None and key_id not in entries:
+            msg = f"table {table}: snapshot {snapshot.snapshot_id} needs key {key_id}, which is not in encryption-keys"
             raise KeyUnavailableError(msg)
     for key in entries.values():
         if key.encrypted_by_id in entries or key.encrypted_by_id == master or KEY_TIMESTAMP in key.properties:
@@ -170,6 +262,80 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
         if name in _FIXED and name in metadata.properties:
             msg = f"table {table}: {name} cannot be removed: the table's files are encrypted with that key"
             raise PolicyError(msg)
+
+
+def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> None:
+    """Refuse a commit after which the table is another one, or no longer as much encrypted."""
+    for name in _FIXED:
+        if staged.properties.get(name) != base.properties.get(name):
+            msg = f"table {table}: {name} would change from {base.properties.get(name)!r} to {staged.properties.get(name)!r}; it is fixed"
+            raise PolicyError(msg)
+    for name in ("format_version", "table_uuid", "location"):
+        if getattr(staged, name) != getattr(base, name):
+            msg = f"table {table} is encrypted: its {name} cannot change from {getattr(base, name)} to {getattr(staged, name)}"
+            raise PolicyError(msg)
+
+
+def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> dict[str, EncryptedKey]:
+    """Check the key entries against those before, and return the new ones of manifest lists."""
+    before = {key.key_id: key for key in getattr(base, "encryption_keys", ())}
+    entries: dict[str, EncryptedKey] = {}
+    for key in staged.encryption_keys:  # type: ignore[union-attr]  # encrypted, so version 3
+        if key.key_id in entries:
+            msg = f"table {table}: key id {key.key_id} would be there twice"
+            raise PolicyError(msg)
+        entries[key.key_id] = key
+        old = before.get(key.key_id, key)
+        if old is not key and old != key:
+            msg = f"table {table}: key entry {key.key_id} would be replaced by another one; entries never change"
+            raise PolicyError(msg)
+    master = staged.properties.get(names.ENCRYPTION_KEY_ID)
+    added = {key_id: key for key_id, key in entries.items() if key_id not in before}
+    for key in added.values():
+        _check_added_entry(key, entries.get(key.encrypted_by_id), master, table=table)
+    return {key_id: key for key_id, key in added.items() if key.encrypted_by_id != master}
+
+
+def _check_added_entry(key: EncryptedKey, kek: EncryptedKey | None, master: str | None, *, table: str) -> None:
+    stamp = key.properties.get(KEY_TIMESTAMP, "")
+    if key.encrypted_by_id == master:
+        if set(key.properties) == {KEY_TIMESTAMP} and stamp.isascii() and stamp.isdigit():
+            return
+        what = f"a KEK has {KEY_TIMESTAMP} in decimal milliseconds and no other property"
+    elif kek is not None and kek.encrypted_by_id == master and not key.properties:
+        return
+    else:
+        what = f"an entry is a KEK under master key {master!r}, or the key of a manifest list under such a KEK and without properties"
+    msg = f"table {table}: refused to add key entry {key.key_id}, encrypted by {key.encrypted_by_id}: {what}"
+    raise PolicyError(msg)
+
+
+def _check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_keys: dict[str, EncryptedKey], *, table: str) -> None:
+    before = {} if base is None else {snapshot.snapshot_id: snapshot for snapshot in base.snapshots}
+    unused = set(added_keys)
+    for snapshot in staged.snapshots:
+        old = before.get(snapshot.snapshot_id)
+        if old is None:
+            _check_snapshot(snapshot, table=table)
+            key_id: str = getattr(snapshot, "key_id")  # noqa: B009 - encrypted, so version 3
+            if key_id not in unused:
+                msg = (
+                    f"table {table}: snapshot {snapshot.snapshot_id} has key-id {key_id}, which is not the id of a manifest list's key "
+                    "that this commit adds for it alone"
+                )
+                raise PolicyError(msg)
+            unused.remove(key_id)
+        elif old is not snapshot and any(getattr(old, name) != getattr(snapshot, name) for name in _SNAPSHOT_KEEPS):
+            msg = f"table {table}: snapshot {snapshot.snapshot_id} would be replaced by another one; snapshots never change"
+            raise PolicyError(msg)
+    if unused:
+        msg = f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot; they would stay in the metadata for good"
+        raise PolicyError(msg)
+
+
+def _refuse_statistics(table: str) -> NoReturn:
+    msg = f"table {table} is encrypted: statistics files would be plain; there is no encrypted form of them yet"
+    raise PolicyError(msg)
 
 
 def _check_snapshot(snapshot: Any, *, table: str) -> None:

@@ -45,15 +45,25 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import UpdatesAndRequirements
 
     from icelock.io.file_io import EncryptingFileIO
-    from icelock.table.transaction import EncryptedTransaction
+    from icelock.table.staging import Staging
 
 
 class EncryptedProducer(_SnapshotProducer[Any]):
     """What every producer of an encrypted table does its own way; first among the bases."""
 
-    _transaction: EncryptedTransaction
+    _transaction: Staging
     _cleaning: bool = False
     _merges: bool = True
+    takes_long: bool = False
+    """Whether making the snapshot again means more than reading manifests and writing some."""
+
+    def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
+        super().__init__(operation, transaction, io, **arguments)
+        # PyIceberg takes the branch's head as it is staged; commits of others come after the one that was committed.
+        head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)  # noqa: SLF001 - PyIceberg's own access
+        self._starting_snapshot_id = None if head is None else head.snapshot_id
+        # Manifests of new files, by what is in them; another attempt lists them again.
+        self._manifests_of: dict[tuple[Any, ...], tuple[list[DataFile], ManifestFile]] = {}
 
     @property
     def _io(self) -> EncryptingFileIO:
@@ -90,8 +100,10 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         if self._merges:
             manifests = merged(self, manifests, self._transaction.table_metadata.properties)
         listed = {manifest.manifest_path for manifest in manifests}
-        self._uncommitted_manifests.extend(path for path in self._written_manifests if path not in listed)
-        self._written_manifests = [path for path in self._written_manifests if path in listed]
+        # A manifest that an attempt before did not list may be listed now.
+        written = [*self._written_manifests, *self._uncommitted_manifests]
+        self._uncommitted_manifests = [path for path in written if path not in listed]
+        self._written_manifests = [path for path in written if path in listed]
         return sorted(manifests, key=lambda manifest: int(manifest.content))
 
     def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
@@ -101,11 +113,15 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             by_spec.setdefault(file.spec_id, []).append(file)
         manifests: list[ManifestFile] = []
         for spec_id, group in by_spec.items():
-            with self.new_manifest_writer(self.spec(spec_id), content) as writer:
-                for file in group:
-                    entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file)
-                    writer.add_entry(entry)
-            manifests.append(writer.to_manifest_file())
+            # By identity: equal files need not be the same one, and the list keeps them alive.
+            known = (content, spec_id, self.schema().schema_id, *map(id, group))
+            if known not in self._manifests_of:
+                with self.new_manifest_writer(self.spec(spec_id), content) as writer:
+                    for file in group:
+                        entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file)
+                        writer.add_entry(entry)
+                self._manifests_of[known] = group, writer.to_manifest_file()
+            manifests.append(self._manifests_of[known][1])
         return manifests
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
@@ -125,6 +141,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def _clean_all_uncommitted(self) -> None:
         self._cleaning = True
+        self._manifests_of.clear()
         super()._clean_all_uncommitted()
 
     def _refresh_for_retry(self) -> None:
@@ -181,9 +198,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             parent_snapshot_id=self._parent_snapshot_id,
             ref_name=self._target_branch,
             type=SnapshotRefType.BRANCH,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
+            **self._transaction.kept_settings(self._target_branch),
         )
         head = refs[self._target_branch].snapshot_id if self._target_branch in refs else None
         return (*added, ref), (AssertRefSnapshotId(snapshot_id=head, ref=self._target_branch),)

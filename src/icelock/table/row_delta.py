@@ -20,38 +20,39 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysFalse, Or
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation
-from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
+from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestEntry
 from icelock.table.conflicts import Conflicts, Window, isolation_level
 from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
-from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend, EncryptedProducer
+from icelock.table.partition_set import PartitionSet
+from icelock.table.producer import EncryptedProducer
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Mapping
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
 
-    from icelock.table.transaction import EncryptedTransaction
+    from icelock.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a snapshot does beside adding the rows that it was given.
 
-    ``removed`` are data files of the parent, which must be there; ``replaced`` are delete files that are no longer needed.
+    ``removed`` are data files of the parent, which must be there; ``replaced`` are delete files that are no longer needed;
+    ``partitions`` lose all their data and delete files.
     """
 
     removed: Sequence[DataFile] = ()
+    partitions: PartitionSet | None = None
     added: Sequence[DataFile] = ()
     deletes: Sequence[DataFile] = ()
     replaced: frozenset[DeleteFileId] = frozenset()
@@ -73,6 +74,9 @@ class RowChange(Protocol):
     def obsolete(self) -> list[str]:
         """Return files of earlier attempts that the last change no longer has, once each."""
 
+    def touches(self, data_file: str) -> bool:
+        """Whether the change rests on rows of a data file, by path, as far as it was worked out."""
+
 
 class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrite"]):
     """Adds and removes files in one snapshot.
@@ -90,29 +94,50 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self._moved_rows = False
         self._change = Change()
         self._removed: list[DataFile] = []
+        self._late = False
+        self.isolation_property: str | None = None  # in place of the operation's
 
-    def apply(self, change: RowChange, *, pure_delete: bool = False) -> None:
+    def apply(self, change: RowChange, *, pure_delete: bool = False, may_be_empty: bool = False) -> None:
         """Let the snapshot do what a row change says.
 
         Args:
             change: it is asked again for each attempt.
             pure_delete: nothing is added for what is removed, so the change may be worked out anew on what others left, and there is
                 no snapshot when nothing is left to do.
+            may_be_empty: there is no snapshot when nothing is to do.
         """
         self._row_change = change
-        self._may_be_empty = self._moved_rows = pure_delete
+        self._moved_rows = pure_delete
+        self._may_be_empty = pure_delete or may_be_empty
+
+    @property
+    def takes_long(self) -> bool:  # type: ignore[override]  # a constant of others
+        """Whether the change is worked out by reading data."""
+        return self._row_change is not None
+
+    def planned_on(self, snapshot_id: int | None) -> None:
+        """Say on which snapshot the change was planned; commits after it are looked at from the first attempt on."""
+        self._late = snapshot_id != self._starting_snapshot_id
+        self._starting_snapshot_id = snapshot_id
 
     def _commit(self) -> UpdatesAndRequirements:
-        self._change = Change()
-        if self._row_change is not None:
-            self._change = self._row_change.resolve()
-            self._uncommitted_manifests.extend(self._row_change.obsolete())
-        self._change = replace(self._change, removed=(*self._change.removed, *self._deleted_data_files))
+        if self._late:
+            self._late = False
+            self._validate_concurrency()
+        self._change = self._own_change()
         self.idle = self._may_be_empty and not self._change and not self._added_data_files
         if self.idle:
             self._clean_all_uncommitted()
             return (), ()
         return super()._commit()
+
+    def _own_change(self) -> Change:
+        """Return what this attempt does beside adding the files that it was given."""
+        change = Change()
+        if self._row_change is not None:
+            change = self._row_change.resolve()
+            self._uncommitted_manifests.extend(self._row_change.obsolete())
+        return replace(change, removed=(*change.removed, *self._deleted_data_files))
 
     def _manifests(self) -> list[ManifestFile]:
         data = self._added_manifests([*self._added_data_files, *self._change.added], ManifestContent.DATA)
@@ -123,7 +148,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self._removed = []
         head = None if self._parent_snapshot_id is None else self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
         manifests = [] if head is None else [m for m in head.manifests(self._io) if m.has_added_files() or m.has_existing_files()]
-        goes = _Goes(self._change)
+        goes = _Goes(self._change, self._transaction.table_metadata)
         may_hold = KeyDefaultDict(self._build_manifest_evaluator)
         everywhere = self._predicate == AlwaysFalse()
         concerned = [m for m in manifests if goes.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
@@ -175,18 +200,24 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self.__dict__.pop("partition_filters", None)  # of the schema and specs as they were
 
     def _validate_concurrency(self) -> None:
-        window = self._commit_window
-        if window is None or window.is_empty() or window.head is None:
-            return
         table = self._transaction._table  # noqa: SLF001 - what others committed, without what is staged here
+        window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
+        if window.is_empty() or window.head is None:
+            return
         commits = Window(base=window.base, head=window.head)
         commits.check(table.metadata)
-        row_filter = None if self._predicate == AlwaysFalse() else self._predicate
-        conflicts = Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
-        if isolation_level(table.metadata, self._isolation_operation) == IsolationLevel.SERIALIZABLE:
+        conflicts = self._conflicts(table, commits)
+        if isolation_level(table.metadata, self._isolation_operation, self.isolation_property) == IsolationLevel.SERIALIZABLE:
             conflicts.check_no_new_rows(moved_rows=self._moved_rows)
         if not self._moved_rows:
-            conflicts.check_no_lost_rows()
+            conflicts.check_no_lost_rows(self._touches)
+
+    def _touches(self, data_file: str) -> bool:
+        return self._row_change is None or self._row_change.touches(data_file) or bool(self._deleted_data_files)
+
+    def _conflicts(self, table: Table, commits: Window) -> Conflicts:
+        row_filter = None if self._predicate == AlwaysFalse() else self._predicate
+        return Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
 
     def delete_by_predicate(self, predicate: BooleanExpression, case_sensitive: bool = True) -> None:  # noqa: FBT001, FBT002
         """Say which rows the snapshot is about; files are not looked for by it."""
@@ -197,15 +228,21 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
 class _Goes:
     """Which entries of the parent go, and whether all data files that must go were found."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: Change, metadata: TableMetadata) -> None:
         self._paths = {file.file_path for file in change.removed}
         self._missing = set(self._paths)
         self._replaced = change.replaced
+        self._partitions = change.partitions or PartitionSet()
+        self._metadata = metadata
 
     def may_be_in(self, manifest: ManifestFile) -> bool:
-        return bool(self._paths or (self._replaced and manifest.content == ManifestContent.DELETES))
+        if self._paths or (self._replaced and manifest.content == ManifestContent.DELETES):
+            return True
+        return self._partitions.may_hold(manifest, self._metadata)
 
     def takes(self, file: DataFile) -> bool:
+        if file in self._partitions:
+            return True
         if file.content == DataFileContent.DATA:
             self._missing.discard(file.file_path)
             return file.file_path in self._paths
@@ -216,37 +253,3 @@ class _Goes:
             where = "the branch" if head is None else f"snapshot {head.snapshot_id}"
             msg = f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; look and do it again"
             raise ValidationException(msg)
-
-
-class EncryptedUpdateSnapshot(UpdateSnapshot):
-    """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
-
-    def __init__(
-        self, transaction: EncryptedTransaction, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(transaction, transaction.current_io(), branch, snapshot_properties or {})
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "transaction": self._transaction,
-            "io": self._io,
-            "branch": self._branch,
-            "snapshot_properties": self._snapshot_properties,
-        }
-
-    def fast_append(self) -> EncryptedFastAppend:
-        """Return a producer that adds a manifest."""
-        return EncryptedFastAppend(operation=Operation.APPEND, **self._arguments())
-
-    def merge_append(self) -> EncryptedMergeAppend:
-        """Return a producer that adds a manifest and merges small ones."""
-        return EncryptedMergeAppend(operation=Operation.APPEND, **self._arguments())
-
-    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:  # type: ignore[override]  # not PyIceberg's class
-        """Return a producer that adds and removes files."""
-        return EncryptedOverwrite(operation=Operation.OVERWRITE, commit_uuid=commit_uuid, **self._arguments())
-
-    def delete(self) -> NoReturn:
-        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``table.planner``)."""
-        msg = "deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided"
-        raise PolicyError(msg)

@@ -1,13 +1,16 @@
 """``Table`` and ``StaticTable``: PyIceberg's tables whose files are encrypted.
 
-A table holds one version of its metadata and storage access made from that version's keys; ``refresh`` and commits replace
-both together. Methods that would hand encrypted files to a reader without keys refuse.
+A table holds one version: its metadata, the file of it, and storage access made from that version's keys; ``refresh`` and
+commits replace all together. Methods that would hand encrypted files to a reader without keys refuse.
 
 Not here: what a commit does (``table.transaction``), how tables are loaded (``catalog``).
 """
 
 from __future__ import annotations
 
+import copy
+import threading
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -15,11 +18,15 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
+from icelock.table.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
+from icelock.table.expire import MaintenanceTable
 from icelock.table.guard import check_metadata, is_encrypted
+from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
 from icelock.table.scan import DataScan
 from icelock.table.transaction import EncryptedTransaction
@@ -39,12 +46,24 @@ if TYPE_CHECKING:
     from icelock.kms.client import KmsClient
 
 
-class Table(IcebergTable):
-    """A table of format version 3, encrypted or plain; a plain one can be read only (there is no plaintext writer)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of a table: what belongs together is replaced together."""
 
-    # A static table may be of version 1 or 2.
-    metadata: TableMetadataV3
+    metadata: TableMetadataV3  # of a static table it may be of version 1 or 2
+    location: str
     io: EncryptingFileIO
+
+    def is_before(self, other: Version) -> bool:
+        """Whether ``other`` was committed on top of this version."""
+        return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
+
+
+class Table(IcebergTable):
+    """A table of format version 3, encrypted or plain; a plain one can be read only (there is no plaintext writer).
+
+    Safe to share between threads: every reading and every transaction is on one version, and versions only go forward.
+    """
 
     def __init__(  # noqa: PLR0913 - PyIceberg's signature and one more
         self,
@@ -59,8 +78,41 @@ class Table(IcebergTable):
     ) -> None:
         self.encryption = encryption
         self.storage = io
+        self._lock = threading.Lock()
+        self._version = Version(metadata=cast("TableMetadataV3", metadata), location=metadata_location, io=cast("EncryptingFileIO", io))
         super().__init__(identifier, metadata, metadata_location, io, catalog, dict(config or {}))
-        self.io = self.encryption.wrap(io, metadata, table=".".join(identifier))  # type: ignore[assignment]  # the bare one of a plain table
+        self.io = self.encryption.wrap(io, metadata, table=".".join(identifier))  # the bare one of a plain table
+
+    @property
+    def metadata(self) -> TableMetadataV3:
+        """The metadata of this version."""
+        return self._version.metadata
+
+    @metadata.setter
+    def metadata(self, metadata: TableMetadata) -> None:
+        self._version = replace(self._version, metadata=cast("TableMetadataV3", metadata))
+
+    @property
+    def metadata_location(self) -> str:
+        """The file of the metadata."""
+        return self._version.location
+
+    @metadata_location.setter
+    def metadata_location(self, location: str) -> None:
+        self._version = replace(self._version, location=location)
+
+    @property
+    def io(self) -> EncryptingFileIO:
+        """Storage access with the keys of this version."""
+        return self._version.io
+
+    @io.setter
+    def io(self, io: FileIO) -> None:
+        self._version = replace(self._version, io=cast("EncryptingFileIO", io))
+
+    def at_one_version(self) -> Table:
+        """Return a table object of its own, at the present version: others do not move it on."""
+        return copy.copy(self)
 
     def io_for(self, metadata: TableMetadata, *, spare: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
         """Return storage access with the keys of ``metadata``; ``spare`` are entries minted for a commit that is under way.
@@ -79,10 +131,32 @@ class Table(IcebergTable):
 
     def refresh(self) -> Table:
         """Load the current metadata and its keys from the catalog."""
-        fresh = self.catalog.load_table(self._identifier)
-        self._check_uuid(self.metadata, fresh.metadata)
-        self._replace(fresh.metadata, fresh.metadata_location)
+        before = self._version
+        fresh = self._loaded(self.catalog.load_table(self._identifier))
+        with self._lock:
+            # Another thread that was later may have been quicker.
+            if self._version is before or not fresh.is_before(self._version):
+                self._version = fresh
         return self
+
+    def follow(self, fresh: IcebergTable) -> None:
+        """Become the version of a table that the catalog loaded.
+
+        Raises:
+            ValueError: it is another table, which has its name now.
+        """
+        self._version = self._loaded(fresh)
+
+    def advance(self, other: Table) -> None:
+        """Become the version of another object of this table, unless this one is further."""
+        with self._lock:
+            if not other._version.is_before(self._version):
+                self._version = other._version
+
+    def _loaded(self, fresh: IcebergTable) -> Version:
+        self._check_uuid(self.metadata, fresh.metadata)
+        self.storage = getattr(fresh, "storage", self.storage)  # a REST server lends credentials anew
+        return self._made(fresh.metadata, fresh.metadata_location)
 
     def scan(  # noqa: PLR0913 - PyIceberg's signature
         self,
@@ -94,9 +168,10 @@ class Table(IcebergTable):
         limit: int | None = None,
     ) -> DataScan:
         """Return a scan of the table's current metadata, or of one snapshot."""
+        version = self._version
         return DataScan(
-            table_metadata=self.metadata,
-            io=self.io,
+            table_metadata=version.metadata,
+            io=version.io,
             row_filter=row_filter,
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
@@ -110,16 +185,50 @@ class Table(IcebergTable):
     @property
     def inspect(self) -> InspectTable:
         """Tables of files, manifests, snapshots and entries, without keys."""
-        return InspectTable(self)
+        return InspectTable(self.at_one_version())
 
     def to_polars(self) -> pl.LazyFrame:
         """Return a Polars lazy frame over the whole table (the rows are read now: Polars' own reader has no keys)."""
         return self.scan().to_polars().lazy()
 
-    def incremental_append_scan(self, **kwargs: Any) -> NoReturn:
-        """Refused: not in this version."""
-        del kwargs
-        self._refuse("an incremental scan")
+    def incremental_append_scan(  # noqa: PLR0913 - PyIceberg's signature
+        self,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        options: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> IncrementalAppendScan:
+        """Return a scan of the rows that append snapshots added after one snapshot and up to another."""
+        version = self._version
+        return IncrementalAppendScan(
+            table_metadata=version.metadata,
+            io=version.io,
+            row_filter=row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            from_snapshot_id=from_snapshot_id_exclusive,
+            from_snapshot_inclusive=False,
+            to_snapshot_id=to_snapshot_id_inclusive,
+            options=dict(options or {}),
+            limit=limit,
+        )
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: Mapping[str, str] | None = None,
+        check_duplicate_files: bool = True,  # noqa: FBT001, FBT002
+        branch: str | None = MAIN_BRANCH,
+        *,
+        reencrypt: bool = False,
+    ) -> None:
+        """Append the rows of plain Parquet files, encrypted; see ``EncryptedTransaction.add_files``."""
+        with self.transaction() as tx:
+            tx.add_files(file_paths, snapshot_properties, check_duplicate_files, branch, reencrypt=reencrypt)
 
     def to_daft(self) -> NoReturn:
         """Refused: Daft's own reader has no keys."""
@@ -139,26 +248,28 @@ class Table(IcebergTable):
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)
-        self._replace(self.metadata, self.metadata_location)
+        self._version = self._made(self.metadata, self.metadata_location)
 
-    def _replace(self, metadata: TableMetadata, location: str) -> None:
-        self.metadata = cast("TableMetadataV3", metadata)
-        self.metadata_location = location
-        self.io = self.encryption.wrap(self.storage, metadata, table=".".join(self.name()))  # type: ignore[assignment]  # likewise
+    def _made(self, metadata: TableMetadata, location: str) -> Version:
+        io = self.encryption.wrap(self.storage, metadata, table=".".join(self.name()))
+        return Version(metadata=cast("TableMetadataV3", metadata), location=location, io=cast("EncryptingFileIO", io))
+
+    def _autocommit(self) -> EncryptedTransaction:
+        return EncryptedTransaction(self, autocommit=True)
 
     # PyIceberg makes these three with its own Transaction class.
     def update_spec(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
         """Return a builder of a new partition spec."""
         from pyiceberg.table.update.spec import UpdateSpec  # noqa: PLC0415
 
-        return UpdateSpec(EncryptedTransaction(self, autocommit=True), case_sensitive=case_sensitive)
+        return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
         """Return a builder of a new schema."""
         from pyiceberg.table.update.schema import UpdateSchema  # noqa: PLC0415
 
         return UpdateSchema(
-            transaction=EncryptedTransaction(self, autocommit=True),
+            transaction=self._autocommit(),
             allow_incompatible_changes=allow_incompatible_changes,
             case_sensitive=case_sensitive,
             name_mapping=self.name_mapping(),
@@ -168,13 +279,11 @@ class Table(IcebergTable):
         """Return a builder of a new sort order."""
         from pyiceberg.table.update.sorting import UpdateSortOrder  # noqa: PLC0415
 
-        return UpdateSortOrder(transaction=EncryptedTransaction(self, autocommit=True), case_sensitive=case_sensitive)
+        return UpdateSortOrder(transaction=self._autocommit(), case_sensitive=case_sensitive)
 
-    def manage_snapshots(self) -> Any:
+    def manage_snapshots(self) -> ManageSnapshots:
         """Return a builder that creates and moves branches and tags."""
-        from pyiceberg.table.update.snapshot import ManageSnapshots  # noqa: PLC0415
-
-        return ManageSnapshots(transaction=EncryptedTransaction(self, autocommit=True))
+        return ManageSnapshots(transaction=self._autocommit())
 
     def update_statistics(self) -> NoReturn:
         """Refused: statistics files are plain."""
@@ -182,13 +291,9 @@ class Table(IcebergTable):
         raise PolicyError(msg)
 
     @property
-    def maintenance(self) -> Any:
-        """Refused: expiry has to remove keys too, and does not yet."""
-        self._refuse_maintenance()
-
-    def _refuse_maintenance(self) -> NoReturn:
-        msg = f"table {'.'.join(self.name())}: maintenance of encrypted tables is not in this version"
-        raise PolicyError(msg)
+    def maintenance(self) -> MaintenanceTable:  # type: ignore[override]  # PyIceberg's would leave the keys behind
+        """Expiry of snapshots."""
+        return MaintenanceTable(self)
 
 
 class StaticTable(Table, IcebergStaticTable):
@@ -203,6 +308,14 @@ class StaticTable(Table, IcebergStaticTable):
         """Refused: there is no catalog to commit to."""
         msg = f"{self.metadata_location} was loaded as a static table: there is no catalog to commit to; load it through one"
         raise PolicyError(msg)
+
+    @property
+    def maintenance(self) -> NoReturn:
+        """Refused: likewise."""
+        self.transaction()
+
+    def _autocommit(self) -> NoReturn:
+        self.transaction()
 
     @classmethod
     def from_metadata(
@@ -227,7 +340,7 @@ class StaticTable(Table, IcebergStaticTable):
             identifier=("static-table", metadata_location),
             metadata=metadata,
             metadata_location=metadata_location,
-            io=load_file_io({**metadata.properties, **settings}, metadata_location),
+            io=load_file_io(settings, metadata_location),
             catalog=NoopCatalog("static-table"),
             encryption=encryption,
         )

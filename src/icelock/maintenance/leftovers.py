@@ -1,0 +1,197 @@
+"""What is left over at a table's location: files that nothing reaches, and key entries that nothing needs.
+
+Crashed writers, failed deletions and expiries that were cut short leave files. A file is left over when no snapshot of the table's present
+metadata reaches it, live, and it is neither the metadata file nor one of its log. Order: 1 what is reached is read, with the table's
+keys; 2 storage is listed; 3 the metadata is loaded again, and what came in between is reached too. So a file that was committed at any
+moment of the call is not left over; one that a writer has not committed yet is, which is why nothing younger than three days is removed
+unless it is asked for.
+
+Whatever cannot be read stops it, and nothing is deleted: a file is never left over because a manifest could not be decrypted (case C-50).
+
+Not here: listing storage (``io.listing``), reading metadata (``table.reach``), expiry (``table.expire``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from icelock.errors import IntegrityError, PolicyError
+from icelock.io.listing import StoredFile, delete_files, list_files, place_of
+from icelock.table.expire import check_gc
+from icelock.table.reach import reached
+from icelock.table.retention import dead_keys
+
+if TYPE_CHECKING:
+    from icelock.table.table import Table
+
+SAFE_AGE: Final = timedelta(days=3)
+_DATA: Final = ("parquet", "avro", "orc")
+
+
+class Kind(Enum):
+    """What a file is, by its name."""
+
+    DATA = "data"
+    DELETE = "delete"
+    MANIFEST = "manifest"
+    MANIFEST_LIST = "manifest list"
+    METADATA = "metadata.json"
+    OTHER = "other"
+
+
+_KINDS: Final = (
+    (re.compile(r".*\.metadata\.json(\.gz)?|.*\.gz\.metadata\.json"), Kind.METADATA),
+    (re.compile(r"snap-\d+-.*\.avro"), Kind.MANIFEST_LIST),
+    (re.compile(r".*-m\d+\.avro"), Kind.MANIFEST),
+    (re.compile(rf".*\.puffin|.*-deletes\.({'|'.join(_DATA)})"), Kind.DELETE),
+    (re.compile(rf".*\.({'|'.join(_DATA)})"), Kind.DATA),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A file that nothing reaches: its size in stored bytes, and when it was last written (None: the storage does not say)."""
+
+    path: str
+    size: int
+    modified_ms: int | None
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What is left over, by path; ``keys`` are ids of key entries that the next expiry removes.
+
+    After ``remove_leftovers``: ``files`` were deleted, and ``failed`` could not be.
+    """
+
+    files: tuple[Leftover, ...]
+    keys: tuple[str, ...]
+    failed: tuple[Leftover, ...] = ()
+
+
+def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -> Leftovers:
+    """List what is left over at a table's location; nothing is changed.
+
+    Args:
+        table: an encrypted table.
+        older_than: leave out files that were written since then, or whose age the storage does not tell.
+
+    Raises:
+        KeyUnavailableError, IntegrityError, FormatError, OSError: a manifest list or manifest cannot be read; names it.
+        IntegrityError: storage does not list the table's own files by the names that its metadata has.
+        PolicyError: the table is plain, or its FileIO cannot list.
+    """
+    search = _Search(table, _limit_ms(table, older_than))
+    return Leftovers(files=tuple(search.run()), keys=search.keys())
+
+
+def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AGE) -> Leftovers:
+    """Delete the files that ``leftovers`` lists, but for those of another kind than a table's own; key entries stay for the next expiry.
+
+    A writer that is at work has files that look left over until it commits: ``older_than`` must be longer than any write takes.
+
+    Raises:
+        KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
+        PolicyError: the same, or the table says ``gc.enabled=false``, or another table lies below its location; nothing was deleted.
+    """
+    check_gc(table.metadata, table=_name(table))
+    search = _Search(table, _limit_ms(table, older_than))
+    found = [file for file in search.run() if file.kind is not Kind.OTHER]
+    if search.foreign is not None:
+        msg = f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
+        raise PolicyError(msg)
+    failed = set(delete_files(table.storage, [file.path for file in found]))
+    return Leftovers(
+        files=tuple(file for file in found if file.path not in failed),
+        keys=search.keys(),
+        failed=tuple(file for file in found if file.path in failed),
+    )
+
+
+class _Search:
+    """One look at storage. ``foreign`` is a metadata file outside the table's own metadata folder, if one was met."""
+
+    def __init__(self, table: Table, limit_ms: int | None) -> None:
+        table.io_for(table.metadata)
+        self._table = table.at_one_version()
+        self._limit_ms = limit_ms
+        self.foreign: str | None = None
+
+    def run(self) -> Iterator[Leftover]:
+        """Yield what is left over, by path."""
+        self._table.refresh()
+        found = self._listed(self._reached())
+        before = self._table.metadata_location
+        if self._table.refresh().metadata_location != before:
+            late = self._reached()
+            found = [file for file in found if place_of(file.location) not in late]
+        for file in sorted(found, key=lambda file: file.location):
+            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=_kind(file.location))
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the key entries that nothing needs, in the metadata that was loaded last."""
+        return dead_keys(self._table.metadata, (), now_ms=self._table.encryption.clock())
+
+    def _reached(self) -> set[str]:
+        table = self._table
+        return {place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=True)}
+
+    def _listed(self, reached_places: set[str]) -> list[StoredFile]:
+        """Return the listed files that are not reached and old enough."""
+        table = self._table
+        own = place_of(table.metadata_location)
+        folder = own.rpartition("/")[0]
+        must_be_seen = {place_of(snapshot.manifest_list) for snapshot in table.metadata.snapshots} | {own}
+        found = []
+        for file in list_files(table.storage, table.location()):
+            place = place_of(file.location)
+            must_be_seen.discard(place)
+            if _kind(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
+                self.foreign = file.location
+            if not _belongs(place, reached_places, folder) and self._old_enough(file):
+                found.append(file)
+        # What was read a moment ago is there; if it is not listed, names are compared that cannot be compared.
+        root = place_of(table.location()).rstrip("/") + "/"
+        unseen = sorted(place for place in must_be_seen if place.startswith(root))
+        if unseen:
+            msg = f"table {_name(table)}: storage does not list {unseen[0]}, which the table has: no telling what is left over"
+            raise IntegrityError(msg)
+        return found
+
+    def _old_enough(self, file: StoredFile) -> bool:
+        return self._limit_ms is None or (file.modified_ms is not None and file.modified_ms < self._limit_ms)
+
+
+def _belongs(place: str, reached_places: set[str], metadata_folder: str) -> bool:
+    folder, _, name = place.rpartition("/")
+    if place in reached_places or (folder == metadata_folder and name == "version-hint.text"):
+        return True
+    return name != _checked(name) and _belongs(f"{folder}/{_checked(name)}", reached_places, metadata_folder)
+
+
+def _checked(name: str) -> str:
+    """Return the name of the file that Hadoop's checksum ``.NAME.crc`` is for, which it counts as; any other name as it is."""
+    return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
+
+
+def _kind(location: str) -> Kind:
+    name = _checked(location.rpartition("/")[2])
+    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), Kind.OTHER)
+
+
+def _limit_ms(table: Table, older_than: timedelta | datetime | None) -> int | None:
+    if older_than is None:
+        return None
+    if isinstance(older_than, datetime):
+        return int(older_than.timestamp() * 1000)
+    return table.encryption.clock() - older_than // timedelta(milliseconds=1)
+
+
+def _name(table: Table) -> str:
+    return ".".join(table.name())

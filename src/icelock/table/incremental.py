@@ -1,0 +1,110 @@
+"""``incremental_append_scan``: the rows that append snapshots added between two snapshots (PyIceberg's, which decrypts).
+
+Snapshots of other operations are passed over, their rows too; delete files do not count, so a row that was deleted later is still one
+that was added (as in Java and PyIceberg). The schema is the table's current one.
+
+Not here: reading (``table.scan``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
+from pyiceberg.table.snapshots import Operation, ancestors_between_ids
+
+from icelock.arrow.read import count_task
+from icelock.table.scan import DataScan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask
+
+    from icelock.metadata.plan import ScanTask
+
+
+class IncrementalAppendScan(IcebergIncrementalAppendScan):
+    """PyIceberg's ``IncrementalAppendScan`` that decrypts; every method raises IntegrityError when bytes were changed."""
+
+    def projection(self) -> Schema:
+        """Return the selected columns of the table's current schema, and the metadata columns that are named."""
+        return self._rows().projection()
+
+    def plan_files(self) -> list[FileScanTask]:
+        """Return the files that append snapshots of the range added, and that may hold matching rows.
+
+        Raises:
+            ValueError: the snapshots are not there, or do not follow each other (PyIceberg's error).
+        """
+        return self._rows().plan_files()
+
+    def scan_tasks(self) -> list[ScanTask]:
+        """Return the plan as ``ScanTask``: what engines take."""
+        return list(self._rows().iter_tasks())
+
+    def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
+        """Read all matching rows into one Arrow table."""
+        return self._rows().to_arrow(dictionary_columns)
+
+    def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+        """Return a reader that yields record batches, file after file."""
+        return self._rows().to_arrow_batch_reader(dictionary_columns)
+
+    def count(self) -> int:
+        """Return the number of matching rows; without a filter no data file is read."""
+        return self._rows().count()
+
+    def _rows(self) -> _AddedRows:
+        rows = _AddedRows(
+            table_metadata=self.table_metadata,
+            io=self.io,
+            row_filter=self.row_filter,
+            selected_fields=self.selected_fields,
+            case_sensitive=self.case_sensitive,
+            options=self.options,
+            limit=self.limit,
+        )
+        rows.by = self._append_snapshots()
+        return rows
+
+    def _append_snapshots(self) -> frozenset[int]:
+        if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
+            return frozenset()
+        first, last = self._validate_and_resolve_snapshots()
+        between = ancestors_between_ids(first, last, self.table_metadata)
+        return frozenset(one.snapshot_id for one in between if one.summary is not None and one.summary.operation == Operation.APPEND)
+
+
+class _AddedRows(DataScan):
+    """A scan of the files that the snapshots ``by`` added."""
+
+    by: frozenset[int] = frozenset()
+
+    def plan_files(self) -> list[FileScanTask]:
+        return self._manifest_planner.plan_files(self._manifests(), self._added)
+
+    def iter_tasks(self) -> Iterator[ScanTask]:
+        builder = self._task_builder
+        return (builder.build(task) for task in self.plan_files())
+
+    def count(self) -> int:
+        context = self.read_context()
+        total = sum(count_task(context, task) for task in self.iter_tasks())
+        return total if self.limit is None else min(total, self.limit)
+
+    def _manifests(self) -> list[ManifestFile]:
+        found: dict[str, ManifestFile] = {}
+        for snapshot in self.table_metadata.snapshots:
+            if snapshot.snapshot_id in self.by:
+                for manifest in snapshot.manifests(self.io):
+                    if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in self.by:
+                        found[manifest.manifest_path] = manifest
+        return list(found.values())
+
+    def _added(self, entry: ManifestEntry) -> bool:
+        return entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id in self.by

@@ -1,0 +1,82 @@
+"""A set of partitions: which files and manifests are in one of them.
+
+A partition is a spec and its tuple of values, so a file of an older spec is in none of a newer one's partitions, whatever its rows are
+(Java PartitionSet). NaN is itself, and -0.0 is not 0.0 (``arrow.partition``).
+
+Not here: what is done to the files (``table.row_delta``), conflicts (``table.conflicts``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import PrimitiveType, UUIDType
+
+from icelock.arrow.partition import identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from pyiceberg.manifest import DataFile, ManifestFile, PartitionFieldSummary
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import IcebergType
+
+# Java orders uuids as pairs of signed numbers, Python does not.
+_UNORDERED: Final = (UUIDType,)
+
+
+class PartitionSet:
+    """Partitions of data files; ``add`` takes a file's."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, dict[Hashable, Sequence[Any]]] = {}
+
+    def add(self, file: DataFile) -> None:
+        """Add the partition that a file is in."""
+        values = _values(file)
+        self._partitions.setdefault(file.spec_id, {})[identity_of(values)] = values
+
+    def __bool__(self) -> bool:
+        """Whether there is a partition."""
+        return bool(self._partitions)
+
+    def __contains__(self, file: DataFile) -> bool:
+        """Whether a data or delete file is in one of the partitions."""
+        return identity_of(_values(file)) in self._partitions.get(file.spec_id, {})
+
+    def may_hold(self, manifest: ManifestFile, metadata: TableMetadata) -> bool:
+        """Whether a manifest of a table can list files of the partitions, by its summaries."""
+        wanted = self._partitions.get(manifest.partition_spec_id)
+        if wanted is None:
+            return False
+        kinds = _kinds(metadata, manifest.partition_spec_id)
+        columns = zip(manifest.partitions or (), kinds, zip(*wanted.values(), strict=True), strict=False)
+        return all(_may_hold(summary, kind, values) for summary, kind, values in columns)
+
+
+def _values(file: DataFile) -> Sequence[Any]:
+    return tuple(file.partition._data)  # noqa: SLF001 - PyIceberg's Record
+
+
+def _kinds(metadata: TableMetadata, spec_id: int) -> list[IcebergType | None]:
+    """Return the types of a spec's values; None where no schema of the table has the source column."""
+    sources = {field_id: schema.find_type(field_id) for schema in metadata.schemas for field_id in schema.field_ids}
+    fields = metadata.specs()[spec_id].fields
+    return [field.transform.result_type(sources[field.source_id]) if field.source_id in sources else None for field in fields]
+
+
+def _may_hold(summary: PartitionFieldSummary, kind: IcebergType | None, values: Sequence[Any]) -> bool:
+    """Whether one partition field of a manifest can have one of the values."""
+    if None in values and summary.contains_null:
+        return True
+    known = [value for value in values if value is not None]
+    ordered = [value for value in known if value == value]  # noqa: PLR0124 - not NaN
+    if len(ordered) < len(known) and summary.contains_nan is not False:
+        return True
+    if not ordered or summary.lower_bound is None or summary.upper_bound is None:
+        return bool(ordered)
+    if not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
+        return True
+    lower, upper = from_bytes(kind, summary.lower_bound), from_bytes(kind, summary.upper_bound)
+    return any(lower <= value <= upper for value in ordered)

@@ -1,0 +1,119 @@
+"""Which snapshots, refs and keys a table may lose: rules on its metadata alone.
+
+Snapshots (Iceberg spec, "Snapshot Retention Policy"; Java RemoveSnapshots):
+
+1. a ref other than main goes when its snapshot is older than ``max-ref-age-ms`` (its own, else ``history.expire.max-ref-age-ms``);
+2. what a ref that stays names stays; of a branch also its ancestors, until one is older than ``max-snapshot-age-ms`` and is not
+   among the first ``min-snapshots-to-keep`` (the branch's own, else ``history.expire.*``);
+3. a snapshot that no branch or tag leads to stays until it is older than the table's limit, since it may be staged (as Java).
+
+Keys: an entry stays when a snapshot that stays names it, or wraps such an entry's way up to the master key, or is the KEK that new
+snapshots use. All others go, those of snapshots that other engines expired too (cases C-10, J-03).
+
+Not here: committing (``table.expire``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.table import TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.utils.properties import property_as_int
+
+from icelock import properties as names
+from icelock.keys.kek import created_ms, is_live
+from icelock.keys.key_entries import KeyEntries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
+
+    from icelock.metadata.table_metadata import TableMetadataV3
+
+MAX_REF_AGE_MS: Final = "history.expire.max-ref-age-ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expirable:
+    """Snapshots by id, and refs by name, that may go."""
+
+    snapshots: frozenset[int] = frozenset()
+    refs: frozenset[str] = frozenset()
+
+
+def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None = None) -> Expirable:
+    """Return what the rules let go.
+
+    Args:
+        metadata: the table's.
+        now_ms: the time, ms since 1970.
+        older_than_ms: the limit instead of the table's ``history.expire.max-snapshot-age-ms``; a branch's own limit counts all the same.
+    """
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    limit = older_than_ms if older_than_ms is not None else now_ms - _setting(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS, _FIVE_DAYS)
+    least = max(1, _setting(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
+    old_refs = {name for name, ref in metadata.refs.items() if name != MAIN_BRANCH and _is_old(metadata, ref, by_id, now_ms)}
+    kept, led_to = set(), set()
+    for name, ref in metadata.refs.items():
+        if name in old_refs or ref.snapshot_id not in by_id:
+            continue
+        kept.add(ref.snapshot_id)
+        led_to.add(ref.snapshot_id)
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
+            own_limit = limit if ref.max_snapshot_age_ms is None else now_ms - ref.max_snapshot_age_ms
+            line = list(_ancestors(ref.snapshot_id, by_id))
+            led_to.update(snapshot.snapshot_id for snapshot in line)
+            kept.update(_newest(line, own_limit, ref.min_snapshots_to_keep or least))
+    kept.update(number for number, snapshot in by_id.items() if number not in led_to and snapshot.timestamp_ms >= limit)
+    return Expirable(snapshots=frozenset(by_id) - kept, refs=frozenset(old_refs))
+
+
+def dead_keys(metadata: TableMetadataV3, expired: Collection[int], *, now_ms: int) -> tuple[str, ...]:
+    """Return the ids of key entries that nothing needs once snapshots are gone, in the metadata's order.
+
+    Raises:
+        KeyUnavailableError, FormatError: a KEK has no timestamp, or one that is no number, so that it cannot be told which is in use.
+    """
+    entries = KeyEntries(metadata.encryption_keys)
+    master = names.encryption_key_id(metadata.properties)
+    in_use = [kek for kek in entries.keks(master or "") if is_live(kek, now_ms)]
+    needed = [max(in_use, key=created_ms).key_id] if in_use else []
+    needed += [snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None and snapshot.snapshot_id not in expired]
+    kept: set[str] = set()
+    for key_id in needed:
+        step = key_id
+        while step in entries and step not in kept:
+            kept.add(step)
+            step = entries.get(step).encrypted_by_id
+    return tuple(key.key_id for key in entries if key.key_id not in kept)
+
+
+_FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
+
+
+def _setting(metadata: TableMetadata, name: str, default: int) -> int:
+    return property_as_int(metadata.properties, name, default) or 0
+
+
+def _is_old(metadata: TableMetadata, ref: SnapshotRef, by_id: dict[int, Snapshot], now_ms: int) -> bool:
+    age = ref.max_ref_age_ms or property_as_int(metadata.properties, MAX_REF_AGE_MS, None)
+    return ref.snapshot_id not in by_id or (age is not None and now_ms - by_id[ref.snapshot_id].timestamp_ms > age)
+
+
+def _ancestors(snapshot_id: int | None, by_id: dict[int, Snapshot]) -> Iterator[Snapshot]:
+    """Yield a snapshot and those before it, newest first."""
+    while snapshot_id is not None and snapshot_id in by_id:
+        yield by_id[snapshot_id]
+        snapshot_id = by_id[snapshot_id].parent_snapshot_id
+
+
+def _newest(line: list[Snapshot], limit: int, least: int) -> Iterator[int]:
+    for count, snapshot in enumerate(line):
+        if count >= least and snapshot.timestamp_ms < limit:
+            return
+        yield snapshot.snapshot_id

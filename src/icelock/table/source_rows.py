@@ -1,0 +1,170 @@
+"""The rows that an upsert brings: checked, in the table's own types, found by key.
+
+The key is one or more columns at top level, of any primitive type. A key with a null is refused, since null equals nothing, and one
+that occurs twice, since one row cannot become two. ``row_filter`` matches all rows of a table that can have one of the keys, and others:
+few values are listed, of many only the smallest and the largest count.
+
+Not here: the table's rows (``table.upsert``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    LessThanOrEqual,
+    Or,
+    Reference,
+)
+from pyiceberg.types import PrimitiveType
+
+from icelock.arrow.arrow_types import output_schema
+from icelock.arrow.conform import InputPlan
+from icelock.arrow.write_schema import write_schema
+from icelock.errors import PolicyError
+from icelock.table.key_index import KeyIndex, key_column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
+
+    from icelock.arrow.write_context import WriteContext
+
+_LISTED: Final = 200  # as many literals as PyIceberg's evaluators look at
+# Types whose values come out of Arrow as filters take them.
+_AS_THEY_ARE: Final = (pat.is_integer, pat.is_large_string, pat.is_large_binary, pat.is_fixed_size_binary, pat.is_decimal, pat.is_floating)
+_AS_NUMBERS: Final = (pat.is_date, pat.is_time, pat.is_timestamp)
+
+
+class SourceRows:
+    """The source of an upsert, held in memory."""
+
+    def __init__(self, context: WriteContext, rows: pa.Table, join_cols: Sequence[str] | None, *, case_sensitive: bool) -> None:
+        """Check the rows and index their keys.
+
+        Raises:
+            PolicyError: no key, a column that cannot be one, a null in a key, or a key that occurs twice; or rows that do not fit.
+        """
+        self.rows = rows
+        self._key = _key_fields(context.schema, join_cols, case_sensitive=case_sensitive)
+        self.stored = _conformed(context, rows)
+        columns = [key_column(self.stored.column(field.name)) for field in self._key]
+        for field, column in zip(self._key, columns, strict=True):
+            if column.null_count:
+                msg = f"key column {field.name!r} of the input has {column.null_count} nulls, which equal no key: fill or drop them"
+                raise PolicyError(msg)
+        self.keys = KeyIndex(columns)
+        duplicate = self.keys.first_duplicate
+        if duplicate is not None:
+            names = ", ".join(repr(field.name) for field in self._key)
+            msg = f"row {duplicate} of the input has a key ({names}) that an earlier one has: one row of the table cannot become two"
+            raise PolicyError(msg)
+        self.row_filter = _filter(self._key, columns)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The key's columns."""
+        return [field.name for field in self._key]
+
+    @property
+    def compared(self) -> list[str]:
+        """The other columns."""
+        return [name for name in self.stored.column_names if name not in self.key_names]
+
+    def check_whole(self) -> None:
+        """Check that rows can be replaced by the source's.
+
+        Raises:
+            PolicyError: the source lacks a column of the table, whose values would be lost.
+        """
+        lacking = [name for name in self.stored.column_names if name not in self.rows.column_names]
+        if lacking:
+            msg = f"the input lacks column {', '.join(map(repr, lacking))}: updated rows would lose its values; add it to the input"
+            raise PolicyError(msg)
+
+    def batch_of(self, numbers: pa.Array) -> pa.RecordBatch:
+        """Return source rows by number, in the table's types."""
+        taken = self.stored.take(numbers).combine_chunks()
+        return taken.to_batches()[0] if len(taken) else pa.RecordBatch.from_pylist([], schema=self.stored.schema)
+
+    def find(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return for each row of the table the source row with its key, or null."""
+        return self.keys.find([key_column(batch.column(name)) for name in self.key_names])
+
+
+def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensitive: bool) -> list[NestedField]:
+    if join_cols is None:
+        names = [schema.find_column_name(field_id) or "" for field_id in sorted(schema.identifier_field_ids)]
+    else:
+        names = list(join_cols)
+    if not names:
+        msg = "upsert needs a key: give join_cols, or set the table's identifier fields"
+        raise PolicyError(msg)
+    fields = {field.name if case_sensitive else field.name.lower(): field for field in schema.fields}
+    found = [fields.get(name if case_sensitive else name.lower()) for name in names]
+    for name, field in zip(names, found, strict=True):
+        if field is None or not isinstance(field.field_type, PrimitiveType):
+            msg = f"{name!r} cannot be a key: it is no column with one value at top level; the table has {', '.join(schema.column_names)}"
+            raise PolicyError(msg)
+    return list({field.field_id: field for field in found if field is not None}.values())
+
+
+def _conformed(context: WriteContext, rows: pa.Table) -> pa.Table:
+    """Return the rows in the types in which a scan gives the table's."""
+    target = write_schema(context.schema)
+    by_name = output_schema(context.schema)
+    plain = dataclasses.replace(target, arrow=pa.schema([by_name.field(field.name) for field in target.fields]))
+    plan = InputPlan(rows.schema, plain, downcast_ns=context.downcast_ns)
+    return pa.Table.from_batches([plan.apply(batch) for batch in rows.to_batches()], schema=plain.arrow)
+
+
+def _filter(key: Sequence[NestedField], columns: Sequence[pa.Array]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for field, column in zip(key, columns, strict=True):
+        found = And(found, _one_of(field.name, pc.unique(column)))
+    return found
+
+
+def _one_of(name: str, values: pa.Array) -> BooleanExpression:
+    """Return a filter that each of some distinct values matches."""
+    nan: BooleanExpression = AlwaysFalse()
+    if not len(values):
+        return nan
+    if pat.is_floating(values.type):
+        missing = pc.is_nan(values)
+        nan = IsNaN(term=Reference(name)) if missing.true_count else nan
+        values = values.filter(pc.invert(missing))
+        if not len(values):
+            return nan
+    numbers = _numbers(values)
+    if numbers is None:
+        return AlwaysTrue()
+    # -0.0 and 0.0 are one key, and different to a list of values.
+    if len(numbers) <= _LISTED and not pat.is_floating(values.type):
+        return In(term=Reference(name), literals=set(numbers.to_pylist()))
+    order = pc.sort_indices(numbers)
+    low, high = numbers[order[0].as_py()].as_py(), numbers[order[len(order) - 1].as_py()].as_py()
+    return Or(nan, And(GreaterThanOrEqual(term=Reference(name), value=low), LessThanOrEqual(term=Reference(name), value=high)))
+
+
+def _numbers(values: pa.Array) -> Any:
+    """Return values as filters take them; None for a type that they do not."""
+    kind = values.type
+    if pat.is_timestamp(kind) and kind.unit == "ns":
+        return None
+    if any(is_type(kind) for is_type in _AS_NUMBERS):
+        return values.cast(pa.int32() if pat.is_date32(kind) else pa.int64())
+    return values if any(is_type(kind) for is_type in _AS_THEY_ARE) else None

@@ -1,0 +1,136 @@
+"""The operations that are interrupted: the table they start from, what they do, and the rows before and after.
+
+A table ``db.t`` has ids 0-9 and 10-19 in two files and a snapshot for each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from lake import KEYED, TestLake, people
+
+BEFORE = tuple(range(20))
+Rows = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``act`` works on a catalog; ``before`` and ``after`` are the ids of ``table``, None when there is no such table."""
+
+    act: Callable[[Any], None]
+    after: Rows
+    before: Rows = BEFORE
+    table: str = "db.t"
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def make(self, lake: TestLake) -> Any:
+        return lake.catalog().create_table("db.t", people().schema, properties={**KEYED, **self.properties})
+
+    def prepare(self, lake: TestLake) -> None:
+        made = self.make(lake)
+        made.append(people())
+        made.append(people(10))
+
+
+def _table(catalog: Any) -> Any:
+    return catalog.load_table("db.t")
+
+
+def _transaction(catalog: Any) -> None:
+    with _table(catalog).transaction() as change:
+        change.append(people(100, 2))
+        change.delete("id = 3")
+
+
+def _expire(catalog: Any) -> None:
+    _table(catalog).maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+
+
+def _expire_files(catalog: Any) -> None:
+    """Expire what an overwrite replaced, so that data files and manifests go as well."""
+    table = _table(catalog)
+    table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in table.snapshots()[:-1]]).commit()
+
+
+def _create_as_select(catalog: Any) -> None:
+    with catalog.create_table_transaction("db.new", people().schema, properties=KEYED) as change:
+        change.append(people(100, 2))
+
+
+def _upsert(catalog: Any) -> None:
+    rows = people(18, 3)
+    _table(catalog).upsert(rows.set_column(1, "name", pa.array(["changed"] * 3)), join_cols=["id"])
+
+
+@dataclass(frozen=True)
+class PartitionedOperation(Operation):
+    """Its table is partitioned by city: town-0 has the ids that 3 divides."""
+
+    def make(self, lake: TestLake) -> Any:
+        made = super().make(lake)
+        with made.update_spec() as spec:
+            spec.add_identity("city")
+        return made
+
+
+@dataclass(frozen=True)
+class ReplacedOperation(Operation):
+    """All that its table had was overwritten."""
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        lake.catalog().load_table("db.t").overwrite(people(200, 3))
+
+
+def _without(*gone: int) -> tuple[int, ...]:
+    return tuple(number for number in BEFORE if number not in gone)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "append": Operation(lambda catalog: _table(catalog).append(people(100, 2)), (*BEFORE, 100, 101)),
+    "append that merges manifests": Operation(
+        lambda catalog: _table(catalog).append(people(100, 2)),
+        (*BEFORE, 100, 101),
+        properties={"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"},
+    ),
+    "overwrite": Operation(lambda catalog: _table(catalog).overwrite(people(200, 3), "id < 15"), (*range(15, 20), 200, 201, 202)),
+    "delete, copy-on-write": Operation(lambda catalog: _table(catalog).delete("id in (1, 12)"), _without(1, 12)),
+    "delete, merge-on-read": Operation(
+        lambda catalog: _table(catalog).delete("id in (1, 12)"), _without(1, 12), properties={"write.delete.mode": "merge-on-read"}
+    ),
+    "upsert": Operation(_upsert, (*BEFORE, 20)),
+    "dynamic partition overwrite": PartitionedOperation(
+        lambda catalog: _table(catalog).dynamic_partition_overwrite(people(300, 1)), (*_without(*range(0, 20, 3)), 300)
+    ),
+    "transaction": Operation(_transaction, (*_without(3), 100, 101)),
+    "create": Operation(lambda catalog: catalog.create_table("db.new", people().schema, properties=KEYED), (), before=None, table="db.new"),
+    "create as select": Operation(_create_as_select, (100, 101), before=None, table="db.new"),
+    "expire": Operation(_expire, BEFORE),
+    "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
+}
+
+
+class Restored:
+    """A lake that is put back as it was prepared."""
+
+    def __init__(self, folder: Path, operation: Operation) -> None:
+        self._kept = folder / "kept"
+        self._folder = folder / "lake"
+        self._folder.mkdir(parents=True)
+        self.lake = TestLake(self._folder)
+        catalog = self.lake.catalog()
+        catalog.create_namespace("db")
+        catalog.close()
+        operation.prepare(self.lake)
+        shutil.copytree(self._folder, self._kept)
+
+    def again(self) -> TestLake:
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._kept, self._folder)
+        return self.lake

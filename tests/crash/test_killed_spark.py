@@ -1,0 +1,98 @@
+"""A Spark job whose driver is killed while it plans, while tasks write, and on both sides of the commit; and a worker that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.crash.operations import BEFORE, OPERATIONS, Operation, Restored
+from tests.crash.server import ROOT
+from tests.crash.steps import stepping
+from tests.crash.test_killed_writers import check, ids
+
+from icelock.maintenance import leftovers
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROWS = tuple(range(100, 140))
+OPERATION = Operation(OPERATIONS["append"].act, (*BEFORE, *ROWS))
+
+
+def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str) -> int:
+    """Run the job to its end or death, wait for all its processes, and return the exit code of the driver's Python."""
+    driver = folder / "driver"
+    driver.mkdir()
+    kill = {"moments": moments, "whom": whom, "once": str(folder / "killed")}
+    environment = {
+        **os.environ,
+        "ICELOCK_KILL": json.dumps(kill),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(driver),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "tests" / "unit"))),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.spark_kill",
+        json.dumps({**properties, "py-io-impl": "tests.crash.spark_kill.KillingFileIO"}),
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            code = process.wait(300)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        finally:
+            end_session(process.pid)
+    assert (folder / "killed").exists(), (folder / "log").read_text(errors="replace")[-3000:]
+    return code
+
+
+def end_session(leader: int) -> None:
+    """Wait until the processes of a session are gone; those that stay are killed and make the test fail."""
+    for _ in range(100):
+        left = [
+            int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, check=False).stdout.split()
+        ]
+        if not left:
+            return
+        time.sleep(0.1)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    pytest.fail(f"processes of a killed job stayed: {left}")
+
+
+@pytest.mark.parametrize(
+    ("when", "moments", "landed"),
+    [
+        ("planning", ["before read metadata.json"], False),
+        ("tasks", ["halfway through write data"], False),
+        ("before the commit", ["after close list", "after close metadata.json"], False),
+        ("after the commit", ["after close metadata.json", "before read metadata.json"], True),
+    ],
+)
+def test_a_driver_that_is_killed(tmp_path: Path, when: str, moments: list[str], landed: bool) -> None:  # noqa: FBT001
+    restored = Restored(tmp_path, OPERATION)
+    assert run(tmp_path, stepping(restored.lake.properties()), moments, "driver") == -signal.SIGKILL
+    found = leftovers(restored.lake.catalog().load_table("db.t")).files
+    assert bool(found) == (when in {"tasks", "before the commit"})
+    check(restored.lake, OPERATION, landed=landed, where=f"killed: {when}")
+
+
+def test_a_worker_that_is_killed_in_its_task(tmp_path: Path) -> None:
+    """The task is tried again: its rows are there once, and nothing of the first attempt is left."""
+    restored = Restored(tmp_path, OPERATION)
+    assert run(tmp_path, stepping(restored.lake.properties()), ["halfway through write data"], "worker") == 0
+    table = restored.lake.catalog().load_table("db.t")
+    assert ids(table) == OPERATION.after
+    assert leftovers(table).files == ()
+    check(restored.lake, OPERATION, landed=True, where="worker killed")

@@ -1,0 +1,89 @@
+"""A writer that is killed at any of its steps: the table is as before or as after, and what is left is listed by one call."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake import TestLake, people
+from tests.crash.operations import OPERATIONS, Operation, Restored
+from tests.crash.server import Server
+from tests.crash.steps import stepping
+from tests.unit.table.model import MASTER
+
+from icelock.maintenance import leftovers, remove_leftovers
+from verify_table import verify
+
+COMMITTED = "after SQL COMMIT"
+# Nothing changes between the end of a step and the beginning of the next one, so one of the two moments is enough; only a file's closing
+# has more before it than the step before left, the second half of what is written.
+MOMENTS = "^after |^halfway |^before close "
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) -> None:
+    operation = OPERATIONS[name]
+    restored = Restored(tmp_path, operation)
+    at, committed = 0, 0
+    while True:
+        lake = restored.again()
+        code, steps = server.run(name, stepping(lake.properties()), at, only=MOMENTS)
+        where = f"{name}, killed at step {at}: {steps[-1] if steps else 'none'}"
+        landed = COMMITTED in steps
+        check(lake, operation, landed=landed, where=where)
+        committed += landed
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, where
+        at += 1
+    # Steps on both sides of the commit, those of storage among them.
+    assert at > committed > 1
+    assert {"after create metadata.json", "before close metadata.json", "after close metadata.json", COMMITTED} <= set(steps)
+
+
+def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> None:
+    catalog = lake.catalog()
+    expected = operation.after if landed else operation.before
+    if expected is None:
+        assert not catalog.table_exists(operation.table), where
+        operation.act(catalog)  # what was left is no obstacle
+        expected = operation.after
+    table = catalog.load_table(operation.table)
+    assert ids(table) == expected, where
+    for snapshot in table.snapshots():
+        table.scan(snapshot_id=snapshot.snapshot_id).count()
+    check_leftovers(table, where)
+    table.append(people(1000, 1))
+    assert ids(catalog.load_table(operation.table)) == (*(expected or ()), 1000), where
+    catalog.close()
+
+
+def check_leftovers(table: Any, where: str) -> None:
+    """What is listed is removed; then the independent reader finds every file it needs and no other."""
+    root = Path(table.location())
+    before = {str(path): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+    found = leftovers(table)
+    assert found.keys == (), where
+    assert {file.path: file.size for file in found.files} == {file.path: before[file.path] for file in found.files}, where
+    assert remove_leftovers(table, older_than=timedelta(seconds=-60)).failed == ()
+    after = {str(path) for path in root.rglob("*") if path.is_file()}
+    assert set(before) - after == {file.path for file in found.files}, where
+    metadata = json.loads(Path(table.metadata_location).read_text(encoding="utf-8"))
+    named = {table.metadata_location, *(entry["metadata-file"] for entry in metadata["metadata-log"])}
+    assert {path for path in after if path.endswith(".metadata.json")} == named, where
+    assert verify(Path(table.metadata_location), {"keyA": [MASTER]})["unreached_files"] == 0, where
+
+
+def ids(table: Any) -> tuple[int, ...]:
+    return tuple(sorted(table.scan().to_arrow().column("id").to_pylist()))

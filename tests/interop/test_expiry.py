@@ -1,0 +1,87 @@
+"""Expiry by icelock on tables that Java shares: Java reads what stays, goes on writing, and finds no file or key missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from features_rows import MERGE_ON_READ
+from icelock.maintenance import leftovers, remove_leftovers
+from independent import verify_chain
+from model import arrow
+from our_side import plain_files
+from views import View
+
+pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
+
+SOON = datetime.now(UTC) + timedelta(days=1)
+
+
+def rows(*ids: int) -> Any:
+    return arrow([(number, f"row {number}") for number in ids])
+
+
+def numbers(rows: Any) -> list[int]:
+    return sorted(row["id"] for row in rows.to_pylist())
+
+
+def test_java_reads_and_writes_a_table_whose_snapshots_we_expired(engines, new_table):
+    """Java's and our snapshots, a deletion vector, a tag; Java's own expiry before ours leaves its keys behind (J-03)."""
+    ours, java, name = engines.ours, engines.java, new_table("expiry")
+    ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
+    for first in (0, 10, 20):
+        ours.table(name).append(rows(*range(first, first + 5)))
+        java.insert(name, rows(*range(first + 5, first + 10)))
+    tagged = ours.table(name).snapshots()[2].snapshot_id
+    ours.table(name).manage_snapshots().create_tag(tagged, "kept").commit()
+    java.sql("DELETE FROM {t} WHERE id IN (1, 26)", t=name)
+    ours.table(name).overwrite(rows(100), "id < 10")
+    # Java expires one snapshot; its key stays in the metadata.
+    oldest = ours.table(name).snapshots()[0].snapshot_id
+    java.call("expire_snapshots", name, f"snapshot_ids => array({oldest}L)")
+    assert len(ours.table(name).metadata.encryption_keys) == 1 + 8
+    table = ours.table(name)
+    assert len(leftovers(table).keys) == 1
+    done = table.maintenance.expire_snapshots().older_than(SOON).commit()
+    ours.landed(name)
+    assert (len(done.snapshots), len(done.keys), done.left) == (5, 6, ())
+    fresh = ours.table(name)
+    assert len(fresh.metadata.encryption_keys) == 1 + 2
+    expected = sorted({*range(10, 30), 100} - {26})
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == expected
+    assert numbers(java.read(name, View(ref="kept"))) == list(range(15))
+    java.insert(name, rows(200))
+    java.sql("DELETE FROM {t} WHERE id = 11", t=name)
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == sorted({*expected, 200} - {11})
+    assert plain_files(ours.table(name).location()) == []
+    verify_chain(ours, name)
+    only_checksums_are_left(ours, name)
+    assert numbers(java.read(name)) == sorted({*expected, 200} - {11})
+
+
+def only_checksums_are_left(ours: Any, name: str) -> None:
+    """Hadoop's local files have checksums beside them, which stay when another program deletes the file."""
+    assert [file.path for file in leftovers(ours.table(name)).files if not file.path.endswith(".crc")] == []
+    remove_leftovers(ours.table(name), older_than=timedelta(0))
+    assert leftovers(ours.table(name)).files == ()
+
+
+def test_our_expiry_of_a_table_that_java_wrote_alone(engines, new_table):
+    ours, java, name = engines.ours, engines.java, new_table("expiry")
+    java.create(name, arrow([]).schema, by="bucket(2, id)", properties=MERGE_ON_READ)
+    for first in (0, 10, 20):
+        java.insert(name, rows(*range(first, first + 10)))
+    java.sql("DELETE FROM {t} WHERE id % 3 = 0", t=name)
+    java.call("rewrite_data_files", name, "options => map('rewrite-all', 'true')")
+    before = len(ours.table(name).snapshots())
+    done = ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
+    ours.landed(name)
+    assert len(done.snapshots) == before - 1
+    assert done.left == ()
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [n for n in range(30) if n % 3]
+    assert len(ours.table(name).metadata.encryption_keys) == 2
+    only_checksums_are_left(ours, name)
+    assert numbers(java.read(name)) == [n for n in range(30) if n % 3]
+    verify_chain(ours, name)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from lake import KEYED, TestLake, people
+
+from icelock.cli.main import main
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
+    """A lake whose catalog is called ``test`` in PyIceberg's configuration, with a table and two files that are left over."""
+    lake = TestLake(tmp_path)
+    catalog = lake.catalog()
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", people().schema, properties=KEYED)
+    table.append(people())
+    for name, days in (("old", 4), ("young", 2)):
+        path = Path(table.location()) / "data" / f"{name}.parquet"
+        path.write_bytes(b"PARE" * 3)
+        when = path.stat().st_mtime - days * 86_400
+        os.utime(path, (when, when))
+    catalog.create_table("db.plain", people().schema)
+    for name, value in lake.properties().items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('.', '__').replace('-', '_')}", value)
+    return lake
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(main, ["leftovers", *arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def listed(*arguments: str) -> dict[str, Any]:
+    return json.loads(run("db.t", "--catalog", "test", "--json", *arguments).stdout)
+
+
+def test_files_are_listed_and_nothing_is_deleted(configured: TestLake) -> None:
+    before = configured.files()
+    found = listed()
+    assert [(Path(file["path"]).name, file["size"], file["kind"]) for file in found["files"]] == [
+        ("old.parquet", 12, "data"),
+        ("young.parquet", 12, "data"),
+    ]
+    assert (found["deleted"], found["failed"], found["unneeded-keys"]) == (False, [], [])
+    assert [Path(file["path"]).name for file in listed("--older-than", "71h")["files"]] == ["old.parquet"]
+    text = run("db.t", "--catalog", "test").stdout
+    assert "old.parquet" in text
+    assert "2 files, 24 bytes" in text
+    assert configured.files() == before
+
+
+def test_delete_takes_those_of_three_days_unless_told_otherwise(configured: TestLake) -> None:
+    before = set(configured.files())
+    assert "1 files, 12 bytes deleted" in run("db.t", "--catalog", "test", "--delete").stdout
+    assert before - set(configured.files()) == {"db/t/data/old.parquet"}
+    assert [Path(file["path"]).name for file in listed("--delete", "--older-than", "1d")["files"]] == ["young.parquet"]
+    assert listed()["files"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("db.none", "--catalog", "test"), 1, "no table db.none"),
+        (("db.plain", "--catalog", "test"), 1, "not encrypted"),
+        (("db.t", "--catalog", "test", "--older-than", "3"), 2, "no age"),
+        (("db.t", "--catalog", "test", "--older-than", "-3d"), 2, "no age"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(configured: TestLake, arguments: tuple[str, ...], code: int, message: str) -> None:
+    before = configured.files()
+    assert message in run(*arguments, code=code).stderr
+    assert configured.files() == before

@@ -1,0 +1,144 @@
+"""add_files: plain files are refused, or their rows are taken in encrypted and the files stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lake import KEYED, TestLake, people
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from tests.unit.table.model import live_entries, verified
+
+from icelock.errors import FormatError, KmsError, PolicyError
+
+SCHEMA = people().schema
+BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
+
+
+@pytest.fixture
+def table(lake: TestLake) -> Any:
+    made = lake.catalog().create_table("db.t", SCHEMA, partition_spec=BY_CITY, properties=KEYED)
+    made.append(people(0, 3))
+    return made
+
+
+@pytest.fixture
+def outside(lake: TestLake) -> Path:
+    folder = lake.folder / "outside"
+    folder.mkdir()
+    return folder
+
+
+def ids(table: Any, **scan: Any) -> list[int]:
+    return sorted(table.scan(**scan).to_arrow()["id"].to_pylist())
+
+
+def plain(folder: Path, name: str, rows: pa.Table, **options: Any) -> str:
+    pq.write_table(rows, folder / name, **options)
+    return str(folder / name)
+
+
+def test_plain_files_are_refused_with_an_offer(lake: TestLake, table: Any, outside: Path) -> None:
+    path = plain(outside, "a.parquet", people(10, 5))
+    before = lake.files()
+    with pytest.raises(PolicyError, match="reencrypt=True"):
+        table.add_files([path])
+    assert lake.files() == before
+    assert len(table.snapshots()) == 1
+
+
+def test_rows_are_taken_in_encrypted_in_one_snapshot(lake: TestLake, table: Any, outside: Path) -> None:
+    paths = [plain(outside, "a.parquet", people(10, 5), row_group_size=2), plain(outside, "b.parquet", people(20, 500))]
+    bytes_before = [Path(path).read_bytes() for path in paths]
+    table.add_files(paths, {"by": "me"}, reencrypt=True)
+    assert ids(table) == [*range(3), *range(10, 15), *range(20, 520)]
+    assert [Path(path).read_bytes() for path in paths] == bytes_before
+    assert len(table.snapshots()) == 2
+    summary = table.current_snapshot().summary
+    assert summary.operation.value == "append"
+    assert (summary.additional_properties["by"], summary.additional_properties["added-records"]) == ("me", "505")
+    assert all(entry.data_file.file_path.startswith(table.location()) for _, entry in live_entries(table))
+    assert all(data[:4] in (b"PARE", b"AGS1") for name, data in lake.files().items() if not name.endswith(".metadata.json"))
+    assert not any(b"canary" in data for data in lake.files().values())
+    assert table.properties == KEYED, "no name mapping is set: the new files have ids"
+    verified(table)
+
+
+def test_to_a_branch(table: Any, outside: Path) -> None:
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "b").commit()
+    table.add_files([plain(outside, "a.parquet", people(10, 2))], branch="b", reencrypt=True)
+    assert ids(table) == [0, 1, 2]
+    assert sorted(table.scan().use_ref("b").to_arrow()["id"].to_pylist()) == [0, 1, 2, 10, 11]
+
+
+def test_columns_go_by_field_ids_or_else_by_names(lake: TestLake, outside: Path) -> None:
+    """Renamed since: the ids of one file, the name mapping for the other. Columns in another order, one missing, narrower types."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "city", StringType()))
+    table = lake.catalog().create_table("db.m", schema, properties=KEYED)
+    with table.transaction() as tx:
+        tx.set_properties({"schema.name-mapping.default": schema.name_mapping.model_dump_json()})
+        with tx.update_schema() as update:
+            update.rename_column("name", "who")
+    with_ids = pa.schema(
+        [pa.field("city", pa.string(), metadata={"PARQUET:field_id": "3"}), pa.field("x", pa.int32(), metadata={"PARQUET:field_id": "1"})]
+    )
+    paths = [
+        plain(outside, "ids.parquet", pa.table({"city": ["c"], "x": pa.array([1], pa.int32())}, schema=with_ids)),
+        plain(outside, "names.parquet", pa.table({"name": ["n"], "id": pa.array([2], pa.int32())})),
+        plain(outside, "new.parquet", pa.table({"who": pa.array(["w"], pa.large_string()), "id": [3]})),
+    ]
+    table.add_files(paths, reencrypt=True)
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda r: r["id"]) == [
+        {"id": 1, "who": None, "city": "c"},
+        {"id": 2, "who": "n", "city": None},
+        {"id": 3, "who": "w", "city": None},
+    ]
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(lake: TestLake, table: Any, outside: Path) -> None:
+    good = plain(outside, "good.parquet", people(10, 2))
+    (outside / "text.parquet").write_text("not Parquet, and long enough to look at its end")
+    own = next(entry.data_file.file_path for _, entry in live_entries(table))
+    cases: list[tuple[type[Exception], str, list[str]]] = [
+        (PolicyError, "given once", [good, good]),
+        (PolicyError, "the table's", [own]),
+        (PolicyError, "lacks: extra", [good, plain(outside, "extra.parquet", people(1, 1).append_column("extra", pa.array([1])))]),
+        (FileNotFoundError, "none.parquet", [good, str(outside / "none.parquet")]),
+        (FormatError, "text.parquet", [good, str(outside / "text.parquet")]),
+        (FormatError, "id", [good, plain(outside, "type.parquet", pa.table({"id": ["text"]}))]),
+    ]
+    before = lake.files()
+    for error, match, paths in cases:
+        with pytest.raises(error, match=match):
+            table.add_files(paths, reencrypt=True)
+        assert lake.files() == before, match
+    assert len(lake.catalog().load_table("db.t").snapshots()) == 1
+
+
+def test_a_required_column_must_be_there(lake: TestLake, outside: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=True))
+    table = lake.catalog().create_table("db.r", schema, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match="lacks required columns: name"):
+        table.add_files([plain(outside, "a.parquet", pa.table({"id": [1]}))], reencrypt=True)
+    with pytest.raises(FormatError, match="name"):
+        table.add_files([plain(outside, "b.parquet", pa.table({"id": [1], "name": pa.array([None], pa.string())}))], reencrypt=True)
+    assert lake.files() == before
+
+
+def test_a_kms_that_is_out_writes_nothing(lake: TestLake, table: Any, outside: Path) -> None:
+    path = plain(outside, "a.parquet", people(10, 2))
+    before = lake.files()
+    lake.calls.deny("unwrap")
+    with pytest.raises(KmsError):
+        lake.catalog().load_table("db.t").add_files([path], reencrypt=True)
+    assert lake.files() == before
+    lake.calls.deny("")
+    table.add_files([path], reencrypt=True)
+    assert ids(table) == [0, 1, 2, 10, 11]
