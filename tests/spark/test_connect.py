@@ -18,6 +18,7 @@ CREDENTIAL = "catalog-password-4711"
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
+import icelock.errors
 import icelock.spark
 
 properties, event_log = json.loads(sys.argv[1]), sys.argv[2]
@@ -48,6 +49,17 @@ try:
     spark.read.format("icelock").option("snapshotid", "1").load("test.db.t").count()
 except Exception as e:
     found["error"] = "did you mean 'snapshot-id'" in str(e)
+made = "test.db.made"
+icelock.spark.write_to(df, made).tableProperty("encryption.key-id", "keyA").partitionedBy("bucket(2, id)").create()
+icelock.spark.delete(spark, made, "name = 'filter-value-4711' or id = 5 or id >= 900")
+icelock.spark.upsert(df.filter("id >= 890").selectExpr("id", "'new' name", "city"), made, ["id"])
+icelock.spark.write_to(df.limit(2).selectExpr("id", "'other' name", "city"), made).overwrite("id < 100")
+back = spark.read.format("icelock").load(made)
+found["made"] = [back.count(), back.filter("name = 'new'").count(), back.filter("name = 'other'").count(), back.filter("id = 5").count()]
+try:
+    icelock.spark.upsert(df.unionByName(df), made, ["id"])
+except icelock.errors.PolicyError as e:
+    found["twice"] = "occurs more than once" in str(e)
 print("FOUND " + json.dumps(found))
 spark.stop()
 """
@@ -79,11 +91,12 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     assert answers, done.stderr[:5000]
     assert json.loads(answers[0].removeprefix("FOUND ")) == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True,
+        "made": [902, 110, 2, 0], "twice": True,
     }  # fmt: skip
     logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())
     assert b"icelock" in logged
     for key in KEYS.values():
         assert key not in logged
         assert key.hex().encode() not in logged
-    for setting in (b"encryption.kms-impl", b"kms.counting", CREDENTIAL.encode()):
+    for setting in (b"encryption.kms-impl", b"kms.counting", CREDENTIAL.encode(), b"filter-value-4711"):
         assert setting not in logged

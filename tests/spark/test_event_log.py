@@ -10,6 +10,7 @@ from counting_kms import KEYS
 from lake import KEYED, people
 from pyspark.errors import PySparkException
 
+import icelock.spark
 from icelock.format.key_metadata import KeyMetadata
 from icelock.kms.memory import MemoryKms
 
@@ -27,9 +28,11 @@ def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, cap
     caplog.set_level(logging.DEBUG)
     spark_lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     spark.range(1000).selectExpr("id", "concat('canary-', id) name", "'x' city").write.format("icelock").mode("append").save(TABLE)
+    change(spark)
     df = spark.read.format("icelock").load(TABLE)
     assert df.filter("id < 500").count() == 500
     table = spark_lake.catalog().load_table("db.t")
+    assert len(table.snapshots()) == 5
     path = next(spark_lake.warehouse.rglob("*.parquet"))
     stored = bytearray(path.read_bytes())
     stored[len(stored) // 2] ^= 1
@@ -39,10 +42,11 @@ def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, cap
 
     kms = MemoryKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
     keys = [kms.unwrap_key(key.encrypted_key_metadata, "keyA") for key in table.metadata.encryption_keys if key.encrypted_by_id == "keyA"]
-    for manifest in table.current_snapshot().manifests(table.io):
+    for manifest in {m.manifest_path: m for snapshot in table.snapshots() for m in snapshot.manifests(table.io)}.values():
         keys.append(KeyMetadata.decode(manifest.key_metadata).dek.reveal())
-        keys += [KeyMetadata.decode(entry.data_file.key_metadata).dek.reveal() for entry in manifest.fetch_manifest_entry(table.io)]
-    assert len(keys) >= 4
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        keys += [KeyMetadata.decode(entry.data_file.key_metadata).dek.reveal() for entry in entries]
+    assert len(keys) >= 12
     logged = b"".join(file.read_bytes() for file in event_log.rglob("*") if file.is_file())
     assert b"icelock" in logged
     shown = str(caught.value).encode() + caplog.text.encode()
@@ -51,5 +55,14 @@ def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, cap
         for form in forms(key):
             assert form not in logged
             assert form not in shown
-    for setting in (b"encryption.kms-impl", b"kms.counting"):
+    for setting in (b"encryption.kms-impl", b"kms.counting", b"filter-value-4711", b"filter-value-4712"):
         assert setting not in logged
+
+
+def change(spark):
+    """Every kind of change by tasks; the filters' values are searched for too."""
+    icelock.spark.delete(spark, TABLE, "name = 'filter-value-4711' or id = 700")
+    newer = spark.range(600, 604).selectExpr("id", "'z' name", "'x' city")
+    icelock.spark.upsert(newer, TABLE, ["id"])
+    icelock.spark.write_to(newer.selectExpr("id", "'y' name", "city"), TABLE).overwrite("name = 'filter-value-4712' or id = 601")
+    icelock.spark.write_to(newer.selectExpr("id + 1000 id", "'y' name", "city"), TABLE).append()

@@ -22,6 +22,7 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.plan import ScanTask
 from icelock.spark.batches import spark_batch
 from icelock.spark.filters import FilterTranslator
+from icelock.spark.job import Action, Job
 from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.settings import Settings
 from icelock.spark.splits import plan_splits
@@ -220,7 +221,8 @@ def test_translations(pushed, wanted):
 
 
 def test_a_ticket_opens_once_and_only_unchanged():
-    write = PlannedWrite(catalog="c", properties={"kms.x": "secret"}, identifier=("a", "b"), table_uuid="u", overwrite=True, keks=())
+    job = Job(action=Action.APPEND, table=TableName.parse("c.a.b"))
+    write = PlannedWrite(job=job, properties={"kms.x": "secret"}, table_uuid="u")
     ticket = Ticket.issue(write, SystemEntropy())
     assert ticket.redeem() == write
     with pytest.raises(CommitError, match="nothing is committed"):

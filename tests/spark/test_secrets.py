@@ -222,7 +222,8 @@ def test_executor_modules_bring_in_no_catalog():
     import sys  # noqa: PLC0415
 
     code = (
-        "import sys, icelock.spark.read, icelock.spark.write, icelock.spark.batches, icelock.spark.types, icelock.spark.messages\n"
+        "import sys, icelock.spark.read, icelock.spark.write, icelock.spark.cut, icelock.spark.batches, icelock.spark.types\n"
+        "import icelock.spark.messages\n"
         "import icelock.arrow.read, icelock.arrow.write\n"
         "found = [m for m in sys.modules if m.split('.')[0] in ('sqlalchemy', 'boto3', 'click') or m.startswith(('icelock.catalog', "
         "'icelock.kms.l', 'icelock.kms.m', 'icelock.table'))]\n"

@@ -1,12 +1,14 @@
-"""The end of a write, in the driver: one snapshot, or no file left.
+"""The end of a job, in the driver: one snapshot, or files for the next job of the operation, or no file left.
 
-``commit``  1 the ticket is redeemed: from here on this module answers for the files. 2 the table is loaded again and must be the same one.
-            3 the messages' files are committed by the table's own transaction, which removes them when the commit certainly failed and
-            leaves them when its outcome is unknown. 4 if a task was tried again, what its first attempt left is removed.
+``commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one staged. 2 the
+            table is loaded again and must be the same one; a new one is staged again. 3 the messages' files are committed by the table's
+            own transaction, which removes them when the commit certainly failed and leaves them when its outcome is unknown. It tries
+            again on what other writers committed, without running a task again. 4 if a task was tried again, what its first attempt
+            left is removed.
 ``abort``   Spark calls it when tasks failed, and after a failed commit too. Only a ticket that was never redeemed lets it remove files:
-            those of the messages, and those of tasks that were killed, found by this write's id in their names.
+            those of the messages, and those of tasks that were killed, found by this operation's id in their names.
 
-Not here: how a snapshot is made (``table.transaction``).
+Not here: what is committed (``snapshots``), how a snapshot is made (``table.transaction``).
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from icelock.errors import CommitError
+from icelock.spark.job import Action
 from icelock.spark.messages import FilesWritten
-from icelock.spark.options import TableName
-from icelock.spark.tables import open_catalog, table_of
+from icelock.spark.snapshots import begin, stage
+from icelock.spark.staged import Staged, check_staged, put, take
+from icelock.spark.tables import open_table
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from icelock.metadata.manifest import DataFile
+    from icelock.spark.job import Job
+    from icelock.spark.settings import Settings
     from icelock.spark.ticket import PlannedWrite, Ticket
     from icelock.spark.write import WritePlan
-    from icelock.table.transaction import EncryptedTransaction
 
 # Seconds before each look for files. Other tasks of the job may still write when ``abort`` is called; Spark destroys their Python workers
 # 2 s after it killed the tasks (spark.python.task.killTimeout).
@@ -38,33 +42,37 @@ _logger = logging.getLogger(__name__)
 
 
 def commit_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit the files of a write in one snapshot.
+    """Commit what the tasks of a job did in one snapshot, or keep it for the next job.
 
     Raises:
         CommitError: a message is missing, or the table was replaced by another.
         CommitFailedException: other writers won each time.
+        ValidationException: another writer's commit is in conflict with this one.
     """
     write = ticket.redeem()
+    staged = take(write.job) if write.job.action == Action.CUT else None
+    before = [] if staged is None else [staged.written]
     try:
-        files = _files(messages)
-        transaction = _begin(write)
-        replaced = transaction.files_to_replace() if write.overwrite else []
+        done = FilesWritten.together([*before, *_all(messages)], retried=any(map(_retried, messages)))
+        if write.job.action == Action.CUT:
+            check_staged(staged, write.job)
+        if _goes_on(write, done):
+            put(write.job, Staged(written=done, keks=write.keks))
+            return
+        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schema=plan.schema)
+        stage(transaction, write.job, done)
     except BaseException:
-        remove(plan.context().io, (path for message in messages if isinstance(message, FilesWritten) for path in message.paths))
+        remove(plan.context().io, (path for message in (*before, *messages) if isinstance(message, FilesWritten) for path in message.paths))
         raise
-    if write.overwrite:
-        transaction.overwrite_data_files(files, replaced)
-    else:
-        transaction.append_data_files(files)
     transaction.commit_transaction()
-    if any(message.retried for message in messages if isinstance(message, FilesWritten)):
+    if done.retried:
         io = plan.context().io
-        committed = {file.file_path for file in files}
+        committed = set(done.paths)
         remove(io, (location for location in left_behind(io, plan) if location not in committed))
 
 
 def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Remove the files of a write whose commit never began."""
+    """Remove the files of a write whose commit never began, and what was staged for it."""
     if not ticket.discard():
         _logger.debug("the commit of write %s had begun: it took care of its files", plan.operation_id)
         return
@@ -73,6 +81,13 @@ def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommit
     for wait in _SWEEPS:
         time.sleep(wait)
         remove(io, left_behind(io, plan))
+
+
+def discard_staged(settings: Settings, job: Job) -> None:
+    """Remove the files that a job staged and no other job took."""
+    staged = take(job)
+    if staged is not None:
+        remove(open_table(settings, job.table).storage, staged.written.paths)
 
 
 def remove(io: FileIO, locations: Iterable[str]) -> None:
@@ -110,22 +125,22 @@ def left_behind(io: FileIO, plan: WritePlan) -> Iterator[str]:
             yield folder + info.path[len(path) :]
 
 
-def _files(messages: Sequence[WriterCommitMessage | None]) -> list[DataFile]:
-    files: list[DataFile] = []
+def _all(messages: Sequence[WriterCommitMessage | None]) -> list[FilesWritten]:
+    found: list[FilesWritten] = []
     for message in messages:
         if not isinstance(message, FilesWritten):
             msg = f"expected the files of {len(messages)} tasks, got {type(message).__name__} from one: nothing is committed"
             raise CommitError(msg)
-        files.extend(message.files)
-    return files
+        found.append(message)
+    return found
 
 
-def _begin(write: PlannedWrite) -> EncryptedTransaction:
-    name = TableName(catalog=write.catalog, identifier=write.identifier)
-    table = table_of(open_catalog(write.catalog, write.properties), name)
-    if str(table.metadata.table_uuid) != write.table_uuid:
-        msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
-        raise CommitError(msg)
-    transaction = table.transaction()
-    transaction.prepare_kek(write.keks)
-    return transaction
+def _retried(message: WriterCommitMessage | None) -> bool:
+    return isinstance(message, FilesWritten) and message.retried
+
+
+def _goes_on(write: PlannedWrite, done: FilesWritten) -> bool:
+    """Whether another job of the operation has to remove rows first."""
+    if write.job.action == Action.MERGE:
+        return bool(done.positions) and not write.job.pinned.merge_on_read
+    return write.job.action == Action.STAGE

@@ -1,7 +1,8 @@
-"""Safe filter push-down in a classic session: an optimizer rule, compiled by the Janino that Spark has among its jars.
+"""What a classic session's JVM is asked for.
 
-Without it Spark 4.1 to 4.3 hands the pushed filters of one query to the next one on the same DataFrame (see ``FreshScans.java``), so
-filters are pushed only where the rule is in place. A Connect session has no JVM at hand: no push-down there, and equal results.
+Safe filter push-down: an optimizer rule, compiled by the Janino that Spark has among its jars. Without it Spark 4.1 to 4.3 hands the
+pushed filters of one query to the next one on the same DataFrame (see ``FreshScans.java``), so filters are pushed only where the rule is in
+place. A Connect session has no JVM at hand: no push-down there, and equal results.
 
 Not here: which filters are pushed (``filters``).
 """
@@ -39,6 +40,18 @@ def install_fresh_scans(spark: SparkSession, name: str) -> bool:
         _logger.debug("filters are not pushed to icelock tables in this session: %s", str(e).partition("\n\tat")[0])
         return False
     return True
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a classic session the one of this thread: Spark 4.1 to 4.3 looks for a data source in the thread's session only."""
+    session: Any = getattr(spark, "_jsparkSession", None)
+    jvm: Any = getattr(spark, "_jvm", None)
+    if session is None or jvm is None:
+        return
+    try:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    except Exception as e:  # noqa: BLE001 - a platform that hides its JVM
+        _logger.debug("the session could not be made that of this thread: %s", str(e).partition("\n\tat")[0])
 
 
 def _classes(spark: SparkSession, *values: Any) -> Any:

@@ -8,7 +8,7 @@ Not here: writing files (``write``), committing them (``commit``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -20,11 +20,46 @@ _VERSION: Final = 3
 
 
 class FilesWritten(WriterCommitMessage):
-    """The data files of one task attempt; an empty partition sends one without files. ``retried``: another attempt came before."""
+    """The data files of one task attempt; an empty partition sends one without files."""
 
-    def __init__(self, files: Sequence[DataFile] = (), *, retried: bool = False) -> None:
+    def __init__(
+        self,
+        files: Sequence[DataFile] = (),
+        *,
+        retried: bool = False,
+        seen: Sequence[str] = (),
+        gone: Sequence[str] = (),
+        positions: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Take the files apart.
+
+        Args:
+            files: that were written.
+            retried: another attempt of the task came before.
+            seen: files of the table that a task looked into, whether or not anything came of it.
+            gone: those of them that the written ones stand for, or that have no row left.
+            positions: of rows that go, as a serialized 64-bit roaring bitmap, by file of the table.
+        """
         self.retried = retried
+        self.seen = tuple(seen)
+        self.gone = tuple(gone)
+        self.positions = dict(positions or {})
         self._files = tuple((file.spec_id, _plain(file)) for file in files)
+
+    @classmethod
+    def together(cls, messages: Iterable[FilesWritten], *, retried: bool) -> FilesWritten:
+        """Return several messages as one; of a file with positions in more than one, all rows are meant."""
+        from pyroaring import BitMap64  # noqa: PLC0415 - not needed to unpickle
+
+        one = cls(retried=retried)
+        for message in messages:
+            one._files += message._files  # noqa: SLF001 - of this class
+            one.seen += message.seen
+            one.gone += message.gone
+            for path, positions in message.positions.items():
+                both = BitMap64.deserialize(positions) | BitMap64.deserialize(one.positions[path]) if path in one.positions else None
+                one.positions[path] = positions if both is None else both.serialize()
+        return one
 
     @property
     def paths(self) -> list[str]:

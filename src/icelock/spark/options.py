@@ -1,7 +1,10 @@
 """Options of one read or write, checked; Spark hands them over with lower-cased names (case C-55).
 
-Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Both: the table, from ``load(name)`` or
-``save(name)``, or the option ``table``. Anything else is an error: a misspelt option would be ignored without a word otherwise.
+Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
+``overwrite-mode``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from ``load(name)`` or ``save(name)``, or by the
+option ``table``. Anything else is an error: a misspelt option would be ignored without a word otherwise.
+
+As in Java, ``spark.sql.sources.partitionOverwriteMode`` says nothing about ``save``: Spark heeds it in SQL and in ``insertInto``.
 
 Not here: settings of a catalog or of a KMS, which are given to ``register`` and are never options (Spark Connect writes options to
 the event log).
@@ -11,11 +14,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from icelock.spark.job import Job
 
 TABLE: Final = "table"
 PATH: Final = "path"
@@ -24,9 +32,14 @@ SNAPSHOT_ID: Final = "snapshot-id"
 AS_OF_TIMESTAMP: Final = "as-of-timestamp"
 BRANCH: Final = "branch"
 TAG: Final = "tag"
+OVERWRITE_FILTER: Final = "overwrite-filter"
+OVERWRITE_MODE: Final = "overwrite-mode"
+SNAPSHOT_PROPERTY: Final = "snapshot-property."
+STATIC: Final = "static"
+DYNAMIC: Final = "dynamic"
 
 _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
-_WRITE: Final = (TABLE,)
+_WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 _CATALOG_AND_NAMESPACE: Final = 2
@@ -93,18 +106,85 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where to write."""
+    """Where and how to write; ``overwrite_filter`` is None when all rows are replaced, or the partitions that get rows (``dynamic``)."""
 
     table: TableName
+    branch: str | None = None
+    overwrite_filter: BooleanExpression | None = None
+    dynamic: bool = False
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
+    def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> Self:
         """Check the options of a write.
 
         Raises:
-            PolicyError: an unknown option, or no table.
+            PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
         """
-        return cls(table=_table(_known(options, _WRITE, "write"), "save"))
+        properties = snapshot_properties(options)
+        given = _known({name: value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}, _WRITE, "write")
+        misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
+        if misplaced:
+            msg = f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append"
+            raise PolicyError(msg)
+        mode = given.get(OVERWRITE_MODE, STATIC).lower()
+        if mode not in {STATIC, DYNAMIC}:
+            msg = f"option {OVERWRITE_MODE} is {given[OVERWRITE_MODE]!r}; it must be {STATIC} or {DYNAMIC}"
+            raise PolicyError(msg)
+        if mode == DYNAMIC and OVERWRITE_FILTER in given:
+            msg = f"{OVERWRITE_MODE}={DYNAMIC} replaces the partitions that get rows, so it excludes {OVERWRITE_FILTER}: keep one"
+            raise PolicyError(msg)
+        return cls(
+            table=_table(given, "save"),
+            branch=_name(given, BRANCH),
+            overwrite_filter=parse_filter(given[OVERWRITE_FILTER]) if OVERWRITE_FILTER in given else None,
+            dynamic=mode == DYNAMIC,
+            snapshot_properties=properties,
+        )
+
+    def job(self, *, overwrite: bool) -> Job:
+        """Return the write as a job."""
+        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - executors import this module
+
+        from icelock.spark.job import MAIN, Action, Job  # noqa: PLC0415
+
+        action = Action.APPEND
+        if overwrite:
+            action = Action.OVERWRITE_PARTITIONS if self.dynamic else Action.OVERWRITE
+        return Job(
+            action=action,
+            table=self.table,
+            branch=self.branch or MAIN,
+            row_filter=self.overwrite_filter or AlwaysTrue(),
+            snapshot_properties=self.snapshot_properties,
+        )
+
+
+def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options ``snapshot-property.*`` without their prefix."""
+    return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in options.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}
+
+
+def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
+    """Return a filter that was given as text in PyIceberg's language, or as an expression.
+
+    Raises:
+        PolicyError: it cannot be parsed.
+    """
+    from pyiceberg.expressions import BooleanExpression  # noqa: PLC0415 - executors import this module
+    from pyiceberg.expressions.parser import parse  # noqa: PLC0415
+    from pyparsing import ParseBaseException  # noqa: PLC0415
+
+    if isinstance(row_filter, BooleanExpression):
+        return row_filter
+    if not isinstance(row_filter, str):
+        msg = f"the filter is a {type(row_filter).__name__}; it must be text such as \"city = 'Oslo'\", or a PyIceberg expression"
+        raise PolicyError(msg)
+    try:
+        return parse(row_filter)
+    except (ParseBaseException, ValueError) as e:
+        msg = f"the filter {row_filter!r} cannot be read: {e}; it is text such as \"city = 'Oslo' and day >= '2026-01-31'\""
+        raise PolicyError(msg) from e
 
 
 def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _RPC_ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 _PARALLELISM_DEFAULT: Final = 2
+_SESSION_KEY_LENGTH: Final = 32
 _logger = logging.getLogger(__name__)
 
 
@@ -38,8 +39,9 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     Raises:
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
+    from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
     from icelock.spark.jvm import install_fresh_scans  # noqa: PLC0415 - executors import this package
-    from icelock.spark.settings import Settings  # noqa: PLC0415
+    from icelock.spark.settings import Settings, attach, attached  # noqa: PLC0415
     from icelock.spark.source import NAME, data_source  # noqa: PLC0415
 
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
@@ -54,14 +56,18 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
             SPARK_PLAIN_RPC,
             SPARK_PLAIN_RPC_REFUSE,
         )
+    before = attached(spark)
     settings = Settings(
         catalogs=checked,
         push_down=push_down,
         case_sensitive=_setting(spark, "spark.sql.caseSensitive", "false") == "true",
         parallelism=_parallelism(spark),
         plain_rpc=plain_rpc,
+        # The same as before, so that operations under way in other threads go on.
+        session_key=SystemEntropy().random_bytes(_SESSION_KEY_LENGTH) if before is None else before.session_key,
     )
     spark.dataSource.register(data_source(settings))
+    attach(spark, settings)
 
 
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:

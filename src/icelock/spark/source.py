@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from icelock.spark.job import Job
     from icelock.spark.planning import Loaded
 
 NAME = "icelock"
@@ -69,7 +70,12 @@ class IcelockSource(DataSource):
         Raises:
             PolicyError: wrong options, or a type that Spark has no exact type for.
         """
-        from icelock.spark.planning import load  # noqa: PLC0415 - catalogs, in the driver only
+        job = self._job()
+        if job is not None:
+            from icelock.spark.job_planning import job_schema  # noqa: PLC0415 - catalogs, in the driver only
+
+            return job_schema(self.settings, job)
+        from icelock.spark.planning import load  # noqa: PLC0415 - likewise
 
         found, self._loaded = load(self.settings, ReadOptions.parse(self.options))
         return found
@@ -80,9 +86,14 @@ class IcelockSource(DataSource):
         Raises:
             PolicyError: wrong options, or columns that are not the table's.
         """
-        from icelock.spark.planning import plan_read  # noqa: PLC0415 - catalogs, in the driver only
-
         self._spent = True
+        job = self._job()
+        if job is not None:
+            from icelock.spark.job_planning import job_reader  # noqa: PLC0415 - catalogs, in the driver only
+
+            return job_reader(self.settings, job, schema)
+        from icelock.spark.planning import plan_read  # noqa: PLC0415 - likewise
+
         return plan_read(self.settings, ReadOptions.parse(self.options), schema, self._loaded)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
@@ -95,7 +106,17 @@ class IcelockSource(DataSource):
         from icelock.spark.write_planning import plan_write  # noqa: PLC0415 - catalogs, in the driver only
 
         self._spent = True
-        return plan_write(self.settings, WriteOptions.parse(self.options), schema, overwrite=overwrite)
+        job = self._job()
+        if job is None:
+            job = WriteOptions.parse(self.options, overwrite=overwrite).job(overwrite=overwrite)
+        return plan_write(self.settings, job, schema)
+
+    def _job(self) -> Job | None:
+        """Return the job that ``write_to``, ``delete`` or ``upsert`` put into the options."""
+        from icelock.spark.job import JOB, Job  # noqa: PLC0415 - not needed to unpickle
+
+        sealed = self.options.get(JOB)
+        return None if sealed is None else Job.open(self.settings, sealed)
 
     def __reduce__(self) -> Any:
         if self._spent:

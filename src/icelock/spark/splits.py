@@ -63,7 +63,8 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
     bins: list[tuple[int, int, list[int]]] = [(0, index, []) for index in range(number)]
     for position in sorted(range(len(tasks)), key=lambda index: -weights[index]):
         weight, index, members = heapq.heappop(bins)
-        heapq.heappush(bins, (weight + weights[position], index, [*members, position]))
+        members.append(position)
+        heapq.heappush(bins, (weight + weights[position], index, members))
     chosen = sorted((sorted(members) for _, _, members in bins if members), key=lambda members: members[0])
     return [Split([tasks[position] for position in members]) for members in chosen]
 

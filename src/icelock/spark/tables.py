@@ -46,6 +46,15 @@ def open_table(settings: Settings, name: TableName) -> Table:
         PolicyError: no such catalog, a table below version 3, or keys would cross the network in the clear where that is refused.
         NoSuchTableError: no such table.
     """
+    return table_of(catalog_of(settings, name), name)
+
+
+def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
+    """Load the catalog of a table.
+
+    Raises:
+        PolicyError: no such catalog, or keys would cross the network in the clear where that is refused.
+    """
     catalog = open_catalog(name.catalog, settings.catalogs.get(name.catalog), known=tuple(settings.catalogs))
     if settings.plain_rpc and catalog.properties.get(names.SPARK_PLAIN_RPC) == names.SPARK_PLAIN_RPC_REFUSE:
         msg = (
@@ -53,7 +62,7 @@ def open_table(settings: Settings, name: TableName) -> Table:
             "network in the clear: set spark.network.crypto.enabled or spark.ssl.rpc.enabled, then register again"
         )
         raise PolicyError(msg)
-    return table_of(catalog, name)
+    return catalog
 
 
 def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
@@ -83,7 +92,7 @@ def scan_of(table: Table, options: ReadOptions) -> DataScan:
     scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
     for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag)):
         if ref is not None:
-            _check_ref(table, ref, kind, options.table)
+            check_ref(table, ref, kind, options.table)
             scan = scan.use_ref(ref)
     try:
         scan.projection()
@@ -108,7 +117,12 @@ def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
     raise PolicyError(msg)
 
 
-def _check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) -> None:
+def check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) -> None:
+    """Check that a table has a branch or tag.
+
+    Raises:
+        PolicyError: it has not; names those that it has.
+    """
     refs = table.metadata.refs
     found = refs.get(ref)
     if found is None:

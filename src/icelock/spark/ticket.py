@@ -17,19 +17,20 @@ Not here: what is committed (``commit``).
 
 from __future__ import annotations
 
-import json
+import pickle
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from icelock.errors import CommitError
 from icelock.format import aes_gcm
-from icelock.format.encrypted_key import EncryptedKey
 
 if TYPE_CHECKING:
+    from icelock.format.encrypted_key import EncryptedKey
     from icelock.keys.entropy import Entropy
+    from icelock.spark.job import Job
 
 _NAME: Final = "write"
 _KEY_LENGTH: Final = 32
@@ -41,35 +42,23 @@ class PlannedWrite:
     """What a commit needs.
 
     Args:
-        catalog: the catalog's name.
-        properties: its properties as given to ``register``; None: they are in PyIceberg's configuration.
-        identifier: the table within the catalog.
-        table_uuid: of the table that the files were written for.
-        overwrite: whether the files replace all that the table holds.
+        job: what to do.
+        properties: of the catalog as given to ``register``; None: they are in PyIceberg's configuration.
+        table_uuid: of the table that the files were written for; None for one that is to be created.
         keks: KEK entries that were minted at planning (wrapped), so that the commit does not wrap again.
+        staged_table: metadata of a table that is to be created.
+        schema: of the rows, as Spark's JSON, for a table that is to be replaced.
     """
 
-    catalog: str
+    job: Job
     properties: Mapping[str, str] | None
-    identifier: tuple[str, ...]
-    table_uuid: str
-    overwrite: bool
-    keks: tuple[EncryptedKey, ...]
-
-    def encode(self) -> bytes:
-        """Return the values as JSON."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(fields | {"keks": [kek.to_json() for kek in self.keks]}).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> PlannedWrite:
-        """Return the values of ``encode``."""
-        fields: dict[str, Any] = json.loads(data)
-        keks = tuple(EncryptedKey.from_json(kek) for kek in fields["keks"])
-        return cls(**{**fields, "identifier": tuple(fields["identifier"]), "keks": keks})
+    table_uuid: str | None
+    keks: tuple[EncryptedKey, ...] = ()
+    staged_table: bytes | None = None
+    schema: str | None = None
 
     def __repr__(self) -> str:
-        return f"PlannedWrite({'.'.join((self.catalog, *self.identifier))})"
+        return f"PlannedWrite({self.job.action} {self.job.table})"
 
 
 class Ticket:
@@ -84,7 +73,7 @@ class Ticket:
         """Put a planned write into a file of this machine."""
         key = entropy.random_bytes(_KEY_LENGTH)
         path = Path(tempfile.mkdtemp(prefix="icelock-write-")) / _NAME  # made with mode 0700
-        sealed = aes_gcm.encrypt(key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), write.encode(), _AAD)
+        sealed = aes_gcm.encrypt(key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), pickle.dumps(write), _AAD)
         path.touch(mode=0o600, exist_ok=False)
         path.write_bytes(sealed)
         return cls(str(path), key)
@@ -101,7 +90,8 @@ class Ticket:
             msg = f"{self._path} is gone, so nothing is committed: the write ended before, or the driver's temporary folder was emptied"
             raise CommitError(msg) from e
         self.discard()
-        return PlannedWrite.decode(aes_gcm.decrypt(self._key, sealed, _AAD))
+        write: PlannedWrite = pickle.loads(aes_gcm.decrypt(self._key, sealed, _AAD))  # noqa: S301 - authenticated
+        return write
 
     def discard(self) -> bool:
         """Delete the file; return whether it was there."""

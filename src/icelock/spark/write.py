@@ -3,6 +3,9 @@
 Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key: schema, partition spec, sort
 order, storage settings, and a ticket that only the driver's machine can redeem (``ticket``). A task mints the keys of its own files.
 
+Rows of an upsert come with three columns more: ``_row_id`` of the row that they replace, which is stored, then its file and position,
+which go into the message (``POSITIONS``).
+
 A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
 a killed process left, and so does ``commit`` when a task was tried again.
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -22,16 +25,21 @@ from icelock.spark.messages import FilesWritten
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyroaring import BitMap64
 
     from icelock.arrow.write_context import WriteContext
     from icelock.spark.ticket import Ticket
 
-_WRITE_SETTINGS = ("write.", "format-version")
+POSITIONS: Final = ("icelock replaced file", "icelock replaced position")
+_WRITE_SETTINGS: Final = ("write.", "format-version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON."""
+    """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON.
+
+    ``merges``: two columns more come, file and position of the row that each row replaces.
+    """
 
     columns: tuple[str, ...]
     schema: str
@@ -42,9 +50,10 @@ class WritePlan:
     storage: Mapping[str, str]
     data_key_length: int
     operation_id: str
+    merges: bool = False
 
     @classmethod
-    def of(cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str]) -> WritePlan:
+    def of(cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, merges: bool = False) -> WritePlan:
         """Take a transaction's context apart; ``storage`` is what executors may know of the FileIO's properties."""
         return cls(
             columns=tuple(columns),
@@ -56,6 +65,7 @@ class WritePlan:
             storage=dict(storage),
             data_key_length=context.data_key_length,
             operation_id=context.operation_id,
+            merges=merges,
         )
 
     def context(self) -> WriteContext:
@@ -97,10 +107,15 @@ class TaskWriter(DataSourceArrowWriter):
         from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
 
         task = TaskContext.get()
-        batches = (batch.rename_columns(list(self._plan.columns)) for batch in iterator if batch.num_rows)
+        names = [*self._plan.columns, *(POSITIONS if self._plan.merges else ())]
+        batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
         number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
+        replaced: dict[str, BitMap64] = {}
+        if self._plan.merges:
+            batches = _without_positions(batches, replaced)
         files = write_data_files(self._plan.context(), batches, task_id=number, entropy=SystemEntropy())
-        return FilesWritten(files, retried=attempt > 0)
+        positions = {path: found.serialize() for path, found in replaced.items()}
+        return FilesWritten(files, retried=attempt > 0, positions=positions)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make one snapshot of the files that the messages name.
@@ -121,3 +136,17 @@ class TaskWriter(DataSourceArrowWriter):
 
     def __repr__(self) -> str:
         return f"TaskWriter({self._plan.location})"
+
+
+def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:
+    """Yield batches without their last two columns, and put what they say into ``found``."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - not needed to unpickle
+    from pyroaring import BitMap64  # noqa: PLC0415
+
+    for batch in batches:
+        rest = batch.num_columns - 2
+        paths, positions = batch.column(rest).dictionary_encode(), batch.column(rest + 1)
+        for code, path in enumerate(paths.dictionary.to_pylist()):
+            of_path = positions.filter(pc.equal(paths.indices, code))
+            found.setdefault(path, BitMap64()).update(of_path.to_pylist())
+        yield batch.select(range(rest))

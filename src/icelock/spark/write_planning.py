@@ -1,63 +1,111 @@
 """A write in the driver, before any task runs: what can be refused is refused here.
 
-1 the table is there and encrypted. 2 the columns fit. 3 the KMS is there and gives the KEK; it is minted, by the one wrap of this write,
-when the table has no live one. 4 the ticket for the commit is issued.
+1 the table is there and encrypted, or can be made. 2 the columns fit. 3 the KMS is there and gives the KEK; it is minted, by the one wrap
+of this write, when the table has no live one. 4 the ticket for the commit is issued.
 
-Not here: the commit (``commit``).
+Not here: the commit (``commit``), how tables are made (``new_table``).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from icelock.arrow.write import check_input
 from icelock.errors import PolicyError
+from icelock.spark.cut import ResultWriter
+from icelock.spark.cut_planning import lineage_context
+from icelock.spark.job import Action
+from icelock.spark.new_table import CREATES, new_table_transaction, resolved
 from icelock.spark.projection import find
 from icelock.spark.storage import executor_properties
-from icelock.spark.tables import open_table
+from icelock.spark.tables import catalog_of, open_table
+from icelock.spark.target import check_base, check_branch
 from icelock.spark.ticket import PlannedWrite, Ticket
 from icelock.spark.types import arrow_schema
-from icelock.spark.write import TaskWriter, WritePlan
+from icelock.spark.write import POSITIONS, TaskWriter, WritePlan
+from icelock.table.new_table import CreateTransaction
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-    from pyspark.sql.types import StructType
+    from collections.abc import Mapping
 
-    from icelock.spark.options import WriteOptions
+    from pyiceberg.schema import Schema
+    from pyspark.sql.datasource import DataSourceArrowWriter
+
+    from icelock.arrow.write_context import WriteContext
+    from icelock.spark.job import Job
     from icelock.spark.settings import Settings
 
 
-def plan_write(settings: Settings, options: WriteOptions, schema: StructType, *, overwrite: bool) -> TaskWriter:
+def plan_write(settings: Settings, job: Job, schema: StructType) -> DataSourceArrowWriter:
     """Return the writer of one job.
 
     Raises:
-        PolicyError: a plain table, or columns that do not fit.
+        PolicyError: a plain table, no such branch, or columns that do not fit.
         KeyUnavailableError: no KMS, or it refused.
         NoSuchTableError: no such table.
+        CommitError: the table is not the one that the operation was planned on.
     """
-    table = open_table(settings, options.table)
+    if job.action in CREATES:
+        return _plan_new_table(settings, job, schema)
+    table = open_table(settings, job.table)
+    check_branch(table, job.branch, job.table)
     transaction = table.transaction()
-    context = transaction.write_context()
-    columns = table_columns(context.schema, schema, table=str(options.table), case_sensitive=settings.case_sensitive)
-    given = arrow_schema(schema)
+    if job.base is not None:
+        check_base(table, job.base, job.table)
+    write = PlannedWrite(
+        job=job,
+        properties=settings.catalogs.get(job.table.catalog),
+        table_uuid=str(table.metadata.table_uuid),
+    )
+    if job.action == Action.CUT:
+        # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
+        plan = WritePlan.of(lineage_context(transaction, job), (), executor_properties(table.storage.properties, table.catalog.properties))
+        return ResultWriter(plan, Ticket.issue(write, table.encryption.entropy), job.result_key)
+    context = lineage_context(transaction, job) if job.action == Action.MERGE else rows_context(transaction.write_context(), job)
+    plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
+    write = replace(write, keks=transaction.prepare_kek())
+    return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
+
+
+def _plan_new_table(settings: Settings, job: Job, schema: StructType) -> TaskWriter:
+    catalog = catalog_of(settings, job.table)
+    found = resolved(catalog, job)
+    transaction = new_table_transaction(catalog, found, schema)
+    context = rows_context(transaction.write_context(), found)
+    plan = _plan_rows(settings, found, schema, context, catalog.properties)
+    write = PlannedWrite(
+        job=found,
+        properties=settings.catalogs.get(job.table.catalog),
+        table_uuid=None,
+        keks=transaction.prepare_kek(),
+        staged_table=transaction.staged_metadata() if isinstance(transaction, CreateTransaction) else None,
+        schema=schema.json(),
+    )
+    return TaskWriter(plan, Ticket.issue(write, transaction.entropy))
+
+
+def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteContext, catalog: Mapping[str, str]) -> WritePlan:
+    """Return the plan of tasks that write rows, which fit."""
+    merges = job.action == Action.MERGE
+    rows = StructType(schema.fields[: len(schema.fields) - len(POSITIONS)]) if merges else schema
+    columns = table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
+    given = arrow_schema(rows)
     try:
         check_input(context.schema, pa.schema([field.with_name(name) for field, name in zip(given, columns, strict=True)]))
     except PolicyError as e:
-        msg = f"table {options.table}: {e}"
+        msg = f"table {job.table}: {e}"
         raise PolicyError(msg) from e
-    minted = transaction.prepare_kek()
-    write = PlannedWrite(
-        catalog=options.table.catalog,
-        properties=settings.catalogs.get(options.table.catalog),
-        identifier=options.table.identifier,
-        table_uuid=str(table.metadata.table_uuid),
-        overwrite=overwrite,
-        keks=minted,
-    )
-    storage = executor_properties(context.io.properties, table.catalog.properties)
-    return TaskWriter(WritePlan.of(context, columns, storage), Ticket.issue(write, table.encryption.entropy))
+    storage = executor_properties(context.io.properties, catalog)
+    return WritePlan.of(context, columns, storage, merges=merges)
+
+
+def rows_context(context: WriteContext, job: Job) -> WriteContext:
+    """Return the context with the operation's id, which its jobs share."""
+    return replace(context, operation_id=job.operation_id)
 
 
 def table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:

@@ -1,0 +1,51 @@
+"""Reads of a job in the driver: what a table is like, its rows with where they are, the work of removing rows.
+
+Not here: reads that users ask for (``planning``), writes (``write_planning``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from icelock.spark.commit import discard_staged
+from icelock.spark.cut_planning import CutPlanning, result_schema
+from icelock.spark.job import Action
+from icelock.spark.options import ReadOptions
+from icelock.spark.planning import PlanningReader
+from icelock.spark.staged import peek
+from icelock.spark.tables import open_table
+from icelock.spark.target import describe, target_scan
+from icelock.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from icelock.spark.job import Job
+    from icelock.spark.settings import Settings
+
+
+def job_schema(settings: Settings, job: Job) -> StructType:
+    """Return the schema of a job's rows; for some jobs, asking for it is all there is to do.
+
+    Raises:
+        PolicyError, NoSuchTableError: see ``describe``.
+    """
+    if job.action == Action.DESCRIBE:
+        return describe(settings, job)
+    if job.action == Action.DISCARD:
+        discard_staged(settings, job)
+        return result_schema(staged=False)
+    if job.action == Action.CUT:
+        return result_schema(staged=peek(job) is not None)
+    scan = target_scan(open_table(settings, job.table), job)
+    return spark_schema(scan.projection(), table=str(job.table))
+
+
+def job_reader(settings: Settings, job: Job, schema: StructType) -> DataSourceReader:
+    """Return the reader of a job."""
+    if job.action == Action.CUT:
+        return CutPlanning(settings, job)
+    table = open_table(settings, job.table)
+    empty = job.pinned.snapshot_id is None
+    return PlanningReader(settings, ReadOptions(table=job.table), table, target_scan(table, job), schema, empty=empty)

@@ -1,0 +1,118 @@
+"""The snapshot that a job ends in: which of the table's transactions, and what is staged in it.
+
+Not here: who answers for files (``commit``).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation
+from pyroaring import BitMap64
+from pyspark.sql.types import StructType
+
+from icelock.errors import CommitError
+from icelock.spark.cut_planning import whole_and_cut
+from icelock.spark.job import Action, Purpose
+from icelock.spark.new_table import CREATES, new_table_transaction
+from icelock.spark.tables import open_catalog, table_of
+from icelock.spark.target import target_scan
+from icelock.table.rows_changed import RowsChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import FileScanTask
+
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.spark.job import Job
+    from icelock.spark.messages import FilesWritten
+    from icelock.spark.ticket import PlannedWrite
+    from icelock.table.transaction import EncryptedTransaction
+
+MERGE_ISOLATION: Final = "write.merge.isolation-level"
+
+
+def begin(write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schema: str) -> EncryptedTransaction:
+    """Return the transaction to commit with, on the table as it is now.
+
+    Args:
+        write: what was planned.
+        keks: that were minted for it.
+        schema: of the files that were written, as Iceberg's JSON.
+
+    Raises:
+        CommitError: the table was replaced by another one, or has other columns than a replacement was written for.
+    """
+    name = write.job.table
+    catalog = open_catalog(name.catalog, write.properties)
+    if write.staged_table is not None:
+        transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
+    elif write.job.action in CREATES:
+        transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
+        if transaction.write_context().schema.as_struct() != Schema.model_validate_json(schema).as_struct():
+            msg = f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
+            raise CommitError(msg)
+    else:
+        table = table_of(catalog, name)
+        if str(table.metadata.table_uuid) != write.table_uuid:
+            msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
+            raise CommitError(msg)
+        transaction = table.transaction()
+    transaction.prepare_kek(keks)
+    return transaction
+
+
+def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage the snapshot of what tasks did.
+
+    Raises:
+        ValidationException: another writer's commit is in conflict.
+    """
+    properties = job.snapshot_properties
+    if job.action == Action.OVERWRITE:
+        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch)
+    elif job.action == Action.OVERWRITE_PARTITIONS:
+        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch)
+    elif job.action in {Action.MERGE, Action.CUT}:
+        _change_rows(transaction, job, done)
+    else:
+        transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
+
+
+def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they worked on."""
+    scan = target_scan(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
+    base = job.pinned.snapshot_id
+    merges = job.purpose == Purpose.MERGE
+    whole, looked_into = ([], []) if base is None else whole_and_cut(scan)
+    planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
+    _check_seen(done, planned, job)
+    # What an upsert's first job found is in both; its second job wrote those files again.
+    positions = {path: rows for path, rows in done.positions.items() if path not in set(done.gone)}
+    transaction.change_rows(
+        RowsChanged(
+            removed=[*(() if merges else whole), *(planned[path] for path in done.gone)],
+            added=done.files,
+            cut=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
+        ),
+        row_filter=scan.row_filter,
+        base_snapshot_id=base,
+        operation=Operation.DELETE if job.purpose == Purpose.DELETE else Operation.OVERWRITE,
+        isolation_property=MERGE_ISOLATION if merges else None,
+        snapshot_properties=job.snapshot_properties,
+        branch=job.branch,
+    )
+
+
+def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:
+    """Check that tasks looked into each file of this plan, which is made again here: one that was lost would keep its rows."""
+    wanted = set(planned)
+    seen = {*done.seen, *done.positions}
+    if job.purpose == Purpose.MERGE:
+        wanted &= seen
+    if seen != wanted:
+        msg = f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; do it again"
+        raise CommitError(msg)

@@ -1,0 +1,150 @@
+"""``write_to``: Spark's ``df.writeTo``, for encrypted tables, with its method names.
+
+    create  replace  createOrReplace     the table and its rows in one commit; tasks write first, so a failed job leaves no table
+    append  overwrite  overwritePartitions
+
+``overwrite`` is two jobs: one writes, one removes the rows that match from files that keep others. Rows are written once.
+
+Not here: what a job does (``job``), changes of rows (``rows``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from pyiceberg.expressions import AlwaysTrue
+
+from icelock.errors import PolicyError
+from icelock.spark.job import MAIN, Action, Job, NewTable, Purpose
+from icelock.spark.jobs import Jobs
+from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, parse_filter
+from icelock.spark.source import NAME
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyspark.sql import DataFrame
+
+
+def write_to(df: DataFrame, table: str) -> TableWriter:
+    """Return a writer of a DataFrame to ``catalog.namespace.table``, in the shape of ``df.writeTo``.
+
+    Raises:
+        PolicyError: the session is not registered, or the name is none.
+    """
+    return TableWriter(df, table)
+
+
+class TableWriter:
+    """Writes a DataFrame; each of the six last methods runs it and makes one snapshot.
+
+    They raise PySpark's exception with icelock's error in its message: PolicyError, KeyUnavailableError, NoSuchTableError,
+    CommitFailedException, ValidationException. Nothing was committed then and no file is left.
+    """
+
+    def __init__(self, df: DataFrame, table: str) -> None:
+        self._df = df
+        self._jobs = Jobs(df.sparkSession)
+        self._options: dict[str, str] = {TABLE: table}
+        self._properties: dict[str, str] = {}
+        self._partitioned_by: tuple[str, ...] = ()
+        WriteOptions.parse(self._options, overwrite=False)
+
+    def using(self, provider: str) -> Self:
+        """Accept ``icelock`` and ``iceberg``, for the sake of code written for ``df.writeTo``.
+
+        Raises:
+            PolicyError: another format.
+        """
+        if provider.lower() not in {NAME, "iceberg"}:
+            msg = f"write_to makes encrypted Iceberg tables, not {provider!r}"
+            raise PolicyError(msg)
+        return self
+
+    def option(self, name: str, value: object) -> Self:
+        """Set ``branch`` or ``snapshot-property.<name>``.
+
+        Raises:
+            PolicyError: another name.
+        """
+        if name.lower() in {TABLE, OVERWRITE_FILTER, OVERWRITE_MODE}:
+            msg = f"write_to has a method for the option {name}"
+            raise PolicyError(msg)
+        options = {**self._options, name: str(value)}
+        WriteOptions.parse(options, overwrite=False)
+        self._options = options
+        return self
+
+    def options(self, **options: object) -> Self:
+        """Set several options."""
+        for name, value in options.items():
+            self.option(name, value)
+        return self
+
+    def tableProperty(self, name: str, value: object) -> Self:
+        """Set a property of the table that is made, such as ``encryption.key-id``."""
+        self._properties[name] = str(value)
+        return self
+
+    def partitionedBy(self, *transforms: str) -> Self:
+        """Set the partitioning of the table that is made: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``."""
+        wrong = [transform for transform in transforms if not isinstance(transform, str)]
+        if wrong:
+            msg = f"partitionedBy takes text such as 'days(ts)', not {type(wrong[0]).__name__}"
+            raise PolicyError(msg)
+        self._partitioned_by = transforms
+        return self
+
+    def create(self) -> None:
+        """Make a table with these rows; it must not exist."""
+        self._make(Action.CREATE)
+
+    def replace(self) -> None:
+        """Give an encrypted table these rows, columns and partitioning; its history stays."""
+        self._make(Action.REPLACE)
+
+    def createOrReplace(self) -> None:
+        """Make a table with these rows, or replace it if it exists."""
+        self._make(Action.CREATE_OR_REPLACE)
+
+    def append(self) -> None:
+        """Add the rows."""
+        self._jobs.write(self._job(Action.APPEND), self._df)
+
+    def overwrite(self, condition: str | BooleanExpression) -> None:
+        """Replace the rows that match a filter in PyIceberg's language; ``"true"`` replaces all."""
+        everything = isinstance(condition, str) and condition.strip().lower() == "true"
+        row_filter = AlwaysTrue() if everything else parse_filter(condition)
+        if row_filter == AlwaysTrue():
+            self._jobs.write(self._job(Action.OVERWRITE), self._df)
+            return
+        job = replace(self._job(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE)
+        job = replace(job, base=self._jobs.describe(job).base)
+        self._jobs.write(job, self._df)
+        self._jobs.cut(job)
+
+    def overwritePartitions(self) -> None:
+        """Replace the partitions that get rows."""
+        self._jobs.write(self._job(Action.OVERWRITE_PARTITIONS), self._df)
+
+    def _job(self, action: Action) -> Job:
+        if self._properties or self._partitioned_by:
+            msg = f"tableProperty and partitionedBy are of a table that is made, and {action} changes one that exists"
+            raise PolicyError(msg)
+        return self._of_options(action)
+
+    def _make(self, action: Action) -> None:
+        if BRANCH in {name.lower() for name in self._options}:
+            msg = f"a table is made with its main branch: leave the option {BRANCH} out"
+            raise PolicyError(msg)
+        new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
+        self._jobs.write(replace(self._of_options(action), new_table=new), self._df)
+
+    def _of_options(self, action: Action) -> Job:
+        options = WriteOptions.parse(self._options, overwrite=False)
+        return Job(
+            action=action,
+            table=options.table,
+            branch=options.branch or MAIN,
+            snapshot_properties=options.snapshot_properties,
+        )
