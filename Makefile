@@ -2,6 +2,7 @@
 # make test    the whole test suite (Spark 4.1 in .venv, the tests marked spark43 on Spark 4.3 in .venv-spark43)
 # make check   the static part: ruff, mypy, layers, doctests, README against the command's help
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
+# make operations-docs  tries every operation and writes docs/operations.md
 # make bench   benchmarks
 # make venv    the environment for development only
 # make clean   remove what the others made
@@ -13,7 +14,7 @@ VENV43 := .venv-spark43
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 
-.PHONY: demo test test43 interop interop-docs check bench venv clean java python
+.PHONY: demo test test43 interop interop-docs operations-docs check bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -32,11 +33,15 @@ interop-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py
 	PYTHONPATH=tests/interop:tests/services/hive:tests/verify $(BIN)/python tests/interop/page.py
 
+operations-docs: java $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
+	PYTHONPATH=tests/operations:tests/services/hive:tests/unit $(BIN)/python tests/operations/op_page.py
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_readme.py tests/interop/test_page.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
 
 bench: $(VENV)/.dev

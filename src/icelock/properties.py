@@ -28,6 +28,8 @@ KMS_IMPL: Final = "encryption.kms-impl"
 PY_KMS_IMPL: Final = "py-kms-impl"
 KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
 HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
+PINS_PREFIX: Final = "icelock.pins."
+PINS_FILE: Final = "icelock.pins-file"
 SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
 SPARK_PLAIN_RPC_WARN: Final = "warn"
 SPARK_PLAIN_RPC_REFUSE: Final = "refuse"
@@ -36,6 +38,24 @@ KMS_MEMORY_KEY_PREFIX: Final = "kms.memory.keys."
 KMS_LOCAL_PATH: Final = "kms.local.path"
 KMS_LOCAL_KEY_FILE: Final = "kms.local.key-file"
 KMS_LOCAL_PASSPHRASE_ENV: Final = "kms.local.passphrase-env"  # noqa: S105 - a property's name
+KMS_AWS_ENDPOINT: Final = "kms.endpoint"
+KMS_AWS_ALGORITHM: Final = "kms.encryption-algorithm-spec"
+KMS_AWS_DATA_KEY_SPEC: Final = "kms.data-key-spec"
+CLIENT_REGION: Final = "client.region"
+AZURE_KEYVAULT_URL: Final = "azure.keyvault.url"
+AZURE_KEYVAULT_KEY_WRAP_ALGORITHM: Final = "azure.keyvault.key-wrap-algorithm"
+GCS_OAUTH2_TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - a property's name
+KMS_VAULT_ADDRESS: Final = "kms.vault.address"
+KMS_VAULT_NAMESPACE: Final = "kms.vault.namespace"
+KMS_VAULT_MOUNT: Final = "kms.vault.mount"
+KMS_VAULT_TOKEN_FILE: Final = "kms.vault.token-file"  # noqa: S105 - a property's name
+KMS_VAULT_CA_FILE: Final = "kms.vault.ca-file"
+KMS_KEYSTORE_PATH: Final = "kms.client.keystore.path"
+KMS_KEYSTORE_PASSWORD_ENV: Final = "kms.client.keystore.password-env"  # noqa: S105 - a property's name
+KMS_PKCS11_LIBRARY: Final = "kms.pkcs11.library"
+KMS_PKCS11_TOKEN_LABEL: Final = "kms.pkcs11.token-label"  # noqa: S105 - a property's name
+KMS_PKCS11_PIN_FILE: Final = "kms.pkcs11.pin-file"
+KMS_PKCS11_PIN_ENV: Final = "kms.pkcs11.pin-env"
 KMS_RETRY_PREFIX: Final = "kms.retry."
 
 _TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
@@ -45,6 +65,7 @@ _CATALOG: Final = (
     KEK_CACHE_SECONDS,
     PLAINTEXT_FILES,
     HIVE_REQUIRE_HASH,
+    PINS_FILE,
     SPARK_PLAIN_RPC,
     SPARK_EXECUTOR_PROPERTIES,
 )
@@ -81,7 +102,7 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     Raises:
         PolicyError: names the property and the nearest known one.
     """
-    _refuse_unknown({k: v for k, v in properties.items() if not k.startswith("kms.")}, _CATALOG, "catalog")
+    _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
     policy = properties.get(PLAINTEXT_FILES, PLAINTEXT_FILES_REFUSE)
     if policy not in (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW):
         msg = f"{PLAINTEXT_FILES} is {policy!r}; it must be {PLAINTEXT_FILES_REFUSE!r} or {PLAINTEXT_FILES_ALLOW!r}"

@@ -40,10 +40,12 @@ def encrypt(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes | None = None
         FormatError: The key or the nonce has the wrong length.
     """
     check_key_length(len(key))
+    cipher = AESGCM(key)
+    del key  # error trackers record local variables
     if len(nonce) != NONCE_LENGTH:
         msg = f"an AES-GCM nonce has {NONCE_LENGTH} bytes, this one has {len(nonce)}"
         raise FormatError(msg)
-    return nonce + AESGCM(key).encrypt(nonce, plaintext, aad)
+    return nonce + cipher.encrypt(nonce, plaintext, aad)
 
 
 def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
@@ -54,11 +56,13 @@ def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
         IntegrityError: The tag does not match: changed bytes, another key, or another AAD.
     """
     check_key_length(len(key))
+    cipher = AESGCM(key)
+    del key  # error trackers record local variables
     if len(message) < OVERHEAD:
         msg = f"an AES-GCM message has at least {OVERHEAD} bytes (nonce and tag), this one has {len(message)}"
         raise FormatError(msg)
     try:
-        return AESGCM(key).decrypt(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad)
+        return cipher.decrypt(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad)
     except InvalidTag as e:
         msg = f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is another one"
         raise IntegrityError(msg) from e

@@ -1,0 +1,69 @@
+"""A Spark driver of its own, whose output is kept: writes, reads, changes rows, explains, and fails on a damaged file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import icelock.spark
+from icelock.spark.settings import attached
+
+
+def main(settings: dict[str, Any]) -> None:
+    folder = Path(settings["folder"])
+    spark = (
+        SparkSession.builder.master("local[2,2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.io.encryption.enabled", "true")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", (folder / "event-log").as_uri())
+        .config("spark.eventLog.compress", "false")
+        .getOrCreate()
+    )
+    icelock.spark.register(spark, {"test": settings["properties"]})
+    (folder / "session-key").write_text(attached(spark).session_key.hex())  # type: ignore[union-attr]  # it is registered
+    source = spark.read.format("icelock").load("test.db.source")
+    writer = icelock.spark.write_to(source.repartition(2), "test.db.spark")
+    writer.tableProperty("encryption.key-id", "keyA").tableProperty("write.merge.mode", "merge-on-read").create()
+    source.write.format("icelock").mode("append").save("test.db.spark")
+    icelock.spark.delete(spark, "test.db.spark", f"id = {settings['number'] + 3}")
+    icelock.spark.upsert(source.limit(7).selectExpr("id", "'x' name", "part", "tags", "blob"), "test.db.other", ["id"])
+    rows = spark.read.format("icelock").load("test.db.spark")
+    rows.filter("id > 5").groupBy("name").count().explain(mode="extended")
+    rows.filter("id > 5").explain(mode="formatted")
+    assert rows.repartition(2).cache().count() > 0
+    fails(rows, settings["damaged"])
+    shutil.copytree(folder / "local", folder / "local-kept", ignore_dangling_symlinks=True)
+    spark.stop()
+
+
+def fails(rows: DataFrame, path: str) -> None:
+    """Let tasks meet a damaged file."""
+    file = Path(path)
+    good = file.read_bytes()
+    file.write_bytes(good[:8] + bytes(byte ^ (i % 7 == 0) for i, byte in enumerate(good[8:-8])) + good[-8:])
+    attempt: Callable[[], Any] = rows.sparkSession.read.format("icelock").load("test.db.source").collect
+    try:
+        attempt()
+    except PySparkException as e:
+        print(e, repr(e), sep="\n")
+    else:
+        msg = "the damaged file was read"
+        raise AssertionError(msg)
+    file.write_bytes(good)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.stdin.read()))

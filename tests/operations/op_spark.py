@@ -1,0 +1,175 @@
+"""Recipes of Spark: the data source's reads and writes, the table writer, and the functions of ``icelock.spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lake import KEYED, TestLake
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import icelock.spark
+from icelock.errors import PolicyError
+from op_place import Place
+from op_recipe import Outcome, Recipe, recipes
+from op_table import updated
+
+CATALOG = "test"
+
+
+class SparkPlace(Place):
+    """A table that a Spark session knows as ``test.db.t``."""
+
+    spark: SparkSession
+
+    def __init__(self, lake: TestLake, namespace: str = "db", *, metadata: str | None = None) -> None:
+        super().__init__(lake, namespace, metadata=metadata)
+        self.full = f"{CATALOG}.{self.name}"
+
+    def rows(self, start: int = 90) -> DataFrame:
+        return self.spark.createDataFrame(self.other(start).to_pandas(), "id long, name string, city string")
+
+    def reader(self) -> Any:
+        return self.spark.read.format("icelock")
+
+    def writer(self, mode: str) -> Any:
+        return self.rows().write.format("icelock").mode(mode)
+
+    def changed(self) -> DataFrame:
+        return self.spark.createDataFrame(updated().to_pandas(), "id long, name string, city string")
+
+
+def keyed(writer: Any) -> Any:
+    for name, value in KEYED.items():
+        writer = writer.tableProperty(name, value)
+    return writer
+
+
+def made(use: Callable[[Any], object], *, there: bool) -> Callable[[Any], object]:
+    """Return a use of a writer that makes a table."""
+    return lambda p: use(keyed(icelock.spark.write_to(p.rows(), p.full if there else f"{p.full}new")))
+
+
+def streamed(place: Any) -> None:
+    place.reader().load(place.full).schema  # noqa: B018 - so that the table is there
+    place.spark.readStream.format("icelock").load(place.full).writeStream.format("noop").start().processAllAvailable()
+
+
+def stream_into(place: Any) -> None:
+    rate = place.spark.readStream.format("rate").load()
+    query = rate.writeStream.format("icelock").option("checkpointLocation", str(place.lake.folder / "checkpoint")).start(place.full)
+    query.processAllAvailable()
+
+
+def writer_of(place: Any) -> Any:
+    return icelock.spark.write_to(place.rows(), place.full)
+
+
+READS = [
+    *recipes(
+        "read",
+        Outcome.READS,
+        {
+            "as-of-timestamp": lambda p: (
+                p.reader().option("as-of-timestamp", str(p.table.snapshots()[1].timestamp_ms)).load(p.full).count()
+            ),
+            "branch": lambda p: p.reader().option("branch", "side").load(p.full).count(),
+            "columns": lambda p: p.reader().option("columns", "id").load(p.full).count(),
+            "snapshot-id": lambda p: p.reader().option("snapshot-id", str(p.first)).load(p.full).count(),
+            "table": lambda p: p.reader().option("table", p.full).load().filter("id > 3").collect(),
+            "tag": lambda p: p.reader().option("tag", "first").load(p.full).count(),
+        },
+    ),
+    Recipe("readStream", streamed, Outcome.REFUSED, PySparkException),
+]
+WRITES = [
+    *recipes(
+        "write",
+        Outcome.ENCRYPTED,
+        {
+            "branch": lambda p: p.writer("append").option("branch", "side").save(p.full),
+            "mode=append": lambda p: p.writer("append").save(p.full),
+            "mode=overwrite": lambda p: p.writer("overwrite").save(p.full),
+            "overwrite-filter": lambda p: p.writer("overwrite").option("overwrite-filter", "id >= 0").save(p.full),
+            "overwrite-mode": lambda p: p.writer("overwrite").option("overwrite-mode", "dynamic").save(p.full),
+            "table": lambda p: p.writer("append").option("table", p.full).save(),
+        },
+    ),
+    *recipes(
+        "write",
+        Outcome.REFUSED,
+        {
+            "mode=error": lambda p: p.writer("error").save(p.full),
+            "mode=ignore": lambda p: p.writer("ignore").save(p.full),
+        },
+        PySparkException,
+    ),
+    Recipe("writeStream", stream_into, Outcome.REFUSED, PySparkException),
+]
+WRITER = [
+    *recipes(
+        "TableWriter",
+        Outcome.ENCRYPTED,
+        {
+            "append": lambda p: writer_of(p).append(),
+            "create": made(lambda writer: writer.create(), there=False),
+            "createOrReplace": made(lambda writer: writer.createOrReplace(), there=False),
+            "createOrReplace/there": made(lambda writer: writer.createOrReplace(), there=True),
+            "overwrite": lambda p: writer_of(p).overwrite("id < 4"),
+            "overwrite/all": lambda p: writer_of(p).overwrite("true"),
+            "overwritePartitions": lambda p: writer_of(p).overwritePartitions(),
+            "replace": made(lambda writer: writer.replace(), there=True),
+        },
+    ),
+    *recipes(
+        "TableWriter",
+        Outcome.READS,
+        {
+            "option": lambda p: writer_of(p).option("branch", "side"),
+            "options": lambda p: writer_of(p).options(branch="side"),
+            "partitionedBy": lambda p: writer_of(p).partitionedBy("city"),
+            "tableProperty": lambda p: writer_of(p).tableProperty("owner", "me"),
+            "using": lambda p: writer_of(p).using("iceberg"),
+        },
+    ),
+    *recipes(
+        "TableWriter",
+        Outcome.REFUSED,
+        {
+            "create/there": made(lambda writer: writer.create(), there=True),
+            "replace/not there": made(lambda writer: writer.replace(), there=False),
+            "create/version 2": made(lambda writer: writer.tableProperty("format-version", "2").create(), there=False),
+        },
+        PySparkException,
+    ),
+]
+FUNCTIONS = [
+    *recipes(
+        "spark",
+        Outcome.ENCRYPTED,
+        {
+            "add_files/reencrypt": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file, reencrypt=True),
+            "delete": lambda p: icelock.spark.delete(p.spark, p.full, "id = 3"),
+            "upsert": lambda p: icelock.spark.upsert(p.changed(), p.full, ["id"]),
+        },
+    ),
+    *recipes(
+        "spark",
+        Outcome.READS,
+        {
+            "register": lambda p: icelock.spark.register(p.spark, {CATALOG: p.lake.properties()}),
+            "write_to": writer_of,
+        },
+    ),
+    *recipes(
+        "spark",
+        Outcome.REFUSED,
+        {
+            "add_files": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file),
+            "write_to/not a name": lambda p: icelock.spark.write_to(p.rows(), "t"),
+        },
+        PolicyError,
+    ),
+]
+RECIPES = [*READS, *WRITES, *WRITER, *FUNCTIONS]

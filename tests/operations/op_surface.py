@@ -1,0 +1,86 @@
+"""Every public method that a user can reach, found by reflection: a class's names without underscore, and a module's ``__all__``."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.sorting import UpdateSortOrder
+from pyiceberg.table.update.spec import UpdateSpec
+
+import icelock.maintenance
+from icelock.catalog.hive import HiveCatalog
+from icelock.catalog.sql import SqlCatalog
+from icelock.table.branches import ManageSnapshots
+from icelock.table.expire import ExpireSnapshots, MaintenanceTable
+from icelock.table.incremental import IncrementalAppendScan
+from icelock.table.inspect import InspectTable
+from icelock.table.new_table import CreateTransaction
+from icelock.table.partition_overwrite import EncryptedReplacePartitions
+from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend
+from icelock.table.row_delta import EncryptedOverwrite
+from icelock.table.scan import DataScan
+from icelock.table.table import StaticTable, Table
+from icelock.table.transaction import EncryptedTransaction
+from icelock.table.update_snapshot import EncryptedUpdateSnapshot
+
+# Of these only what they have beyond another class is listed, or have their own way.
+BASES = {"CreateTransaction": EncryptedTransaction, "IncrementalAppendScan": DataScan, "HiveCatalog": SqlCatalog}
+CLASSES: dict[str, type[Any]] = {
+    "Table": Table,
+    "StaticTable": StaticTable,
+    "Transaction": EncryptedTransaction,
+    "CreateTransaction": CreateTransaction,
+    "UpdateSnapshot": EncryptedUpdateSnapshot,
+    "FastAppend": EncryptedFastAppend,
+    "MergeAppend": EncryptedMergeAppend,
+    "Overwrite": EncryptedOverwrite,
+    "ReplacePartitions": EncryptedReplacePartitions,
+    "UpdateSchema": UpdateSchema,
+    "UpdateSpec": UpdateSpec,
+    "UpdateSortOrder": UpdateSortOrder,
+    "ManageSnapshots": ManageSnapshots,
+    "MaintenanceTable": MaintenanceTable,
+    "ExpireSnapshots": ExpireSnapshots,
+    "InspectTable": InspectTable,
+    "DataScan": DataScan,
+    "IncrementalAppendScan": IncrementalAppendScan,
+    "SqlCatalog": SqlCatalog,
+    "HiveCatalog": HiveCatalog,
+}
+
+
+def methods_of(kind: type[Any]) -> set[str]:
+    """Return the names of methods, properties and class methods; plain attributes of instances are not among them."""
+    return {
+        name
+        for name, member in inspect.getmembers(kind)
+        if not name.startswith("_") and (callable(member) or isinstance(member, property) or inspect.isdatadescriptor(member))
+    }
+
+
+def _is_inherited(owner: str, kind: type[Any], name: str) -> bool:
+    return owner in BASES and getattr(BASES[owner], name, None) is getattr(kind, name)
+
+
+def functions_of(module: Any) -> set[str]:
+    """Return the functions that a module offers."""
+    return {name for name in module.__all__ if inspect.isfunction(getattr(module, name))}
+
+
+def surface() -> set[str]:
+    """Return Class.method of all, without Spark."""
+    found = {f"{owner}.{name}" for owner, kind in CLASSES.items() for name in methods_of(kind) if not _is_inherited(owner, kind, name)}
+    return found | {f"maintenance.{name}" for name in functions_of(icelock.maintenance)} | {"icelock.load_catalog"}
+
+
+def spark_surface() -> set[str]:
+    """Return what there is for Spark: functions, the methods of the table writer, options and modes of reads and writes."""
+    import icelock.spark  # noqa: PLC0415 - needs PySpark
+    from icelock.spark import options  # noqa: PLC0415
+    from icelock.spark.write_to import TableWriter  # noqa: PLC0415
+
+    found = {f"spark.{name}" for name in functions_of(icelock.spark)} | {f"TableWriter.{name}" for name in methods_of(TableWriter)}
+    found |= {f"read.{name}" for name in options._READ} | {f"write.{name}" for name in options._WRITE}
+    return found | {"write.mode=append", "write.mode=overwrite", "write.mode=error", "write.mode=ignore", "readStream", "writeStream"}

@@ -1,0 +1,32 @@
+"""What the Hive catalog does its own way, tried as in ``test_matrix``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import op_hive
+from hive_lake import HiveLake
+from metastore import Metastore
+from op_check import run
+from op_hive import HivePlace
+from op_recipe import Outcome, Recipe
+
+pytestmark = pytest.mark.hive
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveLake]:
+    with Metastore() as metastore:
+        yield HiveLake(tmp_path_factory.mktemp("operations"), metastore.uri)
+
+
+@pytest.fixture(scope="module")
+def shared(lake: HiveLake) -> HivePlace:
+    return HivePlace(lake)
+
+
+@pytest.mark.parametrize("recipe", op_hive.RECIPES, ids=lambda recipe: recipe.name)
+def test_operation(recipe: Recipe, shared: HivePlace) -> None:
+    run(recipe, shared if recipe.outcome in (Outcome.READS, Outcome.REFUSED) else shared.twin())
