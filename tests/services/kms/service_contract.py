@@ -7,19 +7,28 @@ A test class gives the fixtures of ``KmsContract``, with ``properties`` as catal
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 import icelock
+from counted_kms import counted, taken
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms.loader import load_kms_client
 from icelock.testing import KmsContract
 
 KEY = b"0123456789abcdef"
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+PARTS = pa.table({"id": [1, 2, 3, 4, 5], "name": list("abcde"), "part": pa.array([0, 1, 2, 3, 4], pa.int32())})
+BY_PART = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=IdentityTransform(), name="part"))
 NO_WAIT = {"kms.retry.min-wait-ms": "1", "kms.retry.max-wait-ms": "5"}
 
 
@@ -43,15 +52,31 @@ class Counter:
         return calls
 
 
+def lake_properties(folder: Path, properties: dict[str, str]) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/lake.db", "warehouse": folder.as_uri(), **properties}
+
+
 def lake(folder: Path, properties: dict[str, str], name: str = "lake") -> Any:
     folder.mkdir(exist_ok=True)
-    return icelock.load_catalog(name, type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=folder.as_uri(), **properties)
+    return icelock.load_catalog(name, **lake_properties(folder, properties))
 
 
-def new_table(folder: Path, properties: dict[str, str], key_id: str) -> Any:
+def new_table(folder: Path, properties: dict[str, str], key_id: str, schema: pa.Schema = ROWS.schema, **more: Any) -> Any:
     catalog = lake(folder, properties)
     catalog.create_namespace("db")
-    return catalog.create_table("db.t", schema=ROWS.schema, properties={"encryption.key-id": key_id})
+    return catalog.create_table("db.t", schema=schema, properties={"encryption.key-id": key_id}, **more)
+
+
+def in_a_process(script: str, argument: str) -> str:
+    """Run a script beside this one and return what it printed."""
+    here = Path(__file__).parent
+    modules = os.pathsep.join((str(Path(icelock.__file__).parents[1]), str(here)))
+    environment = {**os.environ, "PYTHONPATH": modules, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, str(here / script), argument], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def failure(call, *arguments) -> KmsError:
@@ -99,6 +124,24 @@ class ServiceContract(KmsContract):
         assert again.scan().to_arrow().num_rows == 12
         assert again.scan(row_filter="id > 1").to_arrow().num_rows == 8
         assert counter.take() == ["unwrap_key"]
+
+    @pytest.mark.spark
+    @pytest.mark.slow
+    def test_a_spark_job_asks_the_service_once(self, properties, key_id, tmp_path):
+        """C-33: 200 files, 40 snapshots, 16 tasks; executors never ask."""
+        log = tmp_path / "calls"
+        settings = counted(properties, log)
+        table = new_table(tmp_path / "lake", settings, key_id, schema=PARTS.schema, partition_spec=BY_PART)
+        for _ in range(40):
+            table.append(PARTS)
+        assert taken(log) == ["wrap", "wrap"]  # the trial of create_table, the KEK of the first append
+        assert (len(table.snapshots()), len(table.inspect.files())) == (40, 200)
+        job = {"properties": lake_properties(tmp_path / "lake", settings), "log": str(log), "folder": str(tmp_path / "spark")}
+        told = json.loads(in_a_process("spark_job.py", json.dumps(job)).splitlines()[-1])
+        assert told["rows"] == [200, 16, 5]
+        assert told["scan"] == ["unwrap"]
+        assert told["append"] == ["unwrap", "unwrap"]  # checked at planning, opened by the commit: no wrap
+        assert lake(tmp_path / "lake", settings).load_table("db.t").scan().count() == 216
 
     def test_a_commit_without_the_service_leaves_nothing_behind(self, properties, broken, key_id, tmp_path):
         table = new_table(tmp_path / "lake", properties, key_id)
