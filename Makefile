@@ -20,8 +20,12 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 demo: java $(VENV)/.demo
 	$(BIN)/icelock demo
 
+# What needs neither Spark nor a server runs in a process a core; the rest has services of its own and runs in one.
+QUICK := tests/fuzz tests/golden tests/property tests/unit
+
 test: java $(VENV)/.dev test43
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(QUICK:%=--ignore=%)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --numprocesses=auto $(QUICK)
 
 test43: java $(VENV43)/.test
 	$(VENV43)/bin/python -m pytest -m spark43 $(PYTEST_ARGS)

@@ -54,6 +54,7 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+@pytest.hookimpl(trylast=True)  # after the fixtures of the last test, which may need the session to clean up
 def pytest_runtest_teardown(item, nextitem):
     if nextitem is None or HERE not in nextitem.path.parents:
         item.config.stash[_OPEN].close()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from pyspark import SparkContext
+from jvm import end_jvm
 from pyspark.sql import SparkSession
 
 import icelock.spark
@@ -87,19 +87,6 @@ def catalog_properties(uri: str, warehouse: Path) -> dict[str, str]:
         "encryption.kms-type": "memory",
         **{f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()},
     }
-
-
-def end_jvm() -> None:
-    """End the JVM that PySpark keeps for this process, with the session that may be in it."""
-    if SparkContext._active_spark_context is not None:
-        SparkSession.builder.getOrCreate().stop()
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(60)
-    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jvm import end_jvm
 from lake import TestLake
 from pyspark.sql import SparkSession
 
@@ -40,7 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
         session.sparkContext.setLogLevel("OFF")
         yield session
-        session.stop()
+        end_jvm()
 
 
 @pytest.fixture(scope="module")

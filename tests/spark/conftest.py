@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jvm import end_jvm
 from lake import TestLake
 from pyspark.sql import SparkSession
 
@@ -36,13 +37,14 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    end_jvm()
     with pytest.MonkeyPatch.context() as environment:
         use_this_python(environment)
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
         session = _session(event_log, tmp_path_factory.mktemp("warehouse"))
         session.sparkContext.setLogLevel("OFF")
         yield session
-        session.stop()
+        end_jvm()
 
 
 def _session(event_log: Path, warehouse: Path) -> SparkSession:

@@ -18,7 +18,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, UNASSIGNED_SEQ, Manif
 
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.io.file_io import EncryptingFileIO, manager_of, storage_of
+from icelock.io.file_io import EncryptingFileIO, manager_of, open_input, storage_of
 from icelock.io.files import EncryptedInputFile
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import VERSION, ManifestFile, read_manifest_rows
@@ -33,7 +33,7 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
     """Read a snapshot's manifest list.
 
     Raises:
-        KeyUnavailableError: the list's key cannot be had.
+        KeyUnavailableError: the list's key cannot be had, or the snapshot names none for a list that is encrypted.
         IntegrityError: the list's bytes are not those that were written.
         PolicyError: the list is plain in an encrypted table and no policy lets it through.
     """
@@ -44,7 +44,7 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
                 "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
             )
             raise PolicyError(msg)
-        return read_manifest_rows(io.new_input(location))
+        return read_manifest_rows(open_input(io, location, None))
     manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
     key_metadata = manager.open_manifest_list_key(key_id)
     return read_manifest_rows(EncryptedInputFile(storage_of(io).new_input(location), key_metadata))
