@@ -1,21 +1,28 @@
-"""A user's KMS, loaded by ``encryption.kms-impl``: Java's test KMS that writes one line a call, and fails where it is told to."""
+"""A user's KMS, loaded by ``encryption.kms-impl``: Java's test KMS (or another) that writes one line a call, and fails where told to."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from icelock.errors import KmsError, KmsErrorKind
+from icelock.kms.loader import load_kms_client
 from icelock.kms.memory import MemoryKms
 
 KEYS = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}
 
 
 class CountingKms:
-    """Properties: ``kms.counting.log`` (file of calls), ``kms.counting.deny`` (``wrap`` or ``unwrap``)."""
+    """A client by these properties.
+
+    ``kms.counting.log``: file of calls. ``kms.counting.deny``: ``wrap`` or ``unwrap``. ``kms.counting.of``: JSON of the properties of
+    the client that is counted, instead of Java's test KMS.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._inner = MemoryKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
+        other = load_kms_client(json.loads(properties.get("kms.counting.of", "{}")))
+        self._inner = other or MemoryKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
         self._log = Path(properties["kms.counting.log"])
         self._deny = Path(properties.get("kms.counting.deny", "/nonexistent"))
 

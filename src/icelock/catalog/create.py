@@ -36,6 +36,7 @@ from icelock.table.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
     from icelock.table.encryption import TableEncryption
@@ -57,6 +58,36 @@ class TableCreation(MetastoreCatalog):
 
         def free_name(self, identifier: str | Identifier) -> Identifier:
             """Return the name of a table that is not there, in a namespace that is."""
+
+        def _make(self, staged: StagedTable) -> IcebergTable:
+            """Write a new encrypted table's metadata file and its row, and return the table."""
+
+    def create_table(  # noqa: PLR0913 - PyIceberg's arguments
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+
+        Raises:
+            PolicyError: settings, column types or a place that cannot be; nothing was made.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+            CommitError: the catalog refused the table; nothing was made.
+            CommitStateUnknownException: the catalog did not answer; nothing was deleted.
+        """
+        wanted = self.check_create(identifier, properties or {})
+        if names.ENCRYPTION_KEY_ID not in wanted:
+            self._before_plain(identifier)
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
+        return self._make(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+
+    def _before_plain(self, identifier: str | Identifier) -> None:
+        """Do what a catalog has to before a plain table is made; nothing by itself."""
 
     def check_create(self, identifier: str | Identifier, properties: Mapping[str, str]) -> dict[str, str]:
         """Check what a new table asks for and return its properties with the format version filled in.

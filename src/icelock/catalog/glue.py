@@ -16,9 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
@@ -29,10 +27,6 @@ from icelock.catalog.pointer_commit import MetadataForm, PointerTurn
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
@@ -40,26 +34,8 @@ if TYPE_CHECKING:
 class GlueCatalog(EncryptedCatalog, GlueRows):
     """PyIceberg's ``GlueCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
-    def create_table(  # noqa: PLR0913 - PyIceberg's signature
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Mapping[str, str] | None = None,
-    ) -> IcebergTable:
-        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
-
-        Raises:
-            PolicyError: settings that cannot be, or a database of S3 Tables; nothing was made.
-            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
-            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-        """
-        wanted = self.check_create(identifier, properties or {})
-        if names.ENCRYPTION_KEY_ID not in wanted:
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
+    def _make(self, staged: StagedTable) -> IcebergTable:
+        """Write a new encrypted table's metadata file and its entry, and return the table."""
         with self.turn(staged.name()) as turn:
             assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
             form = MetadataForm.of(staged.metadata)
@@ -67,7 +43,7 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
                 self._write_form(form, staged.io, staged.metadata_location)
             turn.prepare(None, staged, form)
             turn.swap(staged)
-        return self.load_table(identifier)
+        return self.load_table(staged.name())
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.

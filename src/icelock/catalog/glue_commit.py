@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
-from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
+from pyiceberg.catalog import METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GLUE_SKIP_ARCHIVE, GLUE_SKIP_ARCHIVE_DEFAULT, _construct_table_input
 from pyiceberg.catalog.glue import GlueCatalog as IcebergGlueCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
-    NoSuchIcebergTableError,
     NoSuchNamespaceError,
-    NoSuchPropertyException,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -28,7 +26,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.outcome import discard, found_out, unknown
-from icelock.catalog.pointer_commit import PointerCommits, PointerTurn
+from icelock.catalog.pointer_commit import PointerCommits, PointerTurn, named_metadata
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
 
@@ -163,15 +161,7 @@ def metadata_location(row: Any) -> str:
     Raises:
         NoSuchIcebergTableError, NoSuchPropertyException: it is no Iceberg table's entry, or names none.
     """
-    table, parameters = f"{row.get('DatabaseName')}.{row.get('Name')}", row.get("Parameters") or {}
-    kind = parameters.get(TABLE_TYPE)
-    if kind is None or kind.lower() != ICEBERG:
-        msg = f"{table} in Glue is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
-        raise NoSuchIcebergTableError(msg)
-    if not parameters.get(METADATA_LOCATION):
-        msg = f"table {table} has no {METADATA_LOCATION} in Glue"
-        raise NoSuchPropertyException(msg)
-    return str(parameters[METADATA_LOCATION])
+    return named_metadata(row.get("Parameters"), table=f"{row.get('DatabaseName')}.{row.get('Name')}", where="Glue")
 
 
 def _answered(error: BotoCoreError | ClientError) -> bool:

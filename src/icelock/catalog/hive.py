@@ -20,9 +20,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
@@ -36,8 +34,6 @@ from icelock.table.guard import check_metadata
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
@@ -52,28 +48,8 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
         super().__init__(name, **properties)
         self._require_hash = _flag(properties.get(names.HIVE_REQUIRE_HASH, "true"))
 
-    def create_table(  # noqa: PLR0913 - PyIceberg's signature
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Mapping[str, str] | None = None,
-    ) -> IcebergTable:
-        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
-
-        Raises:
-            PolicyError: settings or column types that cannot be; nothing was made.
-            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
-            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-            CommitError: the metastore refused the table; nothing was made.
-            CommitStateUnknownException: the metastore did not answer; nothing was deleted.
-        """
-        wanted = self.check_create(identifier, properties or {})
-        if names.ENCRYPTION_KEY_ID not in wanted:
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
+    def _make(self, staged: StagedTable) -> IcebergTable:
+        """Write a new encrypted table's metadata file and its row, and return the table."""
         row = self._convert_iceberg_into_hive(staged)
         with undone(staged):
             form = MetadataForm.of(staged.metadata)

@@ -26,7 +26,6 @@ from hive_metastore.ttypes import (
     MetaException,
     NoSuchObjectException,
 )
-from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.hive import (
     DO_NOT_UPDATE_STATS,
     DO_NOT_UPDATE_STATS_DEFAULT,
@@ -38,8 +37,6 @@ from pyiceberg.catalog.hive import (
 from pyiceberg.catalog.hive import HiveCatalog as IcebergHiveCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
-    NoSuchIcebergTableError,
-    NoSuchPropertyException,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -50,7 +47,7 @@ from icelock.catalog.hive_client import MetastoreClient
 from icelock.catalog.hive_lock import LockWait, TableLock
 from icelock.catalog.hive_parameters import row_parameters, warn_beyond_bmp
 from icelock.catalog.outcome import discard, found_out, unknown
-from icelock.catalog.pointer_commit import PointerCommits, PointerTurn
+from icelock.catalog.pointer_commit import PointerCommits, PointerTurn, named_metadata
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -239,15 +236,7 @@ def metadata_location(row: Any) -> str:
     Raises:
         NoSuchIcebergTableError, NoSuchPropertyException: it is no Iceberg table's row, or names none.
     """
-    table, parameters = f"{row.dbName}.{row.tableName}", row.parameters or {}
-    kind = parameters.get(TABLE_TYPE)
-    if kind is None or kind.lower() != ICEBERG:
-        msg = f"{table} in the metastore is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
-        raise NoSuchIcebergTableError(msg)
-    if not parameters.get(METADATA_LOCATION):
-        msg = f"table {table} has no {METADATA_LOCATION} in the metastore"
-        raise NoSuchPropertyException(msg)
-    return str(parameters[METADATA_LOCATION])
+    return named_metadata(row.parameters, table=f"{row.dbName}.{row.tableName}", where="the metastore")
 
 
 def _discard(staged: StagedTable, *, ours: bool) -> None:

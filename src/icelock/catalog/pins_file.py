@@ -12,16 +12,13 @@ Not here: what is compared (``catalog.pins``).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import time
-import uuid
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import FormatError, PolicyError
-from icelock.kms.private_file import sync_directory, write_new
+from icelock.kms.private_file import lock_path, replace_file, take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _LOCK_WAIT_SECONDS: Final = 10.0
-_LOCK_POLL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,42 +126,23 @@ class PinsFile:
 
     def _write(self, tables: dict[str, dict[str, Any]]) -> None:
         data = json.dumps({"version": _VERSION, "tables": tables}, indent=1, sort_keys=True).encode()
-        temporary = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:12]}.tmp")
         try:
-            try:
-                write_new(temporary, data)
-                temporary.replace(self.path)
-            finally:
-                temporary.unlink(missing_ok=True)
-            sync_directory(self.path.parent)
+            replace_file(self.path, data)
         except OSError as e:
             msg = f"icelock.pins-file {self.path} cannot be written: {e.strerror}"
             raise PolicyError(msg) from e
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = self.path.with_name(f"{self.path.name}.lock")
+        lock = lock_path(self.path)
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = take_lock(lock, wait_seconds=_LOCK_WAIT_SECONDS)
+        except TimeoutError as e:
+            raise PolicyError(str(e)) from e
         except OSError as e:
             msg = f"lock file {lock} of icelock.pins-file cannot be opened: {e.strerror}"
             raise PolicyError(msg) from e
         try:
-            _lock(descriptor, lock)
             yield
         finally:
             os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            if time.monotonic() >= deadline:
-                msg = f"lock file {path}: another process has held it for {_LOCK_WAIT_SECONDS:.0f} s; end it or wait, then try again"
-                raise PolicyError(msg) from e
-            time.sleep(_LOCK_POLL_SECONDS)
-        else:
-            return

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE, MetastoreCatalog
+from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import CommitTableResponse, StagedTable
 from pyiceberg.utils.config import Config
@@ -26,7 +27,7 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from pyiceberg.io import FileIO
@@ -142,3 +143,20 @@ class PointerCommits(MetastoreCatalog):
 def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
     # Both were checked when they were made.
     return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)
+
+
+def named_metadata(parameters: Mapping[str, str] | None, *, table: str, where: str) -> str:
+    """Return the metadata file that the parameters of an Iceberg table's row name; ``where`` the row is kept is for messages.
+
+    Raises:
+        NoSuchIcebergTableError, NoSuchPropertyException: it is no Iceberg table's row, or names none.
+    """
+    known = parameters or {}
+    kind = known.get(TABLE_TYPE)
+    if kind is None or kind.lower() != ICEBERG:
+        msg = f"{table} in {where} is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
+        raise NoSuchIcebergTableError(msg)
+    if not known.get(METADATA_LOCATION):
+        msg = f"table {table} has no {METADATA_LOCATION} in {where}"
+        raise NoSuchPropertyException(msg)
+    return str(known[METADATA_LOCATION])

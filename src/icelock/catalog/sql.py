@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, TableAlreadyExistsError
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.facts import check_facts
 from icelock.catalog.outcome import undone
@@ -26,11 +23,7 @@ from icelock.catalog.sql_commit import SqlRows
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
     from pyiceberg.catalog.sql import IcebergTables
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
@@ -50,28 +43,14 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         # Else connections of a catalog that nobody closed stay open until the database drops them.
         weakref.finalize(self, self.engine.dispose)
 
-    def create_table(  # noqa: PLR0913 - PyIceberg's signature
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Mapping[str, str] | None = None,
-    ) -> IcebergTable:
-        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+    def _make(self, staged: StagedTable) -> IcebergTable:
+        """Write a new encrypted table's metadata file, row and facts, and return the table."""
+        self._insert(staged)
+        return self.load_table(staged.name())
 
-        Raises:
-            PolicyError: settings that cannot be; nothing was made.
-            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
-            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-        """
-        wanted = self.check_create(identifier, properties or {})
-        if names.ENCRYPTION_KEY_ID not in wanted:
-            self.facts.drop(self.free_name(identifier))
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        self._insert(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
-        return self.load_table(identifier)
+    def _before_plain(self, identifier: str | Identifier) -> None:
+        """Drop the facts of an encrypted table of this name, which another client dropped."""
+        self.facts.drop(self.free_name(identifier))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.

@@ -4,17 +4,14 @@
 - A writer holds an exclusive ``flock`` on ``<keyring>.lock`` from reading to renaming. The lock file stays.
 - The keyring and its temporary file are made with mode 0600 and are written through to the disk.
 
-POSIX only (``fcntl``). Advisory locks over NFS are as good as the NFS server's.
-
-Not here: the format (``kms/keyring_format.py``), passphrases and key files (``kms/unlock.py``), the KMS client (``kms/local.py``).
+Not here: the lock and the rename (``kms/private_file.py``), the format (``kms/keyring_format.py``), passphrases and key files
+(``kms/unlock.py``), the KMS client (``kms/local.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -23,12 +20,11 @@ from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind, 
 from icelock.format.aes_gcm import NONCE_LENGTH
 from icelock.kms.keyring import SALT_LENGTH, Keyring, PassphraseProtection
 from icelock.kms.keyring_format import decode_keyring, encode_keyring
-from icelock.kms.private_file import file_error, sync_directory, write_new
+from icelock.kms.private_file import file_error, lock_path, replace_file, take_lock
 from icelock.kms.unlock import Unlocker
 from icelock.secret import SecretBytes
 
 _LOCK_WAIT_SECONDS: Final = 10.0
-_LOCK_POLL_SECONDS: Final = 0.05
 
 
 def load_keyring(path: Path, unlocker: Unlocker) -> Keyring:
@@ -99,41 +95,22 @@ def _load(path: Path, unlocker: Unlocker) -> tuple[Keyring, SecretBytes]:
 
 def _replace(path: Path, keyring: Keyring, keyring_key: SecretBytes, random_bytes: Callable[[int], bytes]) -> None:
     data = encode_keyring(keyring, keyring_key, check_nonce=random_bytes(NONCE_LENGTH), nonce=random_bytes(NONCE_LENGTH))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{random_bytes(4).hex()}.tmp")
     try:
-        try:
-            write_new(temporary, data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_directory(path.parent)
+        replace_file(path, data)
     except OSError as e:
         raise file_error(e, "keyring", path) from e
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock_path = path.with_name(f"{path.name}.lock")
+    lock = lock_path(path)
     try:
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = take_lock(lock, wait_seconds=_LOCK_WAIT_SECONDS)
+    except TimeoutError as e:
+        raise KmsError(str(e), kind=KmsErrorKind.UNAVAILABLE, key_id="") from e
     except OSError as e:
-        raise file_error(e, "lock file", lock_path) from e
+        raise file_error(e, "lock file", lock) from e
     try:
-        _lock(descriptor, lock_path)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, lock_path: Path) -> None:
-    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            if time.monotonic() >= deadline:
-                msg = f"lock file {lock_path}: another process has held it for {_LOCK_WAIT_SECONDS:.0f} s; end it or wait, then try again"
-                raise KmsError(msg, kind=KmsErrorKind.UNAVAILABLE, key_id="") from e
-            time.sleep(_LOCK_POLL_SECONDS)
-        else:
-            return

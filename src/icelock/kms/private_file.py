@@ -1,14 +1,22 @@
-"""Files that only their owner may see, written through to the disk.
+"""Files that only their owner may see, written through to the disk, and the lock under which they are replaced.
+
+POSIX only (``fcntl``). Advisory locks over NFS are as good as the NFS server's.
 
 Not here: what is in them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+import uuid
 from pathlib import Path
+from typing import Final
 
 from icelock.errors import FormatError, KmsError, KmsErrorKind
+
+_LOCK_POLL_SECONDS: Final = 0.02
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -24,6 +32,21 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a new file in the place of the one at ``path``, by an atomic rename, through to the disk.
+
+    Raises:
+        OSError: it cannot be written; the old file is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        write_new(temporary, data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Write a directory through to the disk, so that a rename in it lasts."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -31,6 +54,36 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_path(path: Path) -> Path:
+    """Return the lock file that goes with a file."""
+    return path.with_name(f"{path.name}.lock")
+
+
+def take_lock(lock: Path, *, wait_seconds: float) -> int:
+    """Wait for the exclusive ``flock`` on a lock file, which is made if need be; closing the returned descriptor gives it up.
+
+    Raises:
+        TimeoutError: another process has held it all the time; says what to do.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + wait_seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as e:
+                if time.monotonic() >= deadline:
+                    msg = f"lock file {lock}: another process has held it for {wait_seconds:.0f} s; end it or wait, then try again"
+                    raise TimeoutError(msg) from e
+                time.sleep(_LOCK_POLL_SECONDS)
+            else:
+                return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def read_secret_line(path: Path) -> str:

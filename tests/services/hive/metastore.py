@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -122,20 +121,25 @@ class Metastore:
             return subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
 
     def _port(self, process: subprocess.Popen[bytes]) -> int:
-        lines: list[bytes] = []
-        listening = threading.Event()
-
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith(b"port "):
-                    lines.append(line)
-                    listening.set()
-            listening.set()  # the end of the stream: the process is gone
-
-        threading.Thread(target=read, daemon=True).start()
-        begun = time.monotonic()
-        if not listening.wait(self._timeout) or not lines:
-            msg = f"the metastore did not start within {time.monotonic() - begun:.0f} s (a JDK 17 or 21 is needed):\n{self.log()[-4000:]}"
+        port = announced_port(process, timeout=self._timeout)
+        if port is None:
+            msg = f"the metastore did not start within {self._timeout:.0f} s (a JDK 17 or 21 is needed):\n{self.log()[-4000:]}"
             raise RuntimeError(msg)
-        return int(lines[0].split()[1])
+        return port
+
+
+def announced_port(process: subprocess.Popen[bytes], *, timeout: float) -> int | None:
+    """Return the port that a server says in a line ``port N``; None when it ends or takes longer, in seconds."""
+    lines: list[bytes] = []
+    over = threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(b"port "):
+                lines.append(line)
+                over.set()
+        over.set()  # the end of the stream: the process is gone
+
+    threading.Thread(target=read, daemon=True).start()
+    return int(lines[0].split()[1]) if over.wait(timeout) and lines else None

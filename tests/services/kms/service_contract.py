@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from counting_kms import Calls
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 import icelock
-from counted_kms import counted, taken
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms.loader import load_kms_client
 from icelock.testing import KmsContract
@@ -70,7 +70,7 @@ def new_table(folder: Path, properties: dict[str, str], key_id: str, schema: pa.
 def in_a_process(script: str, argument: str) -> str:
     """Run a script beside this one and return what it printed."""
     here = Path(__file__).parent
-    modules = os.pathsep.join((str(Path(icelock.__file__).parents[1]), str(here)))
+    modules = os.pathsep.join((str(Path(icelock.__file__).parents[1]), str(here), str(here.parents[1] / "unit")))
     environment = {**os.environ, "PYTHONPATH": modules, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [sys.executable, str(here / script), argument], env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -129,18 +129,18 @@ class ServiceContract(KmsContract):
     @pytest.mark.slow
     def test_a_spark_job_asks_the_service_once(self, properties, key_id, tmp_path):
         """C-33: 200 files, 40 snapshots, 16 tasks; executors never ask."""
-        log = tmp_path / "calls"
-        settings = counted(properties, log)
+        calls = Calls(tmp_path)
+        settings = {**calls.properties(), "kms.counting.of": json.dumps(properties)}
         table = new_table(tmp_path / "lake", settings, key_id, schema=PARTS.schema, partition_spec=BY_PART)
         for _ in range(40):
             table.append(PARTS)
-        assert taken(log) == ["wrap", "wrap"]  # the trial of create_table, the KEK of the first append
+        assert calls.take() == [f"wrap {key_id}"] * 2  # the trial of create_table, the KEK of the first append
         assert (len(table.snapshots()), len(table.inspect.files())) == (40, 200)
-        job = {"properties": lake_properties(tmp_path / "lake", settings), "log": str(log), "folder": str(tmp_path / "spark")}
+        job = {"properties": lake_properties(tmp_path / "lake", settings), "calls": str(tmp_path), "folder": str(tmp_path / "spark")}
         told = json.loads(in_a_process("spark_job.py", json.dumps(job)).splitlines()[-1])
         assert told["rows"] == [200, 16, 5]
-        assert told["scan"] == ["unwrap"]
-        assert told["append"] == ["unwrap", "unwrap"]  # checked at planning, opened by the commit: no wrap
+        assert told["scan"] == [f"unwrap {key_id}"]
+        assert told["append"] == [f"unwrap {key_id}"] * 2  # checked at planning, opened by the commit: no wrap
         assert lake(tmp_path / "lake", settings).load_table("db.t").scan().count() == 216
 
     def test_a_commit_without_the_service_leaves_nothing_behind(self, properties, broken, key_id, tmp_path):

@@ -10,31 +10,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from counting_kms import Calls
 from pyspark.sql import SparkSession
 
 import icelock.spark
-from counted_kms import taken
 
 TASKS = 16
 
 
-def main(properties: dict[str, str], log: Path, folder: Path) -> dict[str, Any]:
+def main(properties: dict[str, str], calls: Calls, folder: Path) -> dict[str, Any]:
     builder = SparkSession.builder.master(f"local[{TASKS}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     spark = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
     icelock.spark.register(spark, {"lake": properties})
     frame = spark.read.format("icelock").load("lake.db.t")
-    taken(log)
+    calls.take()
     read = frame.selectExpr("id", "spark_partition_id() task")
     rows = read.selectExpr("count(*)", "count(DISTINCT task)", "count(DISTINCT id)").first()
-    scan = taken(log)
+    scan = calls.take()
     extra = spark.range(0, TASKS, 1, TASKS).selectExpr("id + 1000000 id", "'x' name", "0 part")
     extra.write.format("icelock").mode("append").save("lake.db.t")
-    append = taken(log)
+    append = calls.take()
     spark.stop()
     return {"rows": list(rows), "scan": scan, "append": append}
 
 
 if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
-    print(json.dumps(main(wanted["properties"], Path(wanted["log"]), Path(wanted["folder"]))))
+    print(json.dumps(main(wanted["properties"], Calls(Path(wanted["calls"])), Path(wanted["folder"]))))

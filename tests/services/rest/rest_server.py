@@ -12,9 +12,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from pathlib import Path
 from typing import Final, Self
+
+from metastore import announced_port
 
 HERE: Final = Path(__file__).parent
 CACHE: Final = Path(__file__).parents[3] / ".cache" / "rest"
@@ -102,22 +103,11 @@ class RestServer:
             return subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
 
     def _port(self, process: subprocess.Popen[bytes]) -> int:
-        lines: list[bytes] = []
-        listening = threading.Event()
-
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith(b"port "):
-                    lines.append(line)
-                    break
-            listening.set()
-
-        threading.Thread(target=read, daemon=True).start()
-        if not listening.wait(self._timeout) or not lines:
+        port = announced_port(process, timeout=self._timeout)
+        if port is None:
             msg = f"the REST server did not start within {self._timeout:.0f} s (a JDK 17 or 21 is needed):\n{self.log()[-4000:]}"
             raise RuntimeError(msg)
-        return int(lines[0].split()[1])
+        return port
 
 
 def _jdk(tool: str) -> str:
