@@ -1,6 +1,7 @@
 # make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
 # make test    the whole test suite (Spark 4.1 in .venv, the tests marked spark43 on Spark 4.3 in .venv-spark43)
 # make check   the static part: ruff, mypy, layers, doctests, README against the command's help
+# make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
 # make operations-docs  tries every operation and writes docs/operations.md
 # make bench   benchmarks
@@ -14,21 +15,53 @@ VENV43 := .venv-spark43
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 
-.PHONY: demo test test43 interop interop-docs operations-docs check bench venv clean java python
+.PHONY: demo test ci test43 test-spark test-interop test-others test-services test-quick tools
+.PHONY: interop interop-docs operations-docs check bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
 	$(BIN)/icelock demo
 
-# What needs neither Spark nor a server runs in a process a core; the rest has services of its own and runs in one.
+# The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first.
+# What no lane names is in test-others. A lane's output comes when it has ended.
+LANES := test-spark test43 test-interop test-others test-services test-quick
+SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target
+SPARK := tests/spark
+INTEROP := tests/interop tests/faults
+SERVICES := tests/catalogs tests/concurrency tests/services
 QUICK := tests/fuzz tests/golden tests/property tests/unit
+# Each lane has a cache of its own.
+LANE = -m pytest -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 
-test: java $(VENV)/.dev test43
-	$(BIN)/python -m pytest $(PYTEST_ARGS) $(QUICK:%=--ignore=%)
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --numprocesses=auto $(QUICK)
+test: java
+	$(MAKE) $(SIDE_BY_SIDE) $(LANES)
+
+# make check and make test at once.
+ci: java
+	$(MAKE) $(SIDE_BY_SIDE) check $(LANES)
 
 test43: java $(VENV43)/.test
-	$(VENV43)/bin/python -m pytest -m spark43 $(PYTEST_ARGS)
+	$(VENV43)/bin/python $(LANE) -m spark43 $$(grep -rl --include='test_*.py' spark43 tests | sort)
+
+test-spark: java $(VENV)/.dev tools
+	$(BIN)/python $(LANE) $(SPARK)
+
+test-interop: java $(VENV)/.dev tools
+	$(BIN)/python $(LANE) $(INTEROP)
+
+test-others: java $(VENV)/.dev tools
+	$(BIN)/python $(LANE) $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK))
+
+test-services: java $(VENV)/.dev tools
+	$(BIN)/python $(LANE) $(SERVICES)
+
+test-quick: $(VENV)/.dev
+	$(BIN)/python $(LANE) --numprocesses=auto $(QUICK)
+
+# What Maven downloads, before two lanes ask for it at once. Without Maven the tests that need it say so.
+tools: java python
+	-@PYTHONPATH=tests/interop:tests/services/hive:tests/services/rest $(PYTHON) -c \
+	  'import rest_server, toolchain; toolchain.class_path(); rest_server.jars()'
 
 interop: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults

@@ -9,9 +9,16 @@ import os
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+# A JVM of a test lives for minutes at most: the optimising compiler and a collector with threads cost more than they bring.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+
+# Other tests run beside this one: how long an example takes says nothing.
+settings.register_profile("icelock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("icelock")
 
 NO_SKIP = os.environ.get("ICELOCK_NO_SKIP") == "1"
 
