@@ -1,4 +1,4 @@
-"""The three catalogs; a server that nobody asks for is not started."""
+"""The catalogs; a server that nobody asks for is not started."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rest_server import RestServer
 
 from hive_lake import HiveLake
 from metastore import Metastore
@@ -26,6 +27,12 @@ def metastore() -> Iterator[Metastore]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as started:
+        yield started
+
+
+@pytest.fixture
+def rest_server() -> Iterator[RestServer]:
+    with RestServer() as started:
         yield started
 
 

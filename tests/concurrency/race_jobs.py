@@ -66,9 +66,8 @@ def _mixed(wanted: dict[str, Any], number: int) -> None:
 
 
 def _table(wanted: dict[str, Any]) -> Any:
-    return icelock.load_catalog("test" if wanted["properties"]["type"] == "sql" else "hive", **wanted["properties"]).load_table(
-        wanted["table"]
-    )
+    name = "hive" if wanted["properties"]["type"] == "hive" else "test"
+    return icelock.load_catalog(name, **wanted["properties"]).load_table(wanted["table"])
 
 
 JOBS: Final[dict[str, Callable[[dict[str, Any], int], None]]] = {"appends": _appends, "mixed": _mixed}

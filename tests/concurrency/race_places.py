@@ -1,4 +1,4 @@
-"""The catalogs that writers meet in: sqlite, PostgreSQL and Hive, with one table each."""
+"""The catalogs that writers meet in: sqlite, PostgreSQL, Hive and REST, with one table each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lake import KEYED, TestLake, people
+from rest_server import RestServer
 
 from hive_lake import HiveLake
 
@@ -18,7 +19,7 @@ class Place:
 
     def __init__(self, lake: TestLake) -> None:
         self.lake = lake
-        self.kind = {"TestLake": "sqlite", "PostgresLake": "postgres", "HiveLake": "hive"}[type(lake).__name__]
+        self.kind = {"TestLake": "sqlite", "PostgresLake": "postgres", "HiveLake": "hive", "RestLake": "rest"}[type(lake).__name__]
         self.table = lake.name("t") if isinstance(lake, HiveLake) else "db.t"
 
     def properties(self, **more: str) -> dict[str, str]:
@@ -36,6 +37,22 @@ class Place:
 
     def files(self) -> dict[str, bytes]:
         return self.lake.files()
+
+
+class RestLake(TestLake):
+    """Namespace ``db`` of a REST server of its own."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, server: RestServer) -> None:
+        super().__init__(folder)
+        self.server = server
+        self.warehouse = server.warehouse
+        self.catalog().create_namespace("db")
+        self.calls.take()
+
+    def properties(self, **more: str) -> dict[str, str]:
+        return {"type": "rest", "uri": self.server.uri, **self.calls.properties(), **more}
 
 
 def sqlite_lake(folder: Path) -> TestLake:

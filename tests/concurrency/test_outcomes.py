@@ -363,6 +363,56 @@ def test_the_server_restarts_around_the_commit(own_server: Postgres, tmp_path: P
     assert_whole(load(lake))
 
 
+def _before_the_row(table: Any, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """Do something once between the lock and the row: when the new metadata file was written."""
+    write = table.catalog._write_form
+    left = [do]
+
+    def written(*arguments: Any) -> Any:
+        made = write(*arguments)
+        if left:
+            left.pop()()
+        return made
+
+    monkeypatch.setattr(table.catalog, "_write_form", written)
+
+
+def test_the_server_restarts_while_a_commit_holds_its_lock(own_server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = PostgresLake(tmp_path, own_server)
+    table = make(lake, RETRIED)
+
+    def restart() -> None:
+        own_server.crash()
+        own_server.start()
+
+    _before_the_row(table, monkeypatch, restart)
+    table.append(people(5, 5))
+    assert ids(load(lake)) == list(range(10))
+    assert len(load(lake).snapshots()) == 2
+    assert_whole(load(lake))
+
+
+def test_a_lock_that_was_lost_to_another_writer_loses_no_commit(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database ends our session; another writer gets the lock and commits before we go on."""
+    lake = PostgresLake(tmp_path, postgres)
+    table, other = make(lake, RETRIED), load(lake)
+
+    def lose() -> None:
+        with postgres.connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()", [lake.database]
+            )
+        other.append(people(5, 5))
+
+    _before_the_row(table, monkeypatch, lose)
+    table.append(people(10, 5))
+    assert ids(load(lake)) == list(range(15))
+    assert len(load(lake).snapshots()) == 3
+    assert_whole(load(lake))
+
+
 @pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
 def test_a_server_that_stays_away_leaves_everything(own_server: Postgres, tmp_path: Path, made: bool) -> None:  # noqa: FBT001
     lake = PostgresLake(tmp_path, own_server)

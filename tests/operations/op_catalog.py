@@ -87,7 +87,7 @@ CATALOG = [
         "SqlCatalog",
         Outcome.READS,
         {
-            "check_current": lambda p: p.catalog.check_current(p.table),
+            "check_current": lambda p: p.catalog.check_current(p.table, p.catalog.pins.seen(p.table.name())),
             "check_create": lambda p: p.catalog.check_create(new(p), KEYED),
             "check_register": lambda p: p.catalog.check_register(p.table.metadata, table=p.name, location=p.table.metadata_location),
             "create_table_if_not_exists/there": lambda p: p.catalog.create_table_if_not_exists(p.name, SCHEMA, properties=KEYED),

@@ -56,6 +56,7 @@ TRANSACTION = [
         Outcome.READS,
         {
             "branch_scan": lambda p: p.table.transaction().branch_scan(AlwaysTrue(), case_sensitive=True, branch=MAIN_BRANCH).to_arrow(),
+            "catch_up": lambda p: p.table.transaction().catch_up(),
             "commit_transaction": lambda p: p.table.transaction().commit_transaction(),
             "current_io": lambda p: p.table.transaction().current_io(),
             "encrypted_metadata": lambda p: p.table.transaction().encrypted_metadata(),
@@ -250,8 +251,9 @@ PRODUCERS = [
     *producer_recipes("MergeAppend", "merge_append"),
     *removing_producer_recipes("Overwrite", "overwrite"),
     *removing_producer_recipes("ReplacePartitions", "replace_partitions"),
-    # PyIceberg's appends have the method and pass over what it was told.
-    Recipe("FastAppend.delete_data_file", looking("fast_append", lambda p, made: made.delete_data_file(live(p)[0].file)), Outcome.READS),
-    Recipe("MergeAppend.delete_data_file", looking("merge_append", lambda p, made: made.delete_data_file(live(p)[0].file)), Outcome.READS),
+    Recipe("FastAppend.delete_data_file", looking("fast_append", lambda p, made: made.delete_data_file(live(p)[0].file)), Outcome.REFUSED),
+    Recipe(
+        "MergeAppend.delete_data_file", looking("merge_append", lambda p, made: made.delete_data_file(live(p)[0].file)), Outcome.REFUSED
+    ),
 ]
 RECIPES = [*TRANSACTION, *UPDATE_SNAPSHOT, *PRODUCERS]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -18,7 +18,6 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock import properties as names
@@ -58,6 +57,9 @@ _TABLE_ONLY = ("encryption.", "kms.", "icelock.")
 
 class EncryptedCatalog(PinnedTables, TableCreation):
     """Mixin, first among the bases of a concrete catalog."""
+
+    # Whether each process that loads the catalog has one of its own.
+    one_process: ClassVar[bool] = False
 
     def __init__(self, name: str, **properties: str) -> None:
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
@@ -183,7 +185,6 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         # The table as it is now decides, not the copy that the caller holds.
         name = ".".join(table_identifier)
         if current_table is not None:
-            self.check_current(current_table)
             check_updates(current_table.metadata, updates, table=name)
         if current_table is None and makes_version_3(updates):
             staged = self.stage_first_commit(table_identifier, requirements, updates)
@@ -201,7 +202,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         for requirement in requirements:
             requirement.validate(current.metadata)
         metadata = apply_updates(current.metadata, updates, now_ms=self.encryption.clock, metadata_location=current.metadata_location)
-        provider = load_location_provider(metadata.location, metadata.properties)
+        provider = self.encryption.locations(metadata, table=".".join(current.name()))
         location = provider.new_table_metadata_file_location(self._parse_metadata_version(current.metadata_location) + 1)
         io = self._load_file_io(location=location)
         return StagedTable(identifier=current.name(), metadata=metadata, metadata_location=location, io=io, catalog=self)

@@ -17,7 +17,6 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import StagedTable
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
@@ -103,6 +102,7 @@ class TableCreation(MetastoreCatalog):
         check_new_table(wanted, version, table=table)
         if encrypted:
             check_file_format(wanted, table=table)
+            self.encryption.check_locations(wanted, table=table)
             self._trial_wrap(wanted, table=table)
         elif version == VERSION:
             msg = (
@@ -194,7 +194,7 @@ class TableCreation(MetastoreCatalog):
         """
         name = self.free_name(identifier)
         metadata = parse_metadata(staged_metadata, location=f"the staged metadata of table {'.'.join(name)}")
-        return self._transaction_of(self._staged_first(name, metadata))
+        return self._transaction_of(self._staged_again(name, metadata))
 
     def replace_table_transaction(  # noqa: PLR0913 - as of create_table_transaction
         self,
@@ -266,8 +266,12 @@ class TableCreation(MetastoreCatalog):
         new = NewTable(staged.name(), staged.metadata, staged.metadata_location, storage_of(staged.io), self, encryption=self.encryption)
         return new.transaction()
 
+    def _staged_again(self, name: Identifier, metadata: Any) -> StagedTable:
+        """Return a table that another process has staged."""
+        return self._staged_first(name, metadata)
+
     def _staged_first(self, name: Identifier, metadata: Any) -> StagedTable:
-        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        location = self.encryption.locations(metadata, table=".".join(name)).new_table_metadata_file_location()
         # PyIceberg's StagedTable has methods that write: this io lets them make no plain file.
         io = self.encryption.wrap(self._load_file_io(location=location), metadata, table=".".join(name))
         return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)

@@ -139,7 +139,7 @@ class GlueTurn(PointerTurn):
         self._row = row
         self._digest: str | None = None
 
-    def load(self) -> IcebergTable:
+    def current(self) -> IcebergTable:
         """Return the table of the entry."""
         return self._catalog._convert_glue_to_iceberg(self._row)  # noqa: SLF001 - one class in two parts
 

@@ -204,7 +204,7 @@ class HiveTurn(PointerTurn):
         self._row = row
         self._new_row: Any = None
 
-    def load(self) -> IcebergTable:
+    def current(self) -> IcebergTable:
         """Return the table of the row, checked against it."""
         return self._catalog._convert_hive_into_iceberg(self._row)  # noqa: SLF001 - one class in two parts
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from icelock.catalog.sql import SqlCatalog
 
@@ -23,6 +23,8 @@ _PREFIX: Final = "icelock-in-memory-"
 
 class InMemoryCatalog(SqlCatalog):
     """``type=in-memory``: a catalog that nobody else sees. ``close``, or the end of object or process, removes its folder."""
+
+    one_process: ClassVar[bool] = True
 
     def __init__(self, name: str, **properties: str) -> None:
         folder = tempfile.mkdtemp(prefix=_PREFIX)

@@ -5,6 +5,8 @@
    is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
    When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
    lies, or exchanged is noticed with any catalog.
+3. Without any setting a process remembers the versions that it saw of encrypted tables, and builds no commit on one that goes back
+   behind them. Reading an older one is not refused: that takes a file.
 
 Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
 open under the pinned master key.
@@ -14,6 +16,8 @@ Not here: the file (``catalog.pins_file``), when a catalog compares (``catalog.p
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -31,12 +35,22 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a table before it is loaded: by the file, and by this process."""
+
+    pinned: Seen | None
+    here: Seen | None
+
+
 class Pins:
-    """The pins of one catalog; without settings it does nothing. Safe to share between threads."""
+    """The pins of one catalog. Safe to share between threads."""
 
     def __init__(self, *, key_ids: Mapping[str, str], file: PinsFile | None) -> None:
         self._key_ids = dict(key_ids)
         self._file = file
+        self._guard = threading.Lock()
+        self._here: dict[str, Seen] = {}
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
@@ -46,35 +60,65 @@ class Pins:
         path = properties.get(names.PINS_FILE)
         return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
 
-    def seen(self, table: Identifier | str) -> Seen | None:
+    def seen(self, table: Identifier | str) -> Known:
         """Return what is remembered of a table; to be asked before the table is loaded, because others go on meanwhile.
 
         Raises:
             FormatError, PolicyError: the pins file is damaged, or cannot be read.
         """
-        return None if self._file is None else self._file.get(_name(table))
+        name = _name(table)
+        with self._guard:
+            here = self._here.get(name)
+        return Known(pinned=None if self._file is None else self._file.get(name), here=here)
 
-    def check(self, table: Identifier, metadata: TableMetadata, location: str, seen: Seen | None) -> None:
+    def check(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
         """Compare what was loaded with the pins, and remember it.
 
         Raises:
             IntegrityError: it is not the table that was pinned, or an older or other version than was seen.
         """
-        name = _name(table)
+        name, seen = _name(table), known.pinned
         self._check_key(name, metadata, location)
+        self._remember(name, metadata, location)
         if self._file is None or not (seen is not None or is_encrypted(metadata)):
             return
         if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
             _refuse(name, location, "it is not encrypted any more")
-        now = _version(metadata, location)
+        now = _version(metadata, location, metadata_hash=metadata_hash(metadata))
         if seen is not None:
             _compare(seen, now, metadata, table=name)
         self._file.put(name, now)
 
+    def check_base(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
+        """Compare as ``check`` the version that a commit is to be built on; it must not go back behind what this process saw either.
+
+        Raises:
+            IntegrityError: likewise; nothing was committed.
+        """
+        self.check(table, metadata, location, known)
+        here, name = known.here, _name(table)
+        if here is None or str(metadata.table_uuid) != here.table_uuid:
+            return
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            _refuse(name, location, "it is not encrypted any more")
+        _compare_here(here, metadata, location, table=name)
+
     def forget(self, table: Identifier | str) -> None:
-        """Forget the version that was seen of a table: the next one that is loaded is believed."""
+        """Forget the versions that were seen of a table: the next one that is loaded is believed."""
+        name = _name(table)
+        with self._guard:
+            self._here.pop(name, None)
         if self._file is not None:
-            self._file.drop(_name(table))
+            self._file.drop(name)
+
+    def _remember(self, table: str, metadata: TableMetadata, location: str) -> None:
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            return
+        now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
+        with self._guard:
+            last = self._here.get(table)
+            if last is None or last.table_uuid != now.table_uuid or not now.is_before(last):
+                self._here[table] = now
 
     def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
         pinned = self._key_ids.get(table)
@@ -91,14 +135,14 @@ def _name(table: Identifier | str) -> str:
     return table if isinstance(table, str) else ".".join(table)
 
 
-def _version(metadata: TableMetadataV3, location: str) -> Seen:
+def _version(metadata: TableMetadataV3, location: str, *, metadata_hash: str) -> Seen:
     return Seen(
         key_id=metadata.properties.get(names.ENCRYPTION_KEY_ID, ""),
         table_uuid=str(metadata.table_uuid),
         last_sequence_number=metadata.last_sequence_number,
         last_updated_ms=metadata.last_updated_ms,
         metadata_location=location,
-        metadata_hash=metadata_hash(metadata),
+        metadata_hash=metadata_hash,
     )
 
 
@@ -113,12 +157,30 @@ def _compare(seen: Seen, now: Seen, metadata: TableMetadataV3, *, table: str) ->
             _refuse(table, where, f"it was edited: its hash is {now.metadata_hash}, and was {seen.metadata_hash}")
         return
     log = metadata.metadata_log
-    if any(entry.metadata_file == seen.metadata_location for entry in log):
+    if _in_log(seen, metadata):
         return
     reaches_back = not log or log[0].timestamp_ms <= seen.last_updated_ms
     if reaches_back or now.last_sequence_number < seen.last_sequence_number:
-        was = f"{seen.metadata_location} (sequence number {seen.last_sequence_number}) was seen before"
-        _refuse(table, where, f"it has sequence number {now.last_sequence_number} and does not come after what was seen: {was}")
+        _refuse_older(seen, metadata, where, table=table)
+
+
+def _compare_here(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> None:
+    """Compare versions of one table where nothing was asked for: a server that keeps no metadata log is not suspected for that."""
+    if where == seen.metadata_location or _in_log(seen, metadata):
+        return
+    log = metadata.metadata_log
+    forked = bool(log) and log[0].timestamp_ms <= seen.last_updated_ms
+    if forked or (metadata.last_sequence_number, metadata.last_updated_ms) < (seen.last_sequence_number, seen.last_updated_ms):
+        _refuse_older(seen, metadata, where, table=table)
+
+
+def _in_log(seen: Seen, metadata: TableMetadataV3) -> bool:
+    return any(entry.metadata_file == seen.metadata_location for entry in metadata.metadata_log)
+
+
+def _refuse_older(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> NoReturn:
+    was = f"{seen.metadata_location} (sequence number {seen.last_sequence_number}) was seen before"
+    _refuse(table, where, f"it has sequence number {metadata.last_sequence_number} and does not come after what was seen: {was}")
 
 
 def _refuse(table: str, location: str, why: str) -> NoReturn:

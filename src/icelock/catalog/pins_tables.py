@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
+    from icelock.catalog.pins import Known
+
 
 class PinnedTables(Catalog):
     """Mixin, before PyIceberg's catalog among the bases of a concrete one."""
@@ -55,10 +57,10 @@ class PinnedTables(Catalog):
         self.pins.forget(old)
         return table
 
-    def check_current(self, current: IcebergTable) -> None:
-        """Compare the table on which a commit is made; its turn is held, so nobody goes on meanwhile.
+    def check_current(self, current: IcebergTable, known: Known) -> None:
+        """Compare the table on which a commit is to be made with what was known when its turn began.
 
         Raises:
-            IntegrityError: it is not what was pinned, or what was seen before; nothing was committed.
+            IntegrityError: it is not what was pinned, or goes back behind what was seen; nothing was committed.
         """
-        self.pins.check(current.name(), current.metadata, current.metadata_location, self.pins.seen(current.name()))
+        self.pins.check_base(current.name(), current.metadata, current.metadata_location, known)

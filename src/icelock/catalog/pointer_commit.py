@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from pyiceberg.io import FileIO
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
+    from icelock.catalog.pins import Known, Pins
     from icelock.catalog.recent import RecentMetadata
 
 
@@ -60,6 +62,29 @@ class PointerTurn(Turn):
 
     exclusive = True
 
+    def __init__(self, location: str | None) -> None:
+        super().__init__(location)
+        self._check: Callable[[IcebergTable], None] | None = None
+
+    def checking(self, check: Callable[[IcebergTable], None]) -> None:
+        """Let the present table be looked at before anything is built on it."""
+        self._check = check
+
+    def load(self) -> IcebergTable:
+        """Return the table of ``location``.
+
+        Raises:
+            IntegrityError: it is not the one that was committed, or goes back behind what was seen.
+        """
+        current = self.current()
+        if self._check is not None:
+            self._check(current)
+        return current
+
+    def current(self) -> IcebergTable:
+        """Load the table of ``location``."""
+        raise NotImplementedError
+
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
         """Make ready what ``swap`` needs, before the metadata file is written."""
 
@@ -80,7 +105,12 @@ class PointerCommits(MetastoreCatalog):
     """Mixin, before PyIceberg's catalog among the bases of one that keeps rows."""
 
     if TYPE_CHECKING:
-        _recent: RecentMetadata  # of EncryptedCatalog
+        # Of EncryptedCatalog.
+        _recent: RecentMetadata
+        pins: Pins
+
+        def check_current(self, current: IcebergTable, known: Known) -> None:
+            """See ``PinnedTables``."""
 
         def _exclusive(self, identifier: Identifier) -> AbstractContextManager[PointerTurn]:
             """Take the catalog's lock on a table."""
@@ -100,8 +130,11 @@ class PointerCommits(MetastoreCatalog):
         if held is not None:
             yield held
             return
-        with self._turns.queue(identifier), self._exclusive(identifier) as turn, self._turns.holding(identifier, turn):
-            yield turn
+        with self._turns.queue(identifier):
+            known = self.pins.seen(identifier)  # before the row is read: others go on meanwhile
+            with self._exclusive(identifier) as turn, self._turns.holding(identifier, turn):
+                turn.checking(partial(self.check_current, known=known))
+                yield turn
 
     def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
         """Commit updates of a table in its turn.

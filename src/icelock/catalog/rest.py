@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
-from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, ServerError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, ServerError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from requests import RequestException
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.create import FORMAT_VERSION
 from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of, without_own
 from icelock.catalog.rest_commit import RestCommits
 from icelock.catalog.rest_storage import Lent, VendedFileIO
@@ -34,7 +34,7 @@ from icelock.table.guard import check_kept, check_metadata
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from pyiceberg.catalog.rest import TableResponse
@@ -118,10 +118,27 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         name = self.free_name(identifier)
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted, stage=True)
         answer = self._ask_create(name, request)
-        metadata = answer.metadata
-        self._check_made(name, metadata, wanted)
-        place = answer.location or load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
-        return StagedTable(identifier=name, metadata=metadata, metadata_location=place, io=self._storage(name, answer), catalog=self)
+        self._check_made(name, answer.metadata, wanted)
+        return self._staged_by_server(name, answer.metadata, answer, request)
+
+    def _staged_again(self, name: Identifier, metadata: Any) -> StagedTable:
+        """Let the server stage the same table again: it lends access to the storage with that."""
+        request = CreateTableRequest(
+            name=name[-1],
+            location=metadata.location,
+            table_schema=metadata.schema(),
+            partition_spec=metadata.spec(),
+            write_order=metadata.sort_order(),
+            stage_create=True,
+            properties={**metadata.properties, FORMAT_VERSION: str(metadata.format_version)},
+        )
+        return self._staged_by_server(name, metadata, self._ask_create(name, request), request)
+
+    def _staged_by_server(self, name: Identifier, metadata: Any, answer: TableAnswer, request: CreateTableRequest) -> StagedTable:
+        file = self.encryption.locations(metadata, table=".".join(name)).new_table_metadata_file_location()
+        same = request.model_copy(update={"location": metadata.location})
+        io = self._storage(name, answer, metadata.location, stage=partial(self._ask_create, name, same))
+        return StagedTable(identifier=name, metadata=metadata, metadata_location=file, io=io, catalog=self)
 
     def free_name(self, identifier: str | Identifier) -> Identifier:
         """Return the name of a table that is not there, in a namespace that is.
@@ -136,7 +153,6 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         if self.table_exists(name):
             msg = f"Table {'.'.join(name)} already exists"
             raise TableAlreadyExistsError(msg)
-        self._forget(name, new=True)
         return name
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
@@ -177,9 +193,6 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             return
         IcebergRestCatalog.drop_table(self, identifier, purge_requested=True)
 
-    def check_current(self, current: IcebergTable) -> None:
-        """Nothing: the caller's copy may be behind; the server's answer to the commit is compared with the pins."""
-
     def _create_request(  # noqa: PLR0913 - what a request holds
         self,
         name: Identifier,
@@ -211,7 +224,6 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             self._check_made(name, answer.metadata, wanted)
         else:
             check_kept(sent, answer.metadata, table=".".join(name), catalog=self.name)
-        self._seen[name] = answer.location
         table = self._table(name, answer)
         self.pins.check(name, answer.metadata, answer.location, self.pins.seen(name))
         return table
@@ -233,30 +245,38 @@ class RestCatalog(EncryptedCatalog, RestCommits):
     def _table(self, name: Identifier, answer: TableAnswer) -> IcebergTable:
         metadata, location, config = answer.metadata, answer.location, dict(answer.config)
         check_metadata(metadata, location=location)
-        io = self._storage(name, answer)
+        io = self._storage(name, answer, location)
         if isinstance(metadata, TableMetadataV3):
             return Table(name, metadata, location, io, self, config, encryption=self.encryption)
         return IcebergTable(name, metadata, location, io, self, config)
 
-    def _storage(self, name: Identifier, answer: TableAnswer) -> FileIO:
+    def _storage(self, name: Identifier, answer: TableAnswer, place: str, *, stage: Callable[[], TableAnswer] | None = None) -> FileIO:
+        """Return access to the storage at a place; ``stage`` asks for a table that the server may not have yet."""
         fixed = answer.config  # not the table's properties: metadata could send credentials elsewhere
-        place = answer.location or answer.metadata.location
 
         def lent(credentials: Mapping[str, str]) -> Lent:
             settings = {**fixed, **credentials}
             return Lent(io=self._load_file_io(settings, place), ends_ms=end_of(settings))
 
+        def lend() -> Lent:
+            try:
+                return lent(self._credentials(name, place))
+            except NoSuchTableError:
+                if stage is None:
+                    raise
+                return lent(stage().storage_config(place))
+
         first = lent(best_credentials(answer.credentials, place))
         if first.ends_ms is None:
             return first.io
-        return VendedFileIO(first, lend=partial(self._lend_again, name, place, lent), clock=self.encryption.clock)
+        return VendedFileIO(first, lend=lend, clock=self.encryption.clock)
 
-    def _lend_again(self, name: Identifier, place: str, lent: Any) -> Lent:
+    def _credentials(self, name: Identifier, place: str) -> Mapping[str, str]:
         if Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
             answered = self._load_credentials(name).storage_credentials
             if answered:
-                return lent(best_credentials(answered, place))  # type: ignore[no-any-return]
-        return lent(self._ask_table(name).storage_config())  # type: ignore[no-any-return]
+                return best_credentials(answered, place)
+        return self._ask_table(name).storage_config(place)
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
         settings: dict[str, Any] = without_own(properties or {})[0]

@@ -2,8 +2,9 @@
 
     {"metadata-location": text, "metadata": table metadata, "config": {name: value}, "storage-credentials": [{"prefix", "config"}]}
 
-The server is trusted with metadata; where keys come from is the client's business alone: ``encryption.*``, ``kms.*``, ``icelock.*`` and
-``py-kms-impl`` of its configuration, of a table's ``config`` and of credentials are left out (docs/threat-model.md).
+The server is trusted with metadata; where keys come from, and which classes are loaded, is the client's business alone: ``encryption.*``,
+``kms.*``, ``azure.keyvault.*``, ``icelock.*`` and ``py-*`` of its configuration, of a table's ``config`` and of credentials are left out
+(docs/threat-model.md).
 
 Not here: requests (``catalog.rest_requests``).
 """
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
 
-_OWN: Final = ("encryption.", "kms.", "icelock.", names.PY_KMS_IMPL)
+_OWN: Final = ("encryption.", "kms.", "icelock.", "py-", "azure.keyvault.")
 _OF_TABLES: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 # When credentials end, in milliseconds since 1970; Azure's has the account's name behind it.
 _EXPIRY: Final = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
@@ -63,9 +64,9 @@ class TableAnswer:
         strange = [name for name in parsed.properties if is_own(name) and name not in _OF_TABLES]
         return cls(metadata=parsed, location=str(location), config=kept, credentials=credentials, ignored=(*ignored, *strange))
 
-    def storage_config(self) -> Mapping[str, str]:
-        """Return the storage's settings: the table's, and the credentials that fit its location best."""
-        return {**self.config, **best_credentials(self.credentials, self.location or self.metadata.location)}
+    def storage_config(self, place: str) -> Mapping[str, str]:
+        """Return the storage's settings: the table's, and the credentials that fit a place best."""
+        return {**self.config, **best_credentials(self.credentials, place)}
 
 
 def is_own(name: str) -> bool:

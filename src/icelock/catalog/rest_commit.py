@@ -2,8 +2,9 @@
 
     POST .../tables/{table}  {"identifier", "requirements", "updates"}; keys stand before the snapshot that needs them
 
-The server compares and swaps, so a turn keeps no other process out: it is the queue of this process's threads, and knows which
-metadata file this process saw last, so that threads do not lose against each other. 409 means that another writer was first. A
+The server compares and swaps, so a turn keeps no other process out: it is the queue of this process's threads. It begins with a look
+at the table: what the server has now is compared with what was seen (``catalog.pins``) before anything is sent, so nothing is built on
+a table that was rolled back, and a commit that would lose is made again first. 409 means that another writer was first. A
 refusal (4xx) changes nothing. After a 5xx, a lost connection or no answer in time the table is loaded: it has the new snapshot, or
 what was changed otherwise, or nobody knows; nothing is deleted then. A 409 is looked into as well: a gateway may have sent the
 request twice.
@@ -46,7 +47,7 @@ from icelock.table.guard import check_kept
 from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyiceberg.table import StagedTable
     from pyiceberg.table import Table as IcebergTable
@@ -54,33 +55,34 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
     from requests import Response
 
+    from icelock.catalog.pins import Known, Pins
+
 logger = logging.getLogger(__name__)
 
-# What the server had better be asked about: no metadata file has this name.
-_ASK: Final = ""
 _TIME_OUT, _CONFLICT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = 408, 409, 429, 500, 501
 _OF_NO_MATTER: Final = {"last_updated_ms", "metadata_log", "snapshot_log", "table_uuid"}
 
 
 class RestTurn(Turn):
-    """The turn of a thread among those of this process."""
+    """The turn of a thread among those of this process, and the table as the server had it when the turn began."""
 
-    def __init__(self, catalog: RestCommits, identifier: Identifier, location: str | None) -> None:
-        super().__init__(location)
-        self._catalog = catalog
+    def __init__(self, identifier: Identifier, answer: TableAnswer | None, *, made: Callable[[TableAnswer], IcebergTable]) -> None:
+        super().__init__(None if answer is None else answer.location)
         self._identifier = identifier
+        self._answer = answer
+        self._made = made
 
     def load(self) -> IcebergTable:
-        """Return the table as the server has it.
+        """Return the table.
 
         Raises:
-            CommitFailedException: the server does not answer; nothing was changed.
+            NoSuchTableError: there is none.
+            IntegrityError: it is not what was pinned, or goes back behind what was seen.
         """
-        try:
-            return self._catalog.load_table(self._identifier)
-        except (RequestException, ServerError) as e:
-            msg = f"no REST server answers at {self._catalog.uri}: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+        if self._answer is None:
+            msg = f"the REST server has no table {'.'.join(self._identifier)} any more; nothing was changed"
+            raise NoSuchTableError(msg)
+        return self._made(self._answer)
 
 
 class RestCommits(RestRequests):
@@ -90,6 +92,7 @@ class RestCommits(RestRequests):
     commit_retries: Final = 20
 
     if TYPE_CHECKING:
+        pins: Pins
 
         def _update_and_stage_table(
             self, current_table: IcebergTable | None, table_identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]
@@ -99,22 +102,44 @@ class RestCommits(RestRequests):
         def _table(self, name: Identifier, answer: TableAnswer) -> IcebergTable:
             """See ``catalog.rest.RestCatalog``."""
 
+        def check_current(self, current: IcebergTable, known: Known) -> None:
+            """See ``PinnedTables``."""
+
     def __init__(self, name: str, **properties: str) -> None:
         self._turns = Turns()
-        self._seen: dict[Identifier, str] = {}
         super().__init__(name, **properties)
 
     @contextmanager
     def turn(self, identifier: Identifier) -> Iterator[Turn]:
-        """Wait for the other threads of this process that commit to a table; a thread that holds the turn gets it again."""
+        """Wait for the other threads of this process that commit to a table; a thread that holds the turn gets it again.
+
+        Raises:
+            CommitFailedException: no server answers; nothing was changed.
+        """
         held = self._turns.held(identifier)
         if held is not None:
             yield held
             return
         with self._turns.queue(identifier):
-            turn = RestTurn(self, identifier, self._seen.get(identifier))
+            turn = self._begin(identifier)
             with self._turns.holding(identifier, turn):
                 yield turn
+
+    def _begin(self, identifier: Identifier) -> RestTurn:
+        known = self.pins.seen(identifier)  # before the server is asked: others go on meanwhile
+
+        def made(answer: TableAnswer) -> IcebergTable:
+            table = self._table(identifier, answer)
+            self.check_current(table, known)
+            return table
+
+        try:
+            return RestTurn(identifier, self._ask_table(identifier), made=made)
+        except NoSuchTableError:
+            return RestTurn(identifier, None, made=made)
+        except (RequestException, ServerError) as e:
+            msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
+            raise CommitFailedException(msg) from e
 
     def load_table(self, identifier: str | Identifier) -> IcebergTable:
         """Load a table.
@@ -125,9 +150,7 @@ class RestCommits(RestRequests):
             IntegrityError, PolicyError: see ``table.guard.check_metadata``.
         """
         name = self._identifier_to_validated_tuple(identifier)
-        answer = self._ask_table(name)
-        self._seen[name] = answer.location
-        return self._table(name, answer)
+        return self._table(name, self._ask_table(name))
 
     def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
         """Commit updates of a table.
@@ -135,6 +158,7 @@ class RestCommits(RestRequests):
         Raises:
             CommitFailedException: another client was first, or no server answers; nothing was changed.
             TableAlreadyExistsError, NoSuchTableError, RESTError: the server refused; nothing was changed.
+            IntegrityError: the server's table is not what was pinned, or goes back behind what was seen; nothing was sent.
             CommitStateUnknownException: the server did not say what became of it, and the table does not tell; nothing was deleted.
             CommitError: the commit was made, and the server did not keep its keys.
         """
@@ -142,30 +166,29 @@ class RestCommits(RestRequests):
         with self.turn(identifier) as turn:
             turn.stage = Stage.PREPARING
             new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
-            base = None if new else table
+            base = None if new else turn.load()
             staged = self._update_and_stage_table(base, identifier, requirements, updates)
             if base is not None and staged.metadata is base.metadata:
                 return _response(base.metadata, base.metadata_location)
-            body = commit_body(identifier, _for_server(requirements, table.metadata), updates)
+            config = table.config if base is None else base.config
+            body = commit_body(identifier, _for_server(requirements, staged.metadata if base is None else base.metadata), updates)
             turn.stage = Stage.ASKED
-            answer = self._commit(turn, table, base, staged, body, updates)
-            self._seen[identifier] = answer.location
+            answer = self._commit(turn, base, staged, body, updates, config)
         _check_answer(staged, answer.metadata, updates, catalog=self.name)
         return _response(answer.metadata, answer.location)
 
     def _commit(  # noqa: PLR0913 - what a commit consists of
         self,
         turn: Turn,
-        table: IcebergTable,
         base: IcebergTable | None,
         staged: StagedTable,
         body: bytes,
         updates: tuple[Any, ...],
+        config: Mapping[str, Any],
     ) -> TableAnswer:
-        identifier = table.name()
-        self._forget(identifier, new=base is None)
+        identifier = staged.name()
         try:
-            response = self._ask_commit(identifier, body, table.config)
+            response = self._ask_commit(identifier, body, config)
         except RequestException as e:
             if _not_sent(e):
                 msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
@@ -202,13 +225,6 @@ class RestCommits(RestRequests):
             msg = f"Table {'.'.join(staged.name())} already exists"
             raise TableAlreadyExistsError(msg) from refusal
         raise refusal
-
-    def _forget(self, identifier: Identifier, *, new: bool) -> None:
-        """Until the server has answered nobody knows which metadata file is the current one."""
-        if new:
-            self._seen.pop(identifier, None)
-        else:
-            self._seen[identifier] = _ASK
 
     def _looked_up(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], cause: Exception) -> TableAnswer:
         """Find out what became of a commit without an answer: return the table if it was made.

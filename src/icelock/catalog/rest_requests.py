@@ -86,7 +86,7 @@ class RestRequests(IcebergRestCatalog):
         if new:
             self._warned.update(new)
             logger.warning(
-                "catalog %s: the REST server sends %s; ignored, because encryption settings come from the client alone",
+                "catalog %s: the REST server sends %s; ignored, because encryption settings and classes to load come from the client alone",
                 self.name,
                 ", ".join(new),
             )

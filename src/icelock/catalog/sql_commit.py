@@ -129,7 +129,7 @@ class SqlTurn(PointerTurn):
         del current, staged
         self._form = form
 
-    def load(self) -> IcebergTable:
+    def current(self) -> IcebergTable:
         """Return the table of ``location``."""
         return self._catalog.load_from_metadata(self._identifier, str(self.location))
 

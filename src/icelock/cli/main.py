@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "keyring": "icelock.cli.keyring:keyring",
     "kms": "icelock.cli.kms:kms",
     "leftovers": "icelock.cli.leftovers:leftovers",
+    "pyiceberg": "icelock.cli.pyiceberg:pyiceberg",
 }
 
 

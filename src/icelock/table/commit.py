@@ -24,7 +24,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 
-from icelock.errors import CommitError, IcelockError
+from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.retry import RetryPolicy
 from icelock.table.turn import Stage
@@ -53,6 +53,7 @@ class CommitProtocol(Transaction):
         self._shared = table
         self._data_files: list[str] = []
         self._turn: Turn | None = None
+        self._asked = False
         self.cannot_lose = False
         """Whether snapshots are made while no other writer can commit."""
 
@@ -64,6 +65,16 @@ class CommitProtocol(Transaction):
     def track(self, *locations: str) -> None:
         """Remember files that were written for this transaction: they are deleted if its commit certainly fails."""
         self._data_files.extend(locations)
+
+    def catch_up(self) -> bool:
+        """Follow the table to the version that its catalog has now; False if there is no other one, or something is staged on this one."""
+        if self._updates:
+            return False
+        fresh = self._table.catalog.load_table(self._table.name())
+        if fresh.metadata_location == self._table.metadata_location:
+            return False
+        self._table.follow(fresh)
+        return True
 
     def commit_transaction(self) -> Table:
         """Commit what is staged.
@@ -104,6 +115,7 @@ class CommitProtocol(Transaction):
                     break
             except CommitFailedException as e:
                 failed += 1
+                self._asked |= self._turn is not None and self._turn.stage is Stage.ASKED
                 if failed > policy.retries or not self._snapshot_producers or policy.over():
                     raise
                 seconds = policy.seconds(failed, random.uniform)
@@ -147,6 +159,8 @@ class CommitProtocol(Transaction):
         return all(producer.snapshot_id in known for producer in self._snapshot_producers)
 
     def _certainly_failed(self, error: BaseException) -> bool:
+        if self._asked and isinstance(error, IntegrityError):
+            return False  # a table that goes back may have had an attempt that was reported as refused
         if self._turn is None or self._turn.stage is Stage.PREPARING:
             return True  # the attempts before were refused, and this one did not get to the catalog
         if self._turn.stage is Stage.ASKED:

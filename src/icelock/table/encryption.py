@@ -12,6 +12,9 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import load_location_provider
+
 from icelock import properties as names
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import EncryptingFileIO
@@ -25,12 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyiceberg.io import FileIO
+    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
 
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.kms.client import KmsClient
 
 KEK_CACHE_SECONDS_DEFAULT: Final = 3600
+_LOCATIONS: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 
 
 class TableEncryption:
@@ -97,6 +102,29 @@ class TableEncryption:
             entropy=self.entropy,
             allow_plaintext=policy == names.PLAINTEXT_FILES_ALLOW,
         )
+
+    def check_locations(self, properties: Mapping[str, str], *, table: str) -> None:
+        """Check who names the class that makes up the paths of files: a table's properties lie on storage, and may not have code loaded.
+
+        Raises:
+            PolicyError: the table names one that the client's own settings do not name; nothing was loaded.
+        """
+        named = properties.get(_LOCATIONS)
+        if named is not None and named != self._settings.get(_LOCATIONS):
+            msg = (
+                f"table {table} has {_LOCATIONS} {named!r}, which would load a class of the table's choice: remove the property, or set "
+                f"the same for {self._owner} if the class is yours"
+            )
+            raise PolicyError(msg)
+
+    def locations(self, metadata: TableMetadata, *, table: str) -> LocationProvider:
+        """Return what makes up the paths of a table's files.
+
+        Raises:
+            PolicyError: see ``check_locations``.
+        """
+        self.check_locations(metadata.properties, table=table)
+        return load_location_provider(metadata.location, metadata.properties)
 
     def manager(self, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
         """Return the key manager of one version of a table.

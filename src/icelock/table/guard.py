@@ -342,8 +342,16 @@ def _check_snapshot(snapshot: Any, *, table: str) -> None:
     if getattr(snapshot, "key_id", None) is None:
         msg = f"table {table} is encrypted, but snapshot {snapshot.snapshot_id} has no key-id: its manifest list would be plain"
         raise PolicyError(msg)
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    for name in summary:
+    check_summary(snapshot.summary.additional_properties if snapshot.summary else {}, table=table)
+
+
+def check_summary(properties: Iterable[str], *, table: str) -> None:
+    """Refuse entries of a snapshot's summary that hold partition values.
+
+    Raises:
+        PolicyError: names the entry.
+    """
+    for name in properties:
         if name.startswith(_PARTITION_SUMMARY):
             msg = f"table {table} is encrypted: snapshot summary {name!r} would put partition values into metadata.json; remove it"
             raise PolicyError(msg)

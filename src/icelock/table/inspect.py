@@ -11,19 +11,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
+from pyiceberg.types import FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.snapshots import Snapshot
 
+    from icelock.metadata.table_metadata import TableMetadataV3
+    from icelock.table.table import Table
+
 _KEYS = "key_metadata"
+_UUID_LENGTH = 16
 _COLUMN_SIZES = 6  # position in the data_file record
 
 
 class InspectTable(IcebergInspectTable):
-    """PyIceberg's ``InspectTable`` with key metadata left out."""
+    """PyIceberg's ``InspectTable`` with key metadata left out. UUIDs are their 16 bytes."""
+
+    def __init__(self, tbl: Table) -> None:
+        super().__init__(tbl.at_one_version())
+        self.tbl.metadata = _with_bytes(tbl.metadata)
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Return the entries of a snapshot's manifests."""
@@ -65,6 +77,29 @@ class _Manifest:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def _with_bytes(metadata: TableMetadataV3) -> TableMetadataV3:
+    """Replace UUIDs in schemas by their 16 bytes: Arrow makes none inside of structs of Python values."""
+    schemas = [Schema(*_fields(schema.fields), schema_id=schema.schema_id) for schema in metadata.schemas]
+    return metadata.model_copy(update={"schemas": schemas})
+
+
+def _fields(fields: Iterable[NestedField]) -> list[NestedField]:
+    return [NestedField(field.field_id, field.name, _plain_type(field.field_type), required=field.required) for field in fields]
+
+
+def _plain_type(kind: IcebergType) -> IcebergType:
+    if isinstance(kind, UUIDType):
+        return FixedType(_UUID_LENGTH)
+    if isinstance(kind, StructType):
+        return StructType(*_fields(kind.fields))
+    if isinstance(kind, ListType):
+        return ListType(kind.element_id, _plain_type(kind.element_type), element_required=kind.element_required)
+    if isinstance(kind, MapType):
+        key, value = _plain_type(kind.key_type), _plain_type(kind.value_type)
+        return MapType(kind.key_id, key, kind.value_id, value, value_required=kind.value_required)
+    return kind
 
 
 def _without_keys(table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ Not here: retries (``table.transaction``), removing files (``table.row_delta``),
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table.refs import SnapshotRefType
@@ -27,6 +27,7 @@ from pyiceberg.table.update.snapshot import (
     _SnapshotProducer,
 )
 
+from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
@@ -204,11 +205,34 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         return (*added, ref), (AssertRefSnapshotId(snapshot_id=head, ref=self._target_branch),)
 
 
-class EncryptedFastAppend(EncryptedProducer, _FastAppendFiles):
+class _OnlyAdds(EncryptedProducer):
+    """A producer that removes nothing, so it does not matter on which version it is built."""
+
+    def delete_data_file(self, data_file: DataFile) -> NoReturn:
+        """Refused: PyIceberg's would do nothing, and say nothing.
+
+        Raises:
+            PolicyError: always.
+        """
+        msg = f"an append removes no file ({data_file.file_path}): use update_snapshot().overwrite() or .delete() of the table"
+        raise PolicyError(msg)
+
+    def _write_snapshot(self) -> UpdatesAndRequirements:
+        try:
+            return super()._write_snapshot()
+        except FileNotFoundError:
+            # The version that the caller holds may have been expired meanwhile, and its manifest list with it.
+            if not self._transaction.catch_up():
+                raise
+            self._refresh_for_retry()
+            return super()._write_snapshot()
+
+
+class EncryptedFastAppend(_OnlyAdds, _FastAppendFiles):
     """Adds files in a manifest of their own."""
 
     _merges = False
 
 
-class EncryptedMergeAppend(EncryptedProducer, _MergeAppendFiles):
+class EncryptedMergeAppend(_OnlyAdds, _MergeAppendFiles):
     """Adds files and merges small manifests."""

@@ -101,6 +101,7 @@ class Staging(CommitProtocol):
     def write_context(self) -> WriteContext:
         """Return what a writer of data files needs: no KMS client, no KEK."""
         metadata = self.encrypted_metadata()
+        self._table.encryption.check_locations(metadata.properties, table=".".join(self._table.name()))
         io = self.current_io()
         return WriteContext(
             schema=metadata.schema(),

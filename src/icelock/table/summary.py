@@ -35,7 +35,6 @@ _NAMES: Final = (
     ("position-deletes", "added-position-deletes", "removed-position-deletes"),
     ("equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
 )
-_PARTITIONS: Final = "partition"
 
 
 def snapshot_summary(
@@ -52,7 +51,7 @@ def snapshot_summary(
         operation: what the snapshot does.
         added: its new files.
         removed: files of the parent that it no longer has.
-        properties: the writer's own entries; those about partitions are left out.
+        properties: the writer's own entries (``guard.check_summary``).
         parent: the summary of the parent snapshot, None if there is none.
     """
     added, removed = list(added), list(removed)
@@ -61,8 +60,7 @@ def snapshot_summary(
     partitions = {(file.spec_id or 0, identity_of(file.partition._data)) for file in (*added, *removed)}  # noqa: SLF001 - PyIceberg's Record
     if partitions:
         found["changed-partition-count"] = str(len(partitions))
-    own = {name: value for name, value in properties.items() if not name.startswith(_PARTITIONS)}
-    return update_snapshot_summaries(Summary(operation, **{**own, **found}), parent)
+    return update_snapshot_summaries(Summary(operation, **{**properties, **found}), parent)
 
 
 def _count(files: Iterable[DataFile]) -> Counter[str]:

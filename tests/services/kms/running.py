@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import time
@@ -12,11 +13,9 @@ from pathlib import Path
 
 
 def free_ports(count: int = 1) -> int:
-    """Return the first of ``count`` neighbouring ports that are free now."""
+    """Return the first of ``count`` neighbouring ports that are free now, below those that the system gives away meanwhile."""
     for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
+        port = random.SystemRandom().randrange(10_000, 32_000)
         if all(_is_free(port + n) for n in range(count)):
             return port
     msg = f"no {count} neighbouring free ports"

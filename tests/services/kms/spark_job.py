@@ -19,7 +19,7 @@ TASKS = 16
 
 
 def main(properties: dict[str, str], calls: Calls, folder: Path) -> dict[str, Any]:
-    builder = SparkSession.builder.master(f"local[{TASKS}]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master("local[2]").config("spark.default.parallelism", TASKS).config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     spark = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
     icelock.spark.register(spark, {"lake": properties})

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
+
+from running import free_ports
 
 # The server's parent: it stops the server when the tests' end of the pipe is gone.
 _KEEPER = '"$@" & server=$!; cat > /dev/null; kill -INT $server 2> /dev/null; wait $server'
@@ -44,7 +45,7 @@ class Postgres:
         self._bin = binaries()
         self._user = _unprivileged()
         self._settings = {**_SETTINGS, **settings}
-        self.port = _free_port()
+        self.port = free_ports()
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="icelock-pg-"))
@@ -134,8 +135,3 @@ def _unprivileged() -> dict[str, Any] | None:
     names = {entry.pw_name for entry in pwd.getpwall()}
     user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

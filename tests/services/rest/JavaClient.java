@@ -6,9 +6,11 @@ import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadataParser;
 import org.apache.iceberg.catalog.Catalog;
 import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.types.Types;
 
 /**
- * Loads a table through one of Java Iceberg's own catalogs, prints its metadata as Java writes it, sets a property, and prints it again.
+ * Loads a table through one of Java Iceberg's own catalogs, prints its metadata as Java writes it, sets a property, adds a column, and
+ * prints it again.
  *
  * <p>Arguments: class of the catalog, its name, its uri, its warehouse, the table.
  */
@@ -20,6 +22,7 @@ public class JavaClient {
     Table table = catalog.loadTable(TableIdentifier.parse(args[4]));
     print(table);
     table.updateProperties().set("java", "was here").commit();
+    table.updateSchema().addColumn("added", Types.LongType.get()).commit();
     print(catalog.loadTable(TableIdentifier.parse(args[4])));
     System.exit(0);
   }

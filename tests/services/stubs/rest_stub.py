@@ -20,6 +20,8 @@ from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 HANG_SECONDS = 1.5
+# Of a table's schema, spec, order and place.
+_FORM = ("upgrade-format", "add-schema", "set-current", "add-spec", "set-default", "add-sort-order", "set-location")
 
 
 class RefusalError(Exception):
@@ -40,6 +42,7 @@ class RestStub:
         self.table_config: dict[str, str] = {}
         self.credentials: list[dict[str, Any]] = []
         self.tables: dict[tuple[str, str], dict[str, Any]] = {}
+        self.staged: dict[tuple[str, str], dict[str, Any]] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.requests: list[str] = []
         self.bodies: list[tuple[str, Any]] = []
@@ -154,10 +157,13 @@ class RestStub:
             **({"next-row-id": 0} if version == 3 else {}),
         }
         if body.get("stage-create"):
-            return {"metadata": metadata}
+            self.staged[space, body["name"]] = metadata
+            return {"metadata": metadata, "config": self.table_config, "storage-credentials": self.credentials}
         return self.keep(space, body["name"], metadata)
 
     def commit(self, space: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        if {"type": "assert-create"} in body["requirements"]:
+            return self.commit_staged(space, name, body)
         table = self.found(space, name)
         metadata = json.loads(json.dumps(table["metadata"]))
         for requirement in body["requirements"]:
@@ -167,6 +173,18 @@ class RestStub:
         metadata["last-updated-ms"] = max(now(), metadata["last-updated-ms"] + 1)
         log = {"metadata-file": table["metadata-location"], "timestamp-ms": table["metadata"]["last-updated-ms"]}
         metadata["metadata-log"] = [*metadata.get("metadata-log", []), log]
+        return self.keep(space, name, metadata)
+
+    def commit_staged(self, space: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make a table of what was staged last; updates that say again what that has are left out."""
+        if (space, name) in self.tables:
+            raise RefusalError(409, "AlreadyExistsException", f"table {space}.{name} is there")
+        metadata = json.loads(json.dumps(self.staged.pop((space, name))))
+        for update in body["updates"]:
+            if update["action"] == "assign-uuid":
+                metadata["table-uuid"] = update["uuid"]
+            elif not update["action"].startswith(_FORM):
+                self.apply(metadata, update)
         return self.keep(space, name, metadata)
 
     def check(self, metadata: dict[str, Any], requirement: dict[str, Any]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lake import people
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError, UnauthorizedError
-from rest_stub import RestStub
+from rest_stub import RefusalError, RestStub
 from stub_lake import StubLake, ids
 
-from icelock.errors import CommitError, PolicyError
+from icelock.errors import CommitError, IntegrityError, PolicyError
 
 COMMIT = ("POST", "/tables/t")
 LOST = [408, 500, 502, 503, 504, "drop", "hang", "garbage"]
@@ -39,6 +41,31 @@ def test_a_commit_that_may_still_be_under_way_is_unknown_and_keeps_its_files(how
     assert len(data) == 1
     assert data[0] in str(caught.value.__notes__), "the error names the files that were left"
     assert sum(1 for path in written if path.endswith(".avro")) == 2, "manifest and manifest list are there as well"
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+def test_a_server_that_restarts_around_a_commit(lake: StubLake, stub: RestStub, made: bool) -> None:  # noqa: FBT001
+    """It takes the request and is gone, does not answer the first two looks, and is back at the third."""
+    table = lake.table(rows=1)
+    files = set(lake.files())
+    handle = stub.commit
+
+    def and_restarts(*request: Any) -> Any:
+        stub.fail("GET", "/tables/t", when="before", how="drop", times=2)
+        stub.fail(*COMMIT, when="after", how="drop")
+        return handle(*request) if made else {}
+
+    stub.commit = and_restarts
+    if made:
+        table.append(people(1, 1))
+    else:
+        with pytest.raises(CommitStateUnknownException, match="nothing was deleted"):
+            table.append(people(1, 1))
+    stub.commit = handle
+    assert ids(lake.catalog().load_table("db.t")) == ([0, 1] if made else [0])
+    assert files < set(lake.files())
+    table.append(people(2, 1))
+    assert ids(lake.catalog().load_table("db.t")) == ([0, 1, 2] if made else [0, 2])
 
 
 def test_a_change_of_properties_is_found_by_what_it_changed(lake: StubLake, stub: RestStub) -> None:
@@ -104,7 +131,13 @@ def test_a_server_that_is_gone_was_never_asked(lake: StubLake, stub: RestStub) -
 
 def test_a_server_that_cannot_be_asked_after_the_commit_says_that_it_was_made(lake: StubLake, stub: RestStub) -> None:
     table = lake.table(rows=1)
-    stub.fail("GET", "/tables/t", when="before", how=500, times=3)
+    commit = stub.commit
+
+    def and_then_is_gone(*request: Any) -> Any:
+        stub.fail("GET", "/tables/t", when="before", how=500, times=3)
+        return commit(*request)
+
+    stub.commit = and_then_is_gone
     with pytest.raises(CommitError, match="the commit was made"):
         table.append(people(1, 1))
     assert ids(lake.catalog().load_table("db.t")) == [0, 1]
@@ -120,3 +153,53 @@ def test_a_creation_without_an_answer_is_unknown(lake: StubLake, stub: RestStub)
 def test_snapshots_by_reference_are_refused(lake: StubLake) -> None:
     with pytest.raises(PolicyError, match="snapshot-loading-mode must be all"):
         lake.catalog(**{"snapshot-loading-mode": "refs"})
+
+
+def _rolled_back_to(table: dict[str, Any], stub: RestStub) -> None:
+    stub.tables["db", "t"] = table
+
+
+def test_a_server_that_was_rolled_back_is_noticed_before_anything_is_sent(lake: StubLake, stub: RestStub) -> None:
+    table = lake.table(rows=1)
+    old = stub.tables["db", "t"]
+    table.append(people(1, 1))
+    files = lake.files()
+    _rolled_back_to(old, stub)
+    stub.requests.clear()
+    with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not come after what was seen"):
+        table.append(people(2, 1))
+    assert {request.split()[0] for request in stub.requests} == {"GET"}
+    assert lake.files() == files, "what was committed is there, what was not is gone"
+
+
+def test_a_server_that_was_rolled_back_between_two_attempts_may_have_had_the_first(lake: StubLake, stub: RestStub) -> None:
+    table = lake.table(rows=1, **{"commit.retry.min-wait-ms": "1"})
+    old = stub.tables["db", "t"]
+    table.append(people(1, 1))
+    files = set(lake.files())
+    commit = stub.commit
+
+    def made_and_gone(*request: Any) -> Any:
+        commit(*request)
+        _rolled_back_to(old, stub)
+        raise RefusalError(409, "CommitFailedException", "another writer was first")
+
+    stub.commit = made_and_gone
+    with pytest.raises(IntegrityError, match="does not come after what was seen") as caught:
+        table.append(people(2, 1))
+    data = [path for path in set(lake.files()) - files if path.endswith(".parquet")]
+    assert len(data) == 1
+    assert data[0] in str(caught.value.__notes__)
+    assert files <= set(lake.files())
+
+
+def test_a_server_that_keeps_no_log_of_metadata_is_not_suspected(lake: StubLake, stub: RestStub) -> None:
+    keep = stub.keep
+    stub.keep = lambda space, name, metadata, location=None: keep(
+        space, name, {key: value for key, value in metadata.items() if key != "metadata-log"}, location
+    )
+    ours = lake.table(rows=1)
+    lake.catalog().load_table("db.t").append(people(1, 1))
+    lake.catalog().load_table("db.t").transaction().set_properties({"owner": "us"}).commit_transaction()
+    ours.append(people(2, 1))
+    assert ids(ours) == [0, 1, 2]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
+from typing import Any
 
 import pytest
 from lake import KEYED, people
@@ -12,11 +15,16 @@ from stub_lake import StubLake, ids
 
 from icelock.errors import CommitError, FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
+from icelock.kms.loader import load_kms_client as load
 
 EVIL = {
     "encryption.kms-impl": "attacker.Kms",
     "py-kms-impl": "attacker.Kms",
+    "py-io-impl": "attacker.Io",
     "kms.vault.address": "https://attacker",
+    "kms.vault.token-file": "/etc/attacker",
+    "kms.endpoint": "https://attacker",
+    "azure.keyvault.url": "https://attacker",
     "icelock.plaintext-files": "allow-unkeyed",
 }
 
@@ -45,12 +53,67 @@ def test_a_server_cannot_replace_the_clients_kms(lake: StubLake, stub: RestStub)
     assert ids(lake.table(rows=1, catalog=catalog)) == [0]
 
 
-def test_encryption_settings_among_table_properties_are_ignored_with_a_warning(lake: StubLake, caplog) -> None:
+def test_encryption_settings_among_table_properties_are_ignored_with_one_warning(lake: StubLake, caplog) -> None:
     lake.table(rows=1)
-    lake.kept["properties"]["encryption.kms-impl"] = "attacker.Kms"
+    lake.kept["properties"].update({**EVIL, "s3.endpoint": "https://attacker", "s3.secret-access-key": "x"})
+    catalog = lake.catalog()
     with caplog.at_level(logging.WARNING, "icelock"):
-        assert ids(lake.catalog().load_table("db.t")) == [0]
-    assert "encryption.kms-impl; ignored" in caplog.text
+        table = catalog.load_table("db.t")
+        assert ids(table) == ids(catalog.load_table("db.t")) == [0]
+    [warned] = [record.getMessage() for record in caplog.records]
+    assert all(name in warned for name in EVIL)
+    settings = storage_of(table.io).properties
+    assert not {"attacker" in str(value) for value in settings.values()} - {False}
+    assert "s3.secret-access-key" not in settings
+
+
+def test_a_kms_gets_the_clients_settings_and_none_of_the_server(lake: StubLake, stub: RestStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that storage has as well (regions, tokens) go to the storage, not to the KMS."""
+    stub.overrides = stub.table_config = {**EVIL, "client.region": "attacker-1", "gcs.oauth2.token": "attacker", "s3.endpoint": "http://x"}
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr("icelock.table.encryption.load_kms_client", lambda properties: given.append(dict(properties)) or load(properties))
+    catalog = lake.catalog()
+    assert ids(lake.table(rows=1, catalog=catalog)) == [0]
+    assert catalog.properties["client.region"] == "attacker-1", "the storage is the server's to choose"
+    [settings] = given
+    assert settings == {name: value for name, value in lake.properties().items() if name != "type"}
+
+
+LOCATIONS = "write.py-location-provider.impl"
+
+
+def test_a_class_of_paths_that_a_table_names_is_not_loaded(lake: StubLake) -> None:
+    table = lake.table(rows=1)
+    lake.kept["properties"][LOCATIONS] = "antigravity.Provider"
+    files, kept = set(lake.files()), lake.kept
+    named = lake.catalog().load_table("db.t")
+    assert ids(named) == [0], "reading needs none"
+    uses = {
+        "append": lambda: named.append(people(1, 1)),
+        "delete": lambda: named.delete("id = 0"),
+        "property": lambda: named.transaction().set_properties({"owner": "us"}).commit_transaction(),
+        "asked for": named.location_provider,
+        "a copy from before": lambda: table.append(people(1, 1)),
+    }
+    for use in uses.values():
+        with pytest.raises(PolicyError, match=rf"{LOCATIONS} 'antigravity\.Provider', which would load a class of the table's choice"):
+            use()
+    assert "antigravity" not in sys.modules
+    assert set(lake.files()) == files
+    assert lake.kept == kept
+    named.transaction().remove_properties(LOCATIONS).commit_transaction()
+    named.append(people(1, 1))
+    assert ids(named) == [0, 1]
+
+
+def test_a_class_of_paths_of_the_clients_own_is_used(lake: StubLake) -> None:
+    own = {LOCATIONS: "pyiceberg.table.locations.SimpleLocationProvider"}
+    with pytest.raises(PolicyError, match="which would load a class"):
+        lake.table(**own)
+    table = lake.table(rows=1, catalog=lake.catalog(**own), **own)
+    assert ids(table) == [0]
+    with pytest.raises(PolicyError, match="which would load a class"):
+        lake.catalog().load_table("db.t").append(people(1, 1))
 
 
 def test_a_server_that_asks_for_its_own_plans_is_not_asked(lake: StubLake, stub: RestStub) -> None:
@@ -143,6 +206,50 @@ def test_lent_credentials_that_are_not_lent_again_serve_until_their_end(lake: St
     clock[0] += 1
     with pytest.raises(ForbiddenError, match="made to fail"):
         storage.new_input(f"file://{file}")
+
+
+def _ending(config: dict[str, str], at_ms: int) -> list[dict[str, Any]]:
+    return [{"prefix": "file://", "config": {**config, "s3.session-token-expires-at-ms": str(at_ms)}}]
+
+
+def test_a_table_that_is_being_made_is_lent_credentials_again(lake: StubLake, stub: RestStub) -> None:
+    """As long as it is not there, they come with staging it once more; then from the table."""
+    clock = [1_000_000_000]
+    catalog = lake.catalog()
+    catalog.encryption.clock = lambda: clock[0]
+    stub.credentials = _ending({"s3.access-key-id": "one"}, clock[0] + 600_000)
+    transaction = catalog.create_table_transaction("db.t", people().schema, properties=KEYED)
+    transaction.append(people(0, 1))
+    storage = storage_of(transaction.current_io())
+    assert storage.properties["s3.access-key-id"] == "one"
+    clock[0] += 400_000
+    stub.credentials = _ending({"s3.access-key-id": "two"}, clock[0] + 600_000)
+    transaction.append(people(1, 1))
+    assert storage.properties["s3.access-key-id"] == "two"
+    made = transaction.commit_transaction()
+    clock[0] += 400_000
+    stub.credentials = _ending({"s3.access-key-id": "three"}, clock[0] + 600_000)
+    made.append(people(2, 1))
+    assert storage_of(made.io).properties["s3.access-key-id"] == "three"
+    assert ids(made) == [0, 1, 2]
+    staged = [body for request, body in stub.bodies if request == "POST /v1/namespaces/db/tables"]
+    assert [body["stage-create"] for body in staged] == [True, True]
+    assert staged[1]["location"] == made.location(), "once more at the same place"
+
+
+def test_a_table_that_another_process_staged_is_resumed_with_credentials(lake: StubLake, stub: RestStub) -> None:
+    stub.credentials = _ending({"s3.access-key-id": "one"}, 4_000_000_000_000)
+    staged = lake.catalog().create_table_transaction("db.t", people().schema, properties=KEYED).staged_metadata()
+    stub.credentials = _ending({"s3.access-key-id": "two"}, 4_000_000_000_000)
+    stub.table_config = {"s3.endpoint": "http://lent"}
+    resumed = lake.catalog().resume_create_transaction("db.t", staged)
+    settings = storage_of(resumed.current_io()).properties
+    assert (settings["s3.access-key-id"], settings["s3.endpoint"]) == ("two", "http://lent")
+    resumed.append(people(0, 2))
+    assert stub.tables == {}
+    made = resumed.commit_transaction()
+    assert ids(made) == [0, 1]
+    assert made.location() == json.loads(staged)["location"]
 
 
 def test_a_table_with_other_credentials_is_refreshed_with_them(lake: StubLake, stub: RestStub) -> None:

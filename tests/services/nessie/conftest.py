@@ -1,0 +1,7 @@
+"""Where no Java 21 is, Nessie does not run, and there is no test of it; its stub is in ``tests/services/stubs``."""
+
+from __future__ import annotations
+
+from nessie_server import java
+
+collect_ignore = [] if java() else ["test_nessie.py"]
