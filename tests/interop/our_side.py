@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import icelock
+import icelock.spark
 from java_side import Java, frame_of, rows_of_frame
 from session import DATABASE, Session
 from views import EVERYTHING, View
@@ -67,6 +68,15 @@ class Ours:
         for name, value in options.items():
             reader = reader if value is None else reader.option(name, str(value))
         return rows_of_frame(reader.load(f"{'mixed' if mixed else 'ours'}.{DATABASE}.{table}"), view)
+
+    def read_natively(self, table: str, view: View = EVERYTHING, *, mixed: bool = False) -> pa.Table:
+        """Return the rows as Spark's own Parquet reader reads them, as far as it can."""
+        at: dict[str, Any] = {"snapshot_id": view.snapshot_id, "as_of_timestamp": view.as_of_ms}
+        if view.ref:
+            at[str(self.table(table).metadata.refs[view.ref].snapshot_ref_type.value)] = view.ref
+        columns = list(view.columns) if any(name.startswith("_") for name in view.columns) else None
+        name = f"{'mixed' if mixed else 'ours'}.{DATABASE}.{table}"
+        return rows_of_frame(icelock.spark.read(self.spark, name, columns=columns, **at), view)
 
     def landed(self, table: str) -> None:
         """Check what each commit of ours must leave: Java loads the table, and the metastore's hash is that of the file."""

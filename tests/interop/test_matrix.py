@@ -7,7 +7,7 @@ import pytest
 from compare import canonical
 from features import FEATURES
 from independent import verify_chain
-from matrix import ARROW_JAVA, CELLS, JAVA_ARROW, READING, Absent, Engines, Expected, Feature, Refused, run
+from matrix import ARROW_JAVA, CELLS, JAVA_ARROW, JAVA_SPARK, READING, SPARK_JAVA, Absent, Engines, Expected, Feature, Refused, run
 from our_side import ArrowWriter, SparkWriter, plain_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
@@ -61,6 +61,8 @@ def _run(feature, cell, engines, by_java, new_table):
         read = engines.ours.read if cell == JAVA_ARROW else engines.ours.read_by_spark
         for view, rows in expected.items():
             assert canonical(read(table, view, mixed=feature.mixed)) == rows, view
+            if cell == JAVA_SPARK:
+                assert canonical(engines.ours.read_natively(table, view, mixed=feature.mixed)) == rows, view
         if feature.also:
             feature.also(engines, table)
         return
@@ -70,6 +72,8 @@ def _run(feature, cell, engines, by_java, new_table):
         by_java_read = canonical(engines.java.read(name, view))
         assert rows is None or by_java_read == rows, view
         assert canonical(engines.ours.read(name, view)) == by_java_read, view
+        if cell == SPARK_JAVA:
+            assert canonical(engines.ours.read_natively(name, view)) == by_java_read, view
     if feature.also:
         feature.also(engines, name)
     if feature.java_appends:

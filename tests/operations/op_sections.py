@@ -262,7 +262,17 @@ SECTIONS = (
         "Spark",
         (
             row(
-                "`spark.read`: columns, filters, snapshot id, timestamp, branch, tag",
+                "`icelock.spark.read`, `sql`, `attach`, `scan.to_spark`",
+                "spark.read",
+                "spark.read/native",
+                "spark.read/python",
+                "spark.sql",
+                "spark.attach",
+                "DataScan.to_spark",
+            ),
+            row("`icelock.spark.sql` with a statement that is no query", "spark.sql/insert"),
+            row(
+                '`spark.read.format("icelock")`: columns, filters, snapshot id, timestamp, branch, tag',
                 "read.as-of-timestamp",
                 "read.branch",
                 "read.columns",
@@ -338,6 +348,8 @@ SECTIONS = (
                 "PyIceberg's own delete producer and manifest output, and writing to its `StagedTable`",
                 "SqlCatalog.stage_new_table/append",
                 "UpdateSnapshot.delete",
+                "FastAppend.delete_data_file",
+                "MergeAppend.delete_data_file",
                 "FastAppend.new_manifest_output",
                 "MergeAppend.new_manifest_output",
                 "Overwrite.new_manifest_output",

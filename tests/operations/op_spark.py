@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lake import KEYED, TestLake
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -133,15 +134,13 @@ WRITER = [
             "using": lambda p: writer_of(p).using("iceberg"),
         },
     ),
-    *recipes(
-        "TableWriter",
+    Recipe("TableWriter.create/there", made(lambda writer: writer.create(), there=True), Outcome.REFUSED, TableAlreadyExistsError),
+    Recipe("TableWriter.replace/not there", made(lambda writer: writer.replace(), there=False), Outcome.REFUSED, NoSuchTableError),
+    Recipe(
+        "TableWriter.create/version 2",
+        made(lambda writer: writer.tableProperty("format-version", "2").create(), there=False),
         Outcome.REFUSED,
-        {
-            "create/there": made(lambda writer: writer.create(), there=True),
-            "replace/not there": made(lambda writer: writer.replace(), there=False),
-            "create/version 2": made(lambda writer: writer.tableProperty("format-version", "2").create(), there=False),
-        },
-        PySparkException,
+        PolicyError,
     ),
 ]
 FUNCTIONS = [
@@ -158,7 +157,12 @@ FUNCTIONS = [
         "spark",
         Outcome.READS,
         {
+            "attach": lambda p: icelock.spark.attach(p.spark, f"{CATALOG}.db", prefix="attached_", replace=True),
+            "read": lambda p: icelock.spark.read(p.spark, p.full).count(),
+            "read/native": lambda p: icelock.spark.read(p.spark, p.full, row_filter="id > 3", engine="native").collect(),
+            "read/python": lambda p: icelock.spark.read(p.spark, p.full, columns=["id"], branch="side", engine="python").collect(),
             "register": lambda p: icelock.spark.register(p.spark, {CATALOG: p.lake.properties()}),
+            "sql": lambda p: icelock.spark.sql(p.spark, f"select count(*) from {p.full}").collect(),  # noqa: S608 - Spark's SQL
             "write_to": writer_of,
         },
     ),
@@ -167,9 +171,11 @@ FUNCTIONS = [
         Outcome.REFUSED,
         {
             "add_files": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file),
+            "sql/insert": lambda p: icelock.spark.sql(p.spark, f"insert into {p.full} select * from {p.full}"),  # noqa: S608 - likewise
             "write_to/not a name": lambda p: icelock.spark.write_to(p.rows(), "t"),
         },
         PolicyError,
     ),
 ]
-RECIPES = [*READS, *WRITES, *WRITER, *FUNCTIONS]
+SCAN = recipes("DataScan", Outcome.READS, {"to_spark": lambda p: p.table.scan(row_filter="id > 3").to_spark(p.spark).collect()})
+RECIPES = [*READS, *SCAN, *WRITES, *WRITER, *FUNCTIONS]

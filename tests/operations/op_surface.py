@@ -49,6 +49,7 @@ CLASSES: dict[str, type[Any]] = {
     "SqlCatalog": SqlCatalog,
     "HiveCatalog": HiveCatalog,
 }
+TO_SPARK = "DataScan.to_spark"
 
 
 def methods_of(kind: type[Any]) -> set[str]:
@@ -72,6 +73,7 @@ def functions_of(module: Any) -> set[str]:
 def surface() -> set[str]:
     """Return Class.method of all, without Spark."""
     found = {f"{owner}.{name}" for owner, kind in CLASSES.items() for name in methods_of(kind) if not _is_inherited(owner, kind, name)}
+    found.remove(TO_SPARK)
     return found | {f"maintenance.{name}" for name in functions_of(icelock.maintenance)} | {"icelock.load_catalog"}
 
 
@@ -83,4 +85,12 @@ def spark_surface() -> set[str]:
 
     found = {f"spark.{name}" for name in functions_of(icelock.spark)} | {f"TableWriter.{name}" for name in methods_of(TableWriter)}
     found |= {f"read.{name}" for name in options._READ} | {f"write.{name}" for name in options._WRITE}
-    return found | {"write.mode=append", "write.mode=overwrite", "write.mode=error", "write.mode=ignore", "readStream", "writeStream"}
+    return found | {
+        TO_SPARK,
+        "write.mode=append",
+        "write.mode=overwrite",
+        "write.mode=error",
+        "write.mode=ignore",
+        "readStream",
+        "writeStream",
+    }

@@ -6,8 +6,6 @@ PYTHONPATH. The event log is on, so that what is searched for keys is what all t
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,19 +13,11 @@ import pytest
 from jvm import end_jvm
 from lake import TestLake
 from pyspark.sql import SparkSession
+from tests.spark.standalone import use_this_python
 
 import icelock.spark
 
-TESTS = Path(__file__).parent.parent
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-
-
-def use_this_python(environment: pytest.MonkeyPatch) -> None:
-    """Make the processes that Spark starts run this Python with this project's helpers."""
-    environment.setenv("PYSPARK_PYTHON", sys.executable)
-    environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    folders = [TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark"]
-    environment.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
 
 
 @pytest.fixture(scope="session")

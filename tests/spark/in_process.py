@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 from dataclasses import replace
+from pathlib import Path
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
+from icelock.format import aes_gcm
 from icelock.spark.job import Action, Base, Job, Purpose
 from icelock.spark.options import TableName, parse_filter
 from icelock.spark.settings import Settings
@@ -51,6 +55,35 @@ def sent(thing):
     return cloudpickle.loads(cloudpickle.dumps(thing))
 
 
+@contextlib.contextmanager
+def as_task(number, attempt=0):
+    """Be the task of a partition, as far as ``TaskContext`` tells."""
+    task = object.__new__(TaskContext)
+    task._partitionId, task._attemptNumber = number, attempt
+    before, TaskContext._taskContext = TaskContext._taskContext, task
+    try:
+        yield
+    finally:
+        TaskContext._taskContext = before
+
+
+def job_of(writer):
+    """Return the job that the commit will find in the driver's folder."""
+    ticket = writer._ticket
+    return pickle.loads(aes_gcm.decrypt(ticket._key, Path(ticket._path).read_bytes(), b"icelock spark write")).job  # noqa: S301 - our own
+
+
+def told(writer, *messages):
+    """Return what messages say, to whoever has the driver's folder."""
+    recipient = job_of(writer).recipient
+    return [message.open(recipient, task=task) for task, message in enumerate(messages)]
+
+
+def paths(writer, *messages):
+    """Return the files that messages name."""
+    return [path for written in told(writer, *messages) for path in written.paths]
+
+
 class CutRun:
     """A job that removes rows, up to its commit."""
 
@@ -64,8 +97,15 @@ class CutRun:
         self.writer = cloudpickle.dumps(source(lake, job).writer(schema, False))  # noqa: FBT003 - Spark's signature
 
     def run(self):
-        rows = [list(cloudpickle.loads(self.reader).read(split)) for split in self.splits]
-        return [sent(cloudpickle.loads(self.writer).write(iter(batches))) for batches in rows]
+        messages = []
+        for number, split in enumerate(self.splits):
+            with as_task(number):
+                batches = list(cloudpickle.loads(self.reader).read(split))
+                messages.append(sent(cloudpickle.loads(self.writer).write(iter(batches))))
+        return messages
+
+    def paths(self, messages):
+        return paths(cloudpickle.loads(self.writer), *messages)
 
     def commit(self, messages):
         cloudpickle.loads(self.writer).commit(messages)

@@ -11,6 +11,8 @@ import pytest
 from counting_kms import KEYS
 from lake import KEYED, people
 
+from running import free_ports
+
 pytest.importorskip("grpc")
 pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
 
@@ -18,15 +20,18 @@ CREDENTIAL = "catalog-password-4711"
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
 import icelock.errors
 import icelock.spark
 
-properties, event_log = json.loads(sys.argv[1]), sys.argv[2]
+properties, event_log, port = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+DefaultChannelBuilder.default_port = staticmethod(lambda: int(port))  # Spark's own is one for the machine
 spark = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.connect.grpc.binding.port", port)
     .config("spark.eventLog.enabled", "true")
     .config("spark.eventLog.compress", "false")
     .config("spark.eventLog.dir", event_log)
@@ -42,9 +47,14 @@ found = {
     "all": back.count(),
     "joined": back.filter("id < 5").join(back.filter("id > 2"), "id").count(),
     "sum": back.selectExpr("sum(id) s").collect()[0].s,
+    "read": sorted(r.id for r in icelock.spark.read(spark, "test.db.t", columns=["id"], row_filter="id < 3").filter("id > 0").collect()),
 }
 df.limit(3).write.format("icelock").mode("overwrite").save("test.db.t")
 found["overwritten"] = spark.read.format("icelock").load("test.db.t").count()
+try:
+    icelock.spark.read(spark, "test.db.t", engine="native")
+except icelock.errors.PolicyError as e:
+    found["native"] = "needs a classic session" in str(e)
 try:
     spark.read.format("icelock").option("snapshotid", "1").load("test.db.t").count()
 except Exception as e:
@@ -79,10 +89,10 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
         "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit"))),
     }
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri()],
+        [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=environment,
         cwd=tmp_path,
         check=False,
@@ -90,7 +100,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert answers, done.stderr[:5000]
     assert json.loads(answers[0].removeprefix("FOUND ")) == {
-        "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True,
+        "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
         "made": [902, 110, 2, 0], "twice": True,
     }  # fmt: skip
     logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())

@@ -12,9 +12,9 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.exceptions import CommitFailedException
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
+from tests.spark.in_process import as_task, paths
 
 from icelock.errors import CommitError
-from icelock.spark.messages import FilesWritten
 from icelock.spark.settings import Settings
 from icelock.spark.source import data_source
 from icelock.spark.types import spark_schema
@@ -123,7 +123,8 @@ def test_only_the_messages_of_the_commit_count(lake):
     sent = driver(lake)
     first = arrived(sent).write(iter(people(0).to_batches()))
     arrived(sent).write(iter(people(0).to_batches()))
-    other = arrived(sent).write(iter(people(10).to_batches()))
+    with as_task(1):
+        other = arrived(sent).write(iter(people(10).to_batches()))
     arrived(sent).commit([first, other])
     assert sorted(load(lake).scan().to_arrow().column("id").to_pylist()) == list(range(20))
     assert len(data_files(lake)) == 3
@@ -138,7 +139,7 @@ def test_abort_removes_files_of_messages_and_lost_ones(lake):
     other_write = arrived(driver(lake))
     kept = other_write.write(iter(people(20).to_batches()))
     arrived(sent).abort([message, None])
-    assert {f"db/t/data/{Path(path).name}" for path in kept.paths} == data_files(lake)
+    assert {f"db/t/data/{Path(path).name}" for path in paths(other_write, kept)} == data_files(lake)
     other_write.abort([kept])
     assert lake.files() == before
 
@@ -172,13 +173,14 @@ def test_a_replaced_table_gets_no_rows(lake):
     make(lake)
     sent = driver(lake)
     message = arrived(sent).write(iter(people(0).to_batches()))
+    written = paths(arrived(sent), message)
     lake.catalog().drop_table("db.t")
     make(lake)
     before = lake.files()
     with pytest.raises(CommitError, match="was replaced by another one"):
         arrived(sent).commit([message])
     arrived(sent).abort([message])
-    assert set(lake.files()) == set(before) - {f"db/t/data/{Path(path).name}" for path in message.paths}
+    assert set(lake.files()) == set(before) - {f"db/t/data/{Path(path).name}" for path in written}
     assert load(lake).scan().count() == 0
 
 
@@ -251,5 +253,7 @@ def test_overwrite_replaces_what_is_there_at_the_commit(lake):
     sent = driver(lake, "overwrite")
     message = arrived(sent).write(iter(people(50).to_batches()))
     load(lake).append(people(10))
-    arrived(sent).commit([message, FilesWritten([])])
+    with as_task(1):
+        empty = arrived(sent).write(iter([]))
+    arrived(sent).commit([message, empty])
     assert sorted(load(lake).scan().to_arrow().column("id").to_pylist()) == list(range(50, 60))

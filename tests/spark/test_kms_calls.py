@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-from counting_kms import CountingKms
 from lake import KEYED, people
 
 import icelock.spark
@@ -16,21 +12,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 TABLE = "test.db.t"
 
 
-class TellingKms(CountingKms):
-    """Also writes down which process called."""
-
-    def _record(self, call, key_id):
-        super()._record(call, key_id)
-        with Path(f"{self._log}.pids").open("a") as log:
-            log.write(
-                f"{os.getpid()} {Path('/proc/self/cmdline').read_bytes().decode()!r}\n" if Path("/proc/self/cmdline").exists() else "\n"
-            )
-
-
 @pytest.fixture
 def table(spark, lake):
-    properties = {**lake.properties(), "encryption.kms-impl": "test_kms_calls.TellingKms"}
-    icelock.spark.register(spark, {"test": properties})
+    icelock.spark.register(spark, {"test": lake.properties()})
     lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     lake.calls.take()
     return lake

@@ -13,13 +13,12 @@ from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError, ValidationException
 from pyspark import cloudpickle
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, CutRun, delete_job, merge_job, settings, source
+from tests.spark.in_process import TABLE, CutRun, delete_job, merge_job, paths, settings, source, told
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.spark.cut import ResultWriter
 from icelock.spark.job import Action, Job, NewTable, Purpose
-from icelock.spark.messages import FilesWritten
 from icelock.spark.new_table import iceberg_schema, partition_spec
 from icelock.spark.options import TableName
 from icelock.spark.source import data_source
@@ -120,9 +119,10 @@ def test_rows_that_others_append_meanwhile_are_a_conflict_when_serializable(lake
         table.append(people(50 if refused else 60))
         before = lake.files()
         if refused:
+            written = run.paths(messages)
             with pytest.raises(ValidationException):
                 run.commit(messages)
-            assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for message in messages for path in message.paths}
+            assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for path in written}
             assert ids(lake) == [*range(10), *range(50, 60)]
         else:
             run.commit(messages)
@@ -156,6 +156,7 @@ def test_a_table_of_the_same_name_is_not_changed(lake):
     table = make(lake)
     run = CutRun(lake, delete_job(table, "id = 3"))
     messages = run.run()
+    written = run.paths(messages)
     lake.catalog().drop_table("db.t")
     make(lake)
     with pytest.raises(CommitError, match="was replaced by another one"):
@@ -163,7 +164,7 @@ def test_a_table_of_the_same_name_is_not_changed(lake):
     assert ids(lake) == [*range(10)]
     with pytest.raises(CommitError, match="was replaced by another one"):
         source(lake, delete_job(table, "id = 3")).reader(None)
-    assert not any(f"db/t/data/{Path(path).name}" in lake.files() for message in messages for path in message.paths)
+    assert not any(f"db/t/data/{Path(path).name}" in lake.files() for path in written)
 
 
 def test_an_upsert_whose_second_job_fails_leaves_no_file(lake):
@@ -196,9 +197,8 @@ def test_a_delete_whose_tasks_lost_a_file_is_not_committed(lake):
     run = CutRun(lake, delete_job(table, "id in (3, 13)"))
     messages = run.run()
     with pytest.raises(CommitError, match="looked into other files than the plan has"):
-        run.commit([messages[0], FilesWritten()])
-    left = {f"db/t/data/{Path(path).name}" for path in messages[1].paths}  # that message did not arrive
-    assert set(lake.files()) - left == set(before)
+        run.commit(messages[:1])
+    assert lake.files() == before
     assert ids(lake) == [*range(20)]
 
 
@@ -211,7 +211,7 @@ def test_a_second_job_without_the_first_ones_rows_removes_nothing(lake, purpose)
         CutRun(lake, job)
     writer = source(lake, job).writer(None, False)  # noqa: FBT003 - Spark's signature
     with pytest.raises(CommitError, match="is gone, so nothing is committed"):
-        writer.commit([FilesWritten()])
+        writer.commit([writer.write(iter([]))])
     assert lake.files() == before
     assert ids(lake) == [*range(10)]
 
@@ -257,7 +257,7 @@ def test_a_job_shows_and_logs_nothing(lake):
     assert "canary" not in sealed
     assert Job.open(given, sealed) == job
     assert job.seal(given) != sealed
-    assert job.result_key != job.key
+    assert job.key not in cloudpickle.dumps(job.recipient.sender)
     for wrong in (replace(given, session_key=bytes(32)), replace(given, session_key=b"")):
         with pytest.raises(PolicyError, match="in the session that uses it"):
             Job.open(wrong, sealed)
@@ -269,16 +269,17 @@ def test_a_job_shows_and_logs_nothing(lake):
 def test_what_is_staged_is_sealed(lake, driver_folder):
     table = make(lake)
     job, writer, message = merge(lake, table)
+    (written,) = told(writer, message)
     writer.commit([message])
     (staged,) = driver_folder.glob("icelock-job-*/staged")
     content = staged.read_bytes()
-    (file,) = message.files
+    (file,) = written.files
     assert KeyMetadata.decode(file.key_metadata).dek.reveal() not in content
     assert b"parquet" not in content
     with pytest.raises(IntegrityError):
         peek(replace(job, key=bytes(32)))
     with pytest.raises(FileExistsError):
-        put(job, Staged(written=message, keks=()))
+        put(job, Staged(written=written, keks=()))
     source(lake, replace(job, action=Action.DISCARD)).schema()
 
 
@@ -289,13 +290,16 @@ def test_result_rows_are_sealed(lake):
     writer = cloudpickle.loads(run.writer)
     assert isinstance(writer, ResultWriter)
     message = writer.write(iter([batch]))
-    (file,) = message.files
-    assert KeyMetadata.decode(file.key_metadata).dek.reveal() not in batch.column(0)[0].as_py()
-    changed = bytearray(batch.column(0)[0].as_py())
-    changed[-1] ^= 1
-    with pytest.raises(IntegrityError):
-        writer.write(iter([pa.record_batch([pa.array([bytes(changed)], pa.binary())], names=["result"])]))
-    run.abort([message])
+    ((file,),) = (written.files for written in told(writer, message))
+    sent = batch.column(0)[0].as_py()
+    assert KeyMetadata.decode(file.key_metadata).dek.reveal() not in sent
+    assert b"parquet" not in sent
+    before = lake.files()
+    changed = pa.record_batch([pa.array([sent[:-1] + bytes([sent[-1] ^ 1])], pa.binary())], names=["result"])
+    with pytest.raises(IntegrityError, match="task 0, part 0"):
+        run.commit([writer.write(iter([changed]))])
+    assert ids(lake) == [*range(10)]
+    assert set(before) - set(lake.files()) == {f"db/t/data/{Path(file.file_path).name}"}
 
 
 @pytest.mark.parametrize(
@@ -405,12 +409,13 @@ def test_tables_that_cannot_be_made_are_refused(lake, table, properties, error, 
 def test_of_two_that_make_a_table_one_does(lake):
     sent = [source(lake, new(**KEYED)).writer(ROWS, False) for _ in range(2)]  # noqa: FBT003 - Spark's signature
     messages = [writer.write(iter(people(start).to_batches())) for start, writer in zip((0, 50), sent, strict=True)]
+    written = paths(sent[1], messages[1])
     sent[0].commit([messages[0]])
     before = lake.files()
     with pytest.raises(TableAlreadyExistsError):
         sent[1].commit([messages[1]])
     assert ids(lake) == [*range(10)]
-    assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for path in messages[1].paths}
+    assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for path in written}
 
 
 def test_a_replacement_of_a_table_that_changed_meanwhile(lake):
@@ -418,6 +423,7 @@ def test_a_replacement_of_a_table_that_changed_meanwhile(lake):
     make(lake)
     first, second = (source(lake, new(Action.REPLACE)).writer(ROWS, False) for _ in range(2))  # noqa: FBT003 - Spark's signature
     messages = [writer.write(iter(people(start).to_batches())) for start, writer in ((100, first), (200, second))]
+    written = paths(second, messages[1])
     lake.catalog().load_table("db.t").append(people(10))
     first.commit([messages[0]])
     assert ids(lake) == [*range(100, 110)]
@@ -428,7 +434,7 @@ def test_a_replacement_of_a_table_that_changed_meanwhile(lake):
     before = lake.files()
     with pytest.raises(CommitError, match="other columns"):
         second.commit([messages[1]])
-    assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for path in messages[1].paths}
+    assert set(before) - set(lake.files()) == {f"db/t/data/{Path(path).name}" for path in written}
     assert ids(lake) == [*range(100, 110)]
 
 

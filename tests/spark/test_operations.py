@@ -8,6 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from lake import KEYED, people
+from pyiceberg.exceptions import TableAlreadyExistsError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from tests.spark.in_process import TABLE
@@ -81,7 +82,7 @@ def test_delete_keeps_other_rows_and_their_lineage(spark, spark_lake, mode):
     assert len(load(spark_lake).snapshots()) == 2
     assert load(spark_lake).current_snapshot().summary.additional_properties["reason"] == "law"
     vectors = int(load(spark_lake).current_snapshot().summary.additional_properties["total-delete-files"])
-    assert vectors == (0 if mode == COW else 6)
+    assert vectors == (0 if mode == COW else 3)  # rows of a town come to one task
     icelock.spark.delete(spark, TABLE, "city = 'town-1'")  # whole files
     assert stored(spark_lake, row_filter="city = 'town-1'") == Counter()
     snapshots = operations(spark_lake)
@@ -267,7 +268,7 @@ def test_a_table_is_made_with_its_rows_in_one_commit(spark, spark_lake):
     writer.tableProperty("write.parquet.compression-codec", "gzip").option("snapshot-property.by", "ctas")
     writer.partitionedBy("months(ts)", "bucket(4, id)", "truncate(8, name)").create()
     calls = spark_lake.calls.take()
-    assert (calls.count("wrap keyA"), calls.count("unwrap keyA")) in {(1, 1), (2, 1)}  # the catalog's trial wrap and the KEK
+    assert (calls.count("wrap keyA"), calls.count("unwrap keyA")) in {(1, 0), (2, 0)}  # the catalog's trial wrap and the KEK
     table = load(spark_lake)
     assert [(field.name, str(field.transform)) for field in table.spec().fields] == [
         ("ts_month", "month"), ("id_bucket", "bucket[4]"), ("name_trunc", "truncate[8]"),
@@ -285,7 +286,7 @@ def test_a_table_is_made_with_its_rows_in_one_commit(spark, spark_lake):
     assert not any(b"canary" in content for content in spark_lake.files().values())
 
     files = spark_lake.files()
-    with pytest.raises(PySparkException, match="TableAlreadyExistsError"):
+    with pytest.raises(TableAlreadyExistsError, match="already exists"):
         icelock.spark.write_to(rows, TABLE).tableProperty("encryption.key-id", "keyA").create()
     assert spark_lake.files() == files
     icelock.spark.write_to(rows.selectExpr("id", "id * 2 twice"), TABLE).partitionedBy("twice").createOrReplace()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import inspect
 import logging
+import pkgutil
+import tempfile
 import uuid
 from decimal import Decimal
 
@@ -27,6 +30,7 @@ from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.settings import Settings
 from icelock.spark.splits import plan_splits
 from icelock.spark.storage import executor_properties
+from icelock.spark.tables import open_catalog
 from icelock.spark.ticket import PlannedWrite, Ticket
 from icelock.spark.types import arrow_schema, spark_schema
 
@@ -299,10 +303,35 @@ def test_keys_on_a_plain_wire_are_told_once(conf, plain, caplog):
     caplog.set_level(logging.WARNING)
     session = FakeSession()
     session.conf.update(conf)
-    icelock.spark.register(session, {"c": {"uri": "sqlite://"}})
-    assert session.settings.plain_rpc is plain
+    icelock.spark.register(session, {"c": {"uri": "sqlite://", "icelock.spark.plain-rpc": "refuse"}})
+    assert caplog.records == []  # nothing can go over the wire
+    for _ in range(3):
+        icelock.spark.register(session, {"c": {"uri": "sqlite://", "icelock.spark.plain-rpc": "refuse"}, "d": {"uri": "sqlite://"}})
+        assert session.settings.plain_rpc is plain
     told = [record for record in caplog.records if "cross the network in the clear" in record.message]
     assert len(told) == int(plain)
+
+
+def test_keys_on_a_plain_wire_are_told_for_catalogs_that_are_configured_elsewhere(caplog):
+    """PyIceberg's configuration file may name any; what it says of them is not known yet."""
+    caplog.set_level(logging.WARNING)
+    icelock.spark.register(FakeSession(spark_master="yarn"))
+    assert [record.message for record in caplog.records if "cross the network in the clear" in record.message]
+
+
+def test_no_module_takes_the_place_of_a_function():
+    """Python sets a module that is imported later as an attribute of its package, over a function of that name."""
+    for module in pkgutil.iter_modules(icelock.spark.__path__):
+        importlib.import_module(f"icelock.spark.{module.name}")
+    assert [name for name in icelock.spark.__all__ if not inspect.isfunction(getattr(icelock.spark, name))] == []
+
+
+def test_a_catalog_in_memory_of_one_process_is_refused(tmp_path, monkeypatch):
+    """Each process that plans would have an empty one of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(PolicyError, match=r"catalog m is in memory of one process.*use type sql"):
+        open_catalog("m", {"type": "in-memory"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_keys_on_a_plain_wire_are_refused_when_asked_for(lake):

@@ -16,12 +16,12 @@ from lake import KEYED, TestLake, people
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
+from tests.spark.in_process import paths, told
 
 from icelock.errors import CommitError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.kms.memory import MemoryKms
 from icelock.secret import SecretBytes
-from icelock.spark.messages import FilesWritten
 from icelock.spark.settings import Settings
 from icelock.spark.source import SpentSource, data_source
 from icelock.spark.splits import Split
@@ -166,19 +166,22 @@ def test_the_drivers_file_is_sealed_private_and_short_lived(lake):
         writer.commit([])
 
 
-def test_message_holds_its_own_files_keys_and_shows_none(lake):
+def test_a_message_holds_no_key_not_even_its_own_files(lake):
     table = written(lake)
     writer = planned_writer(lake)
     message = writer.write(iter(people(30).to_batches()))
-    assert isinstance(message, FilesWritten)
+    (told_of,) = told(writer, message)
+    (file,) = told_of.files
     sent = cloudpickle.dumps(message)
-    assert_clean(sent, [*KEYS.values(), *keks(table), *deks(table).values()])
-    (file,) = message.files
-    assert file.key_metadata in sent
-    assert repr(message) == "FilesWritten(1 files)"
+    dek = KeyMetadata.decode(file.key_metadata).dek.reveal()
+    assert_clean(sent, [*KEYS.values(), *keks(table), *deks(table).values(), dek])
+    assert b"parquet" not in sent
+    assert b"canary" not in sent  # bounds of columns
+    assert (repr(message), repr(told_of)) == ("SealedFiles(1 parts)", "FilesWritten(1 files)")
     assert repr(file.key_metadata)[2:-1] not in repr(file)
     writer.commit([message])
     assert lake.catalog().load_table("db.t").scan().count() == 40
+    assert dek in deks(lake.catalog().load_table("db.t")).values()
 
 
 def test_reprs_show_no_key(lake):
@@ -222,7 +225,7 @@ def test_executor_modules_bring_in_no_catalog():
     import sys  # noqa: PLC0415
 
     code = (
-        "import sys, icelock.spark.read, icelock.spark.write, icelock.spark.cut, icelock.spark.batches, icelock.spark.types\n"
+        "import sys, icelock.spark.task_read, icelock.spark.write, icelock.spark.cut, icelock.spark.batches, icelock.spark.types\n"
         "import icelock.spark.messages\n"
         "import icelock.arrow.read, icelock.arrow.write\n"
         "found = [m for m in sys.modules if m.split('.')[0] in ('sqlalchemy', 'boto3', 'click') or m.startswith(('icelock.catalog', "
@@ -236,6 +239,6 @@ def test_empty_batches_write_no_file(lake):
     written(lake)
     writer = planned_writer(lake)
     message = writer.write(iter([people().schema.empty_table().to_batches()[0]] if people().schema.empty_table().to_batches() else []))
-    assert message.files == []
-    assert writer.write(iter([pa.RecordBatch.from_pylist([], people().schema)])).files == []
+    assert paths(writer, message) == []
+    assert paths(writer, writer.write(iter([pa.RecordBatch.from_pylist([], people().schema)]))) == []
     writer.abort([message])

@@ -42,6 +42,21 @@ class CountingKms:
             raise KmsError(msg, kind=KmsErrorKind.DENIED, key_id=key_id)
 
 
+class TellingKms(CountingKms):
+    """Also writes down the command line of the process that called, one a line."""
+
+    def _record(self, call: str, key_id: str) -> None:
+        super()._record(call, key_id)
+        command = Path("/proc/self/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        with callers_log(self._log).open("a") as log:
+            log.write(f"{command!r}\n")
+
+
+def callers_log(calls: Path) -> Path:
+    """Return where ``TellingKms`` writes, by the file of calls."""
+    return calls.with_suffix(".callers")
+
+
 class Calls:
     """The calls that one log has; ``take`` empties it."""
 

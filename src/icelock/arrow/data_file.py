@@ -24,6 +24,7 @@ from pyiceberg.typedef import Record
 from icelock.arrow.avro_schema import avro_data_schema
 from icelock.arrow.avro_write import EncryptedAvroFile
 from icelock.arrow.closed_file import EncryptedFile
+from icelock.arrow.dictionary import dictionary_paths
 from icelock.arrow.metrics import FileMetrics, MetricsCollector
 from icelock.arrow.metrics_config import metrics_modes
 from icelock.arrow.parquet_writer import EncryptedParquetFile
@@ -65,24 +66,25 @@ class DataFiles:
         self._name = f"00000-{task_id}-{context.operation_id}-{attempt}"
         self._begun: list[str] = []
 
-    def open(self, partition: Sequence[Any]) -> OpenDataFile:
-        """Begin a file for rows of one partition."""
+    def open(self, partition: Sequence[Any], first: pa.Table) -> OpenDataFile:
+        """Begin a file for rows of one partition; ``first`` are those that come first."""
         name = f"{self._name}-{len(self._begun) + 1:05d}.{self.options.file_format}"
         location = self._locations.new_data_location(name, self.partitioner.key(partition))
         self._begun.append(location)
         try:
-            file = self._create(location)
+            file = self._create(location, first)
         except FileExistsError:
             self._begun.remove(location)  # it is not ours to delete
             raise
         metrics = None if self.options.file_format == AVRO else MetricsCollector(self.target.leaves, self._modes)
         return OpenDataFile(file, metrics, self.sorter, Record(*partition), self._context.spec.spec_id)
 
-    def _create(self, location: str) -> EncryptedFile:
+    def _create(self, location: str, first: pa.Table) -> EncryptedFile:
         file_key = mint_file_key(self._entropy, self._context.data_key_length)
         if self.options.file_format == AVRO:
             return EncryptedAvroFile(self._context.io, location, self.target, self.options, file_key, self._entropy)
-        return EncryptedParquetFile(self._context.io, location, self.target.arrow, self.options, file_key)
+        dictionaries = dictionary_paths(self.target, first)
+        return EncryptedParquetFile(self._context.io, location, self.target.arrow, self.options, file_key, dictionaries)
 
     def discard(self) -> list[str]:
         """Delete every file that was begun; return the locations that are still there."""

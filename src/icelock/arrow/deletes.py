@@ -203,7 +203,7 @@ def _read_positions(context: ReadContext, stored: StoredFile) -> tuple[dict[str,
         for _, batch in rows.batches(projection.leaves, AlwaysTrue()):
             count += batch.num_rows
             _add_positions(found, projection.apply(batch), stored.path)
-    _check_count(stored, count)
+    check_count(stored, count)
     return dict(found), count * _POSITION_BYTES + sum(len(path) for path in found)
 
 
@@ -252,12 +252,17 @@ def _read_equality(context: ReadContext, stored: StoredFile, columns: EqualityCo
     with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as rows:
         keys = EqualityKeys(columns, FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True))
         parts = [keys.read(batch) for _, batch in rows.batches(keys.leaves, AlwaysTrue())]
-    _check_count(stored, sum(len(part[0]) for part in parts))
+    check_count(stored, sum(len(part[0]) for part in parts))
     together = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)] or keys.none
     return together, sum(keys.nbytes for keys in together)
 
 
-def _check_count(stored: StoredFile, found: int) -> None:
+def check_count(stored: StoredFile, found: int) -> None:
+    """Check that a delete file has as many deletes as its manifest entry says.
+
+    Raises:
+        IntegrityError: it has more, or fewer.
+    """
     if found != stored.record_count:
         msg = f"{stored.path} has {found} deletes, its manifest entry says {stored.record_count}: it was cut or replaced; {RESTORE}"
         raise IntegrityError(msg)

@@ -119,8 +119,9 @@ class MetricsCollector:
         column.nans += nans
         if not column.mode.bounds:
             return
-        zeros = values.filter(pc.equal(values, pa.scalar(0.0, values.type)))
-        column.zero_signs.update(math.copysign(1.0, zero) for zero in pc.unique(zeros).to_pylist())
+        zero = pc.equal(values, pa.scalar(0.0, values.type))
+        if pc.any(zero).as_py():
+            column.zero_signs.update(math.copysign(1.0, found) for found in pc.unique(values.filter(zero)).to_pylist())
         if nans:
             ends = pc.min_max(values)  # skips NaN unless there is nothing else
             if not math.isnan(ends["min"].as_py()):

@@ -12,6 +12,7 @@ Not here: row group sizes (``partition_writer``), metrics (``metrics``).
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,8 +31,10 @@ _OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row g
 class EncryptedParquetFile:
     """Writes row groups to a new file under a file key of its own."""
 
-    def __init__(self, io: FileIO, location: str, schema: pa.Schema, options: WriteOptions, file_key: FileKey) -> None:
-        """Create the file.
+    def __init__(  # noqa: PLR0913 - what a file is made of
+        self, io: FileIO, location: str, schema: pa.Schema, options: WriteOptions, file_key: FileKey, dictionaries: Sequence[str]
+    ) -> None:
+        """Create the file; ``dictionaries`` are the paths of the columns that have one.
 
         Raises:
             FileExistsError: there is a file at the location.
@@ -43,7 +46,9 @@ class EncryptedParquetFile:
         self._sink: Any = io.new_output(location).create()
         try:
             properties = encryption_properties(file_key)
-            self._writer = pq.ParquetWriter(self._sink, schema, encryption_properties=properties, **_arguments(options))
+            self._writer = pq.ParquetWriter(
+                self._sink, schema, encryption_properties=properties, use_dictionary=list(dictionaries) or False, **_arguments(options)
+            )
         except BaseException:
             self._close_sink()
             raise

@@ -76,7 +76,8 @@ class PartitionWriter:
             target = self._target_bytes()
             least = options.row_group_min_rows if self.buffered_bytes < self._max_bytes else 1
             room = max(math.ceil((target - self.buffered_bytes) / row_bytes), least - self._rows, 1)
-            piece = batch.slice(start, min(room, options.row_group_max_rows - self._rows))
+            wanted = min(room, options.row_group_max_rows - self._rows)
+            piece = batch if not start and wanted >= batch.num_rows else batch.slice(start, wanted)
             start += piece.num_rows
             self._buffer.append(piece)
             self._rows += piece.num_rows
@@ -94,7 +95,7 @@ class PartitionWriter:
         for part in _parts(table, self._files.options.max_levels):
             if self._file is None:
                 self._opening(self)
-                self._file = self._files.open(self._partition)
+                self._file = self._files.open(self._partition, part)
             before = self._file.stored_bytes
             self._file.write(part)
             self._compression.measured(arrow_bytes * part.num_rows // table.num_rows, self._file.stored_bytes - before)

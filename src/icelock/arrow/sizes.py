@@ -15,6 +15,8 @@ def used_bytes(batch: pa.RecordBatch | pa.Table) -> int:
     """Return the bytes that the rows of a batch use; rows of shared buffers count for themselves only."""
     if isinstance(batch, pa.Table):
         return sum(used_bytes(piece) for piece in batch.to_batches())
+    if not any(pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) for kind in batch.schema.types):
+        return int(batch.nbytes)
     return sum(_used(column) for column in batch.columns)
 
 

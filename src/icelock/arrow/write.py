@@ -150,6 +150,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
     rows = math.ceil(batch.num_rows / max(1, math.ceil(used_bytes(batch) / _SLICE_BYTES)))
+    if rows == batch.num_rows:
+        yield batch
+        return
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

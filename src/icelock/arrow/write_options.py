@@ -43,6 +43,7 @@ AVRO: Final = "avro"
 
 _MIB: Final = 1 << 20
 _BATCH_VALUES: Final = 1024
+_ZSTD_LEVEL: Final = 3  # parquet-mr's; Arrow's is 1
 _CODECS: Final = {
     "uncompressed": "none",
     "none": "none",
@@ -142,7 +143,7 @@ def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:
         raise PolicyError(msg)
     text = properties.get(LEVEL)
     if text is None or text.lower() == "null" or codec == "none":
-        return codec, None
+        return codec, _ZSTD_LEVEL if codec == "zstd" else None
     try:
         level = int(text)
         pa.Codec(codec, compression_level=level)

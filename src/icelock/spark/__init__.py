@@ -1,7 +1,9 @@
-"""PySpark on encrypted tables: ``register`` a session, then ``format("icelock")``, ``write_to``, ``delete``, ``upsert``, ``add_files``."""
+"""PySpark on encrypted tables: ``register`` a session, then ``read``, ``sql``, ``write_to``, ``delete``, ``upsert`` ..."""
 
+from icelock.spark.read_table import read
 from icelock.spark.rows import add_files, delete, upsert
 from icelock.spark.session import register
+from icelock.spark.sql_tables import attach, sql
 from icelock.spark.write_to import write_to
 
-__all__ = ["add_files", "delete", "register", "upsert", "write_to"]
+__all__ = ["add_files", "attach", "delete", "read", "register", "sql", "upsert", "write_to"]

@@ -1,10 +1,10 @@
 """The end of a job, in the driver: one snapshot, or files for the next job of the operation, or no file left.
 
-``commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one staged. 2 the
-            table is loaded again and must be the same one; a new one is staged again. 3 the messages' files are committed by the table's
-            own transaction, which removes them when the commit certainly failed and leaves them when its outcome is unknown. It tries
-            again on what other writers committed, without running a task again. 4 if a task was tried again, what its first attempt
-            left is removed.
+``commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one staged. It
+            also gives the key that opens the messages. 2 each message opens as that of its task. 3 the table is loaded again and must be
+            the same one; a new one is staged again. 4 the messages' files are committed by the table's own transaction, which removes them
+            when the commit certainly failed and leaves them when its outcome is unknown. It tries again on what other writers committed,
+            without running a task again. 5 if a task was tried again, what its first attempt left is removed.
 ``abort``   Spark calls it when tasks failed, and after a failed commit too. Only a ticket that was never redeemed lets it remove files:
             those of the messages, and those of tasks that were killed, found by this operation's id in their names.
 
@@ -13,6 +13,7 @@ Not here: what is committed (``snapshots``), how a snapshot is made (``table.tra
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from icelock.errors import CommitError
+from icelock.errors import CommitError, IntegrityError
 from icelock.spark.job import Action
-from icelock.spark.messages import FilesWritten
+from icelock.spark.messages import FilesWritten, SealedFiles
 from icelock.spark.snapshots import begin, stage
 from icelock.spark.staged import Staged, check_staged, put, take
 from icelock.spark.tables import open_table
@@ -30,6 +31,7 @@ from icelock.spark.tables import open_table
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.job import Job
     from icelock.spark.settings import Settings
     from icelock.spark.ticket import PlannedWrite, Ticket
@@ -41,11 +43,14 @@ _SWEEPS: Final = (0.0, 1.0, 1.5, 1.5)
 _logger = logging.getLogger(__name__)
 
 
-def commit_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the tasks of a job did in one snapshot, or keep it for the next job.
+def commit_write(
+    plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None], catalog: EncryptedCatalog | None = None
+) -> None:
+    """Commit what the tasks of a job did in one snapshot, or keep it for the next job; ``catalog`` is that of the table, if it is open.
 
     Raises:
         CommitError: a message is missing, or the table was replaced by another.
+        IntegrityError: a message is not what a task of this job sent.
         CommitFailedException: other writers won each time.
         ValidationException: another writer's commit is in conflict with this one.
     """
@@ -53,16 +58,19 @@ def commit_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommi
     staged = take(write.job) if write.job.action == Action.CUT else None
     before = [] if staged is None else [staged.written]
     try:
-        done = FilesWritten.together([*before, *_all(messages)], retried=any(map(_retried, messages)))
+        tasks = _opened(write.job, messages)
+        done = FilesWritten.together([*before, *tasks], retried=any(task.retried for task in tasks))
         if write.job.action == Action.CUT:
             check_staged(staged, write.job)
         if _goes_on(write, done):
             put(write.job, Staged(written=done, keks=write.keks))
             return
-        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schema=plan.schema)
+        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schema=plan.schema, catalog=catalog)
         stage(transaction, write.job, done)
     except BaseException:
-        remove(plan.context().io, (path for message in (*before, *messages) if isinstance(message, FilesWritten) for path in message.paths))
+        io = plan.context().io
+        remove(io, [*(path for earlier in before for path in earlier.paths), *_paths(write.job, messages)])
+        remove(io, left_behind(io, plan))  # what messages that do not open, or are missing, named
         raise
     transaction.commit_transaction()
     if done.retried:
@@ -73,11 +81,13 @@ def commit_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommi
 
 def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Remove the files of a write whose commit never began, and what was staged for it."""
-    if not ticket.discard():
+    try:
+        write = ticket.redeem()
+    except CommitError:
         _logger.debug("the commit of write %s had begun: it took care of its files", plan.operation_id)
         return
     io = plan.context().io
-    remove(io, (path for message in messages if isinstance(message, FilesWritten) for path in message.paths))
+    remove(io, _paths(write.job, messages))
     for wait in _SWEEPS:
         time.sleep(wait)
         remove(io, left_behind(io, plan))
@@ -125,18 +135,25 @@ def left_behind(io: FileIO, plan: WritePlan) -> Iterator[str]:
             yield folder + info.path[len(path) :]
 
 
-def _all(messages: Sequence[WriterCommitMessage | None]) -> list[FilesWritten]:
-    found: list[FilesWritten] = []
-    for message in messages:
-        if not isinstance(message, FilesWritten):
+def _opened(job: Job, messages: Sequence[WriterCommitMessage | None]) -> list[FilesWritten]:
+    """Open the messages, which are in the order of Spark's partitions."""
+    recipient = job.recipient
+    opened: list[FilesWritten] = []
+    for task, message in enumerate(messages):
+        if not isinstance(message, SealedFiles):
             msg = f"expected the files of {len(messages)} tasks, got {type(message).__name__} from one: nothing is committed"
             raise CommitError(msg)
-        found.append(message)
-    return found
+        opened.append(message.open(recipient, task=task))
+    return opened
 
 
-def _retried(message: WriterCommitMessage | None) -> bool:
-    return isinstance(message, FilesWritten) and message.retried
+def _paths(job: Job, messages: Sequence[WriterCommitMessage | None]) -> Iterator[str]:
+    """Yield the files of those messages that open."""
+    recipient = job.recipient
+    for task, message in enumerate(messages):
+        if isinstance(message, SealedFiles):
+            with contextlib.suppress(IntegrityError):
+                yield from message.open(recipient, task=task).paths
 
 
 def _goes_on(write: PlannedWrite, done: FilesWritten) -> bool:

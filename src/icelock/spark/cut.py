@@ -1,7 +1,7 @@
 """What an executor does to remove rows from data files: new files with the other rows, or positions for deletion vectors.
 
 A task has whole files, the keys of those files, and for an upsert the positions of the rows that go. One row for each file comes out,
-sealed under a key of this job, because rows pass through Spark's JVM on their way to the writer of the same task (``ResultWriter``):
+sealed for the driver. Rows pass through Spark's JVM to the writer of the same task (``ResultWriter``), which makes one message of them:
 
     copy-on-write   the file goes; rows that stay are in new files, with row ids and sequence numbers as stored columns
     merge-on-read   positions of the rows that match; the driver makes deletion vectors of them
@@ -11,20 +11,17 @@ Importing it brings in no catalog and no KMS. Not here: which files (``cut_plann
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage
 
 from icelock.errors import PolicyError
-from icelock.format import aes_gcm
-from icelock.spark.job import seal
-from icelock.spark.messages import FilesWritten
-from icelock.spark.read import ReadPlan
+from icelock.spark.messages import FilesWritten, SealedFiles, seal_part
 from icelock.spark.splits import Split
+from icelock.spark.task_read import ReadPlan
 from icelock.spark.write import WritePlan
 
 if TYPE_CHECKING:
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from icelock.spark.ticket import Ticket
 
 RESULT: Final = "result"
-_AAD: Final = b"icelock spark result"
 
 
 class CutSplit(Split):
@@ -48,12 +44,11 @@ class CutSplit(Split):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPlan:
-    """What all tasks of the job share; ``key`` seals result rows."""
+    """What all tasks of the job share."""
 
     read: ReadPlan
     write: WritePlan
     merge_on_read: bool
-    key: bytes = field(repr=False)
 
 
 class CutReader(DataSourceReader):
@@ -78,32 +73,32 @@ class CutReader(DataSourceReader):
         import pyarrow as pa  # noqa: PLC0415 - not needed to unpickle
 
         cutter = _Cutter(self._plan)
-        for task in partition.tasks:
+        for number, task in enumerate(partition.tasks):
             result = cutter.cut(task, partition.positions.get(task.path))
-            sealed = seal(self._plan.key, pickle.dumps(result), _AAD)
+            sealed = seal_part(result, self._plan.write.sender, part=number, last=False)
             yield pa.record_batch([pa.array([sealed], pa.binary())], names=[RESULT])
 
 
 class ResultWriter(DataSourceArrowWriter):
     """The writer: on executors it gathers the results of its task, in the driver it commits them."""
 
-    def __init__(self, plan: WritePlan, ticket: Ticket, key: bytes) -> None:
+    def __init__(self, plan: WritePlan, ticket: Ticket) -> None:
         self._plan = plan
         self._ticket = ticket
-        self._key = key
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Return the results of one task."""
-        rows = [value.as_py() for batch in iterator for value in batch.column(0)]
-        results: list[FilesWritten] = [pickle.loads(aes_gcm.decrypt(self._key, row, _AAD)) for row in rows]  # noqa: S301 - authenticated
+        parts: list[bytes] = [value.as_py() for batch in iterator for value in batch.column(0)]
         task = TaskContext.get()
-        return FilesWritten.together(results, retried=task is not None and task.attemptNumber() > 0)
+        end = FilesWritten(retried=task is not None and task.attemptNumber() > 0)
+        return SealedFiles([*parts, seal_part(end, self._plan.sender, part=len(parts), last=True)])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make one snapshot of the results.
 
         Raises:
             CommitError: a message is missing, or the table was replaced by another; nothing was committed and the files are gone.
+            IntegrityError: a message is not what a task of this job sent; the same.
             ValidationException: another writer's commit is in conflict; the same.
             CommitFailedException: other writers won each time; the same.
         """

@@ -20,12 +20,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from icelock.metadata.plan import TaskBuilder
 from icelock.spark.cut import RESULT, CutPlan, CutReader, CutSplit
 from icelock.spark.job import DESCRIPTION
-from icelock.spark.read import ReadPlan
 from icelock.spark.splits import plan_splits
 from icelock.spark.staged import check_staged, peek
 from icelock.spark.storage import executor_properties
 from icelock.spark.tables import open_table
 from icelock.spark.target import target_scan
+from icelock.spark.task_read import ReadPlan
 from icelock.spark.write import WritePlan
 from icelock.table.cut_files import lineage_schema
 from icelock.table.planner import null_safe
@@ -106,7 +106,6 @@ class CutPlanning(DataSourceReader):
         storage = executor_properties(context.io.properties, self._table.catalog.properties)
         return CutPlan(
             read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),
-            write=WritePlan.of(lineage_context(self._table.transaction(), self._job), (), storage),
+            write=WritePlan.of(lineage_context(self._table.transaction(), self._job), (), storage, sender=self._job.recipient.sender),
             merge_on_read=self._job.pinned.merge_on_read,
-            key=self._job.result_key,
         )

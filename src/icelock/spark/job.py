@@ -5,8 +5,8 @@ is to do travels as the option ``job``: the pickled ``Job``, sealed with AES-GCM
 values nor the operation's key are in a plan, in the event log, or in Spark Connect's record of options; and no option that was made
 elsewhere is taken for one.
 
-The operation's key seals what the first job leaves for the second one (``staged``) and never goes to executors. One that is derived from it
-seals result rows between the tasks of one job (``cut``).
+The operation's key seals what the first job leaves for the second one (``staged``) and never goes to executors. The key pair for what tasks
+tell the driver is derived from it: its public half goes to them (``sealed``).
 
 Not here: what users give as options (``options``).
 """
@@ -21,14 +21,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import aes_gcm
 from icelock.keys.entropy import SystemEntropy
-from icelock.spark.options import TableName
+from icelock.spark.options import ReadOptions, TableName
+from icelock.spark.sealed import Recipient
 
 if TYPE_CHECKING:
     from icelock.spark.settings import Settings
@@ -50,6 +49,7 @@ class Action(StrEnum):
     REPLACE = "replace"
     CREATE_OR_REPLACE = "create or replace"
     DESCRIBE = "describe"  # tells about the table in its schema; no rows
+    ROWS = "rows"  # reads the table's rows, or those that Spark's own reader cannot
     TARGET = "target"  # reads the table's rows, with where they are
     STAGE = "stage"  # writes rows that replace those of a filter; the next job removes these, and commits
     MERGE = "merge"  # writes rows that replace others at known positions; the next job removes these, unless merge-on-read does
@@ -103,6 +103,8 @@ class Job:
         base: what the operation was planned on, where that matters.
         columns: which a read has; None: all.
         key_range: least and greatest value of key columns in the source of an upsert: other rows of the table are not touched.
+        read: what a job for rows reads.
+        rest: only the files that Spark's own reader cannot read (``native_plan.is_native``).
         new_table: for the actions that make one.
         purpose: of the operation.
         operation_id: shared by the jobs of an operation; part of the names of its files.
@@ -117,6 +119,8 @@ class Job:
     base: Base | None = None
     columns: tuple[str, ...] | None = None
     key_range: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    read: ReadOptions | None = None
+    rest: bool = False
     new_table: NewTable | None = None
     purpose: Purpose = Purpose.OVERWRITE
     operation_id: str = field(default_factory=_operation_id)
@@ -143,9 +147,9 @@ class Job:
         return job
 
     @property
-    def result_key(self) -> bytes:
-        """The key of result rows, which says nothing about the operation's."""
-        return HKDF(SHA256(), _KEY_LENGTH, salt=None, info=b"icelock spark result").derive(self.key)
+    def recipient(self) -> Recipient:
+        """The driver's side of what tasks of this job tell it; tasks get its ``sender``."""
+        return Recipient.of(self.key, (self.operation_id, self.action))
 
     @property
     def pinned(self) -> Base:

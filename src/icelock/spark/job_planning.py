@@ -11,7 +11,7 @@ from icelock.spark.commit import discard_staged
 from icelock.spark.cut_planning import CutPlanning, result_schema
 from icelock.spark.job import Action
 from icelock.spark.options import ReadOptions
-from icelock.spark.planning import PlanningReader
+from icelock.spark.planning import Given, Loaded, PlanningReader, load, plan_read
 from icelock.spark.staged import peek
 from icelock.spark.tables import open_table
 from icelock.spark.target import describe, target_scan
@@ -25,27 +25,31 @@ if TYPE_CHECKING:
     from icelock.spark.settings import Settings
 
 
-def job_schema(settings: Settings, job: Job) -> StructType:
-    """Return the schema of a job's rows; for some jobs, asking for it is all there is to do.
+def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]:
+    """Return the schema of a job's rows; for some jobs, asking for it is all there is to do. The second is for a job for rows.
 
     Raises:
         PolicyError, NoSuchTableError: see ``describe``.
     """
     if job.action == Action.DESCRIBE:
-        return describe(settings, job)
+        return describe(settings, job), None
     if job.action == Action.DISCARD:
         discard_staged(settings, job)
-        return result_schema(staged=False)
+        return result_schema(staged=False), None
     if job.action == Action.CUT:
-        return result_schema(staged=peek(job) is not None)
+        return result_schema(staged=peek(job) is not None), None
+    if job.read is not None:
+        return load(settings, job.read, Given.of(job))
     scan = target_scan(open_table(settings, job.table), job)
-    return spark_schema(scan.projection(), table=str(job.table))
+    return spark_schema(scan.projection(), table=str(job.table)), None
 
 
-def job_reader(settings: Settings, job: Job, schema: StructType) -> DataSourceReader:
+def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded | None) -> DataSourceReader:
     """Return the reader of a job."""
     if job.action == Action.CUT:
         return CutPlanning(settings, job)
+    if job.read is not None:
+        return plan_read(settings, job.read, schema, loaded, Given.of(job))
     table = open_table(settings, job.table)
     empty = job.pinned.snapshot_id is None
     return PlanningReader(settings, ReadOptions(table=job.table), table, target_scan(table, job), schema, empty=empty)

@@ -1,6 +1,7 @@
 """Jobs of an operation in the user's process, classic or Connect: each is a read or write of the format with one sealed option.
 
-Nothing here loads a catalog or calls a KMS: that is done by the driver's planning processes, which for Spark Connect are the server's.
+Nothing here loads a catalog or calls a KMS: that is done by the driver's planning processes, which for Spark Connect are the server's. In a
+classic session, writes that commit are planned by the user's process itself (``driver_write``).
 
 Not here: what operations there are (``write_to``, ``rows``).
 """
@@ -10,15 +11,23 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from icelock.spark.distribution import Layout, distributed
 from icelock.spark.job import DESCRIPTION, JOB, Action, Base, Job, Purpose
 from icelock.spark.jvm import activate
 from icelock.spark.settings import settings_of
 from icelock.spark.source import NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
+
+# Writes that commit, and need nothing of a job before them.
+_AT_ONCE: Final = frozenset(
+    {Action.APPEND, Action.OVERWRITE, Action.OVERWRITE_PARTITIONS, Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,7 @@ class Described:
     columns: tuple[str, ...]
     uuids: frozenset[str]
     identifier: tuple[str, ...]
+    layout: Layout
 
 
 class Jobs:
@@ -47,6 +57,26 @@ class Jobs:
         """Give rows to a job and let it end."""
         rows.write.format(NAME).mode("append").option(JOB, job.seal(self._settings)).save()
 
+    def write_spread(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> None:
+        """Give rows to a job as the table wants them spread over tasks; in a classic session one that commits is run by this process.
+
+        Args:
+            job: which writes rows.
+            rows: as they are.
+            options: those of ``distribution``.
+            layout: of the table, if it is known.
+        """
+        if job.action in _AT_ONCE and getattr(self._spark, "_jsparkSession", None) is not None:
+            from icelock.spark.driver_write import write_rows  # noqa: PLC0415 - catalogs
+
+            write_rows(self._settings, job, rows, options)
+            return
+        if layout is None:
+            from icelock.spark.new_table import new_layout  # noqa: PLC0415 - tables, which executors that import this package do without
+
+            layout = self.describe(job).layout if job.new_table is None else new_layout(job, rows.schema)
+        self.write(job, distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive))
+
     def describe(self, job: Job) -> Described:
         """Return what the table of a job is like now."""
         found: dict[str, Any] = json.loads(self.read(replace(job, action=Action.DESCRIBE)).schema[0].metadata[DESCRIPTION])
@@ -58,6 +88,7 @@ class Jobs:
             columns=tuple(found["columns"]),
             uuids=frozenset(found["uuids"]),
             identifier=tuple(found["identifier"]),
+            layout=Layout.from_json(found["layout"]),
         )
 
     def cut(self, job: Job, *, only_staged: bool = False) -> None:

@@ -1,17 +1,23 @@
-"""Commit messages: what a task tells the driver of its files, as plain values.
+"""Commit messages: what a task tells the driver of its files.
 
-A message carries the key metadata of the files its task wrote, so its repr shows a number only. Which messages count is Spark's affair:
-those of attempts that were given to ``commit`` (case C-56).
+``FilesWritten`` is what is told, as plain values: the key metadata of the files that the task wrote is among them, and their bounds. A
+message holds it sealed (``SealedFiles``), in one part or several; only the last one opens as the last, so none can be left out. Which
+messages count is Spark's affair: those of attempts that were given to ``commit`` (case C-56).
 
-Not here: writing files (``write``), committing them (``commit``).
+Not here: how parts are sealed (``sealed``), writing files (``write``), committing them (``commit``).
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
+
+from icelock.errors import IntegrityError
+from icelock.spark.sealed import Place, Recipient, Sender
 
 if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
@@ -19,8 +25,8 @@ if TYPE_CHECKING:
 _VERSION: Final = 3
 
 
-class FilesWritten(WriterCommitMessage):
-    """The data files of one task attempt; an empty partition sends one without files."""
+class FilesWritten:
+    """The data files of one task attempt; those of an empty partition are none."""
 
     def __init__(
         self,
@@ -73,6 +79,43 @@ class FilesWritten(WriterCommitMessage):
 
     def __repr__(self) -> str:
         return f"FilesWritten({len(self._files)} files)"
+
+
+class SealedFiles(WriterCommitMessage):
+    """``FilesWritten`` of one task attempt on their way to the driver."""
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        """Take what ``seal_part`` returned, in its order."""
+        self.parts = tuple(parts)
+
+    @classmethod
+    def of(cls, written: FilesWritten, sender: Sender) -> SealedFiles:
+        """Seal what this task wrote as a message of one part."""
+        return cls([seal_part(written, sender, part=0, last=True)])
+
+    def open(self, recipient: Recipient, *, task: int) -> FilesWritten:
+        """Return what the task wrote.
+
+        Raises:
+            IntegrityError: the message was changed, or is not that of this task of this job.
+        """
+        if not self.parts:
+            msg = f"the message of task {task} is empty: its parts were lost"
+            raise IntegrityError(msg)
+        places = [Place(task=task, part=part, last=part == len(self.parts) - 1) for part in range(len(self.parts))]
+        opened = [recipient.open(part, place) for part, place in zip(self.parts, places, strict=True)]
+        written: list[FilesWritten] = [pickle.loads(part) for part in opened]  # noqa: S301 - Spark had unpickled the message already
+        return FilesWritten.together(written, retried=any(part.retried for part in written))
+
+    def __repr__(self) -> str:
+        return f"SealedFiles({len(self.parts)} parts)"
+
+
+def seal_part(written: FilesWritten, sender: Sender, *, part: int, last: bool) -> bytes:
+    """Return one part of this task's message."""
+    task = TaskContext.get()
+    place = Place(task=0 if task is None else task.partitionId(), part=part, last=last)
+    return sender.seal(pickle.dumps(written), place)
 
 
 def _plain(file: DataFile) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -31,6 +32,7 @@ from pyspark.sql import types as sp
 
 from icelock import properties as names
 from icelock.errors import PolicyError
+from icelock.spark.distribution import Layout
 from icelock.spark.job import Action
 from icelock.spark.types import arrow_schema
 from icelock.table.transaction import EncryptedTransaction
@@ -95,6 +97,18 @@ def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructT
         msg = f"table {job.table} is plain (format version 2 or below), and icelock writes encrypted tables only: replace it with Java"
         raise PolicyError(msg)
     return transaction
+
+
+def new_layout(job: Job, given: sp.StructType) -> Layout:
+    """Return how rows of a table that is to be made are spread; the table has no sort order.
+
+    Raises:
+        PolicyError: columns or transforms that an encrypted table cannot have.
+    """
+    new = _new(job)
+    schema = iceberg_schema(given)
+    spec = partition_spec(schema, new.partitioned_by, table=str(job.table))
+    return Layout(schema=schema, spec=spec, sort_order=UNSORTED_SORT_ORDER, properties=new.properties)
 
 
 def iceberg_schema(given: sp.StructType) -> Schema:

@@ -13,8 +13,8 @@ the event log).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
@@ -37,6 +37,9 @@ OVERWRITE_MODE: Final = "overwrite-mode"
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 STATIC: Final = "static"
 DYNAMIC: Final = "dynamic"
+DISTRIBUTION_MODE: Final = "distribution-mode"
+FANOUT: Final = "fanout-enabled"
+SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
 
 _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
 _WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE)
@@ -79,6 +82,20 @@ class ReadOptions:
     as_of_ms: int | None = None
     branch: str | None = None
     tag: str | None = None
+
+    @classmethod
+    def of(cls, table: str, *, columns: Sequence[str] | None = None, **at: str | int | None) -> Self:
+        """Check what ``icelock.spark.read`` was told; ``at`` are the options that say when, with underscores.
+
+        Raises:
+            PolicyError: as ``parse``.
+        """
+        if isinstance(columns, str):
+            msg = f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']"
+            raise PolicyError(msg)
+        options = {name.replace("_", "-"): str(value) for name, value in at.items() if value is not None}
+        read = cls.parse({TABLE: table, **options})
+        return read if columns is None else replace(read, columns=_unique(tuple(columns)))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -192,7 +209,9 @@ def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dic
     for name in given:
         if name in known or name == PATH:
             continue
-        if name == "paths":
+        if name in SPREAD and kind == "write":
+            msg = f"{name!r} is an option of icelock.spark.write_to(df, table): Spark lets no Python data source ask how rows are spread"
+        elif name == "paths":
             msg = "one table is read at a time: load('catalog.namespace.table')"
         elif name.startswith(_SETTINGS):
             msg = f"{name!r} is a setting of a catalog, not an option of a {kind}: give it to icelock.spark.register(spark, catalogs=...)"
@@ -221,8 +240,12 @@ def _columns(text: str) -> tuple[str, ...]:
     if not all(names):
         msg = f"option {COLUMNS} is {text!r}; it must be column names separated by commas, such as 'id, address.city'"
         raise PolicyError(msg)
+    return _unique(names)
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
-        msg = f"option {COLUMNS} names a column twice: {text!r}"
+        msg = f"{COLUMNS} names a column twice: {', '.join(names)}"
         raise PolicyError(msg)
     return names
 

@@ -3,13 +3,13 @@
 Spark pickles the reader for executors before it asks for partitions. What is pickled is not this object but a ``TaskReader`` with the
 plan as plain data: the scan with its KMS client stays here.
 
-Not here: what executors do (``read``).
+Not here: what executors do (``task_read``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +19,21 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from icelock.errors import PolicyError
 from icelock.spark.filters import FilterTranslator
+from icelock.spark.native_plan import is_native
 from icelock.spark.options import ReadOptions
 from icelock.spark.projection import project
-from icelock.spark.read import ReadPlan, TaskReader
 from icelock.spark.splits import plan_splits
 from icelock.spark.storage import executor_properties
 from icelock.spark.tables import open_table, scan_of
+from icelock.spark.target import check_base
+from icelock.spark.task_read import ReadPlan, TaskReader
 from icelock.spark.types import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from icelock.spark.job import Base, Job
     from icelock.spark.settings import Settings
     from icelock.table.scan import DataScan
     from icelock.table.table import Table
@@ -44,19 +47,43 @@ class Loaded:
     schema: str
 
 
-def load(settings: Settings, options: ReadOptions) -> tuple[StructType, Loaded]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What ``icelock.spark.read`` asks for beyond the options of a read; ``base`` fixes the snapshot."""
+
+    row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
+    rest: bool = False
+    base: Base | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Given:
+        """Take it from a job."""
+        return cls(row_filter=job.row_filter, rest=job.rest, base=job.base)
+
+
+def _scan(table: Table, options: ReadOptions, given: Given) -> DataScan:
+    scan = scan_of(table, options).filter(given.row_filter)
+    if given.base is None:
+        return scan
+    check_base(table, given.base, options.table)
+    return scan if given.base.snapshot_id is None else scan.pinned(given.base.snapshot_id)
+
+
+def load(settings: Settings, options: ReadOptions, given: Given | None = None) -> tuple[StructType, Loaded]:
     """Return the Spark schema of what the options ask for, and what later plannings hold on to.
 
     Raises:
         PolicyError, NoSuchTableError: see ``tables``; or a type that Spark has no exact type for.
     """
-    scan = scan_of(open_table(settings, options.table), options)
+    scan = _scan(open_table(settings, options.table), options, given or Given())
     snapshot, projection = scan.snapshot(), scan.projection()
     loaded = Loaded(snapshot_id=None if snapshot is None else snapshot.snapshot_id, schema=projection.model_dump_json())
     return spark_schema(projection, table=str(options.table)), loaded
 
 
-def plan_read(settings: Settings, options: ReadOptions, schema: StructType, loaded: Loaded | None) -> PlanningReader:
+def plan_read(
+    settings: Settings, options: ReadOptions, schema: StructType, loaded: Loaded | None, given: Given | None = None
+) -> PlanningReader:
     """Return the reader of one scan.
 
     Args:
@@ -64,12 +91,14 @@ def plan_read(settings: Settings, options: ReadOptions, schema: StructType, load
         options: of the read.
         schema: the columns that Spark wants.
         loaded: what ``load`` gave when the DataFrame was made; None if the user gave a schema: then the newest snapshot is read.
+        given: what ``icelock.spark.read`` asks for.
 
     Raises:
         PolicyError: the table's columns are no longer those of the DataFrame, or its snapshot was expired.
     """
     table = open_table(settings, options.table)
-    scan = scan_of(table, options)
+    given = given or Given()
+    scan = _scan(table, options, given)
     if loaded is not None:
         if loaded.snapshot_id is not None:
             scan = scan.pinned(loaded.snapshot_id)
@@ -77,17 +106,27 @@ def plan_read(settings: Settings, options: ReadOptions, schema: StructType, load
             msg = f"the columns of table {options.table} changed since the DataFrame was made: load it again"
             raise PolicyError(msg)
     kind = PushDownReader if settings.push_down else PlanningReader
-    return kind(settings, options, table, scan, schema, empty=loaded is not None and loaded.snapshot_id is None)
+    empty = loaded is not None and loaded.snapshot_id is None
+    return kind(settings, options, table, scan, schema, empty=empty, rest=given.rest)
 
 
 class PlanningReader(DataSourceReader):
     """The reader in the driver; its pickle is the executors' reader."""
 
     def __init__(  # noqa: PLR0913 - the parts of one planning
-        self, settings: Settings, options: ReadOptions, table: Table, scan: DataScan, schema: StructType, *, empty: bool = False
+        self,
+        settings: Settings,
+        options: ReadOptions,
+        table: Table,
+        scan: DataScan,
+        schema: StructType,
+        *,
+        empty: bool = False,
+        rest: bool = False,
     ) -> None:
         self._settings = settings
         self._empty = empty
+        self._rest = rest
         self._table = table
         self._scan = scan
         self._spark_schema = schema
@@ -102,6 +141,9 @@ class PlanningReader(DataSourceReader):
             IntegrityError: a manifest or manifest list was changed.
         """
         tasks = [] if self._empty else self._scan.filter(self._row_filter()).scan_tasks()
+        if self._rest:
+            mapped = self._table.metadata.name_mapping() is not None
+            tasks = [task for task in tasks if not is_native(task, name_mapping=mapped)]
         return plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

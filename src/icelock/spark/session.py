@@ -1,28 +1,24 @@
 """``register``: makes the format "icelock" known to a Spark session, classic or Connect.
 
-Keys travel to executors over Spark's RPC. When the master is not local and Spark's RPC is not encrypted, that is said once, in the
-log; the catalog property ``icelock.spark.plain-rpc`` = ``refuse`` makes reads and writes fail instead.
+A session whose connections would show keys is warned once (``wire``).
 
 Not here: the data source (``source``). Importing this module loads no catalog.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from icelock.errors import PolicyError
-from icelock.properties import SPARK_PLAIN_RPC, SPARK_PLAIN_RPC_REFUSE, check_catalog_properties
+from icelock.properties import check_catalog_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_RPC_ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 _PARALLELISM_DEFAULT: Final = 2
 _SESSION_KEY_LENGTH: Final = 32
-_logger = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] | None = None) -> None:
@@ -40,23 +36,20 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
     from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
-    from icelock.spark.jvm import install_fresh_scans  # noqa: PLC0415 - executors import this package
+    from icelock.spark.jvm import activate, install_fresh_scans  # noqa: PLC0415 - executors import this package
     from icelock.spark.settings import Settings, attach, attached  # noqa: PLC0415
     from icelock.spark.source import NAME, data_source  # noqa: PLC0415
+    from icelock.spark.wire import all_refuse, is_plain, warn_once  # noqa: PLC0415
 
+    activate(spark)
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
     push_down = _setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
-    plain_rpc = _plain_rpc(spark)
-    if plain_rpc and not all(properties.get(SPARK_PLAIN_RPC) == SPARK_PLAIN_RPC_REFUSE for properties in checked.values()):
-        _logger.warning(
-            "Spark's RPC is not encrypted: data keys of the files that are read and written cross the network in the clear. "
-            "Set spark.network.crypto.enabled or spark.ssl.rpc.enabled; the catalog property %s=%s makes it an error.",
-            SPARK_PLAIN_RPC,
-            SPARK_PLAIN_RPC_REFUSE,
-        )
     before = attached(spark)
+    plain_rpc = is_plain(spark)
+    if plain_rpc and not all_refuse(checked):
+        warn_once(spark)
     settings = Settings(
         catalogs=checked,
         push_down=push_down,
@@ -83,14 +76,6 @@ def _setting(spark: SparkSession, name: str, default: str) -> str:
     """Return a session setting in lower case; ``default`` is for one that was never set."""
     value = spark.conf.get(name, default)
     return str(value).strip().lower()
-
-
-def _plain_rpc(spark: SparkSession) -> bool:
-    """Whether keys go to other machines unencrypted; a master that cannot be seen counts as another machine."""
-    master = _setting(spark, "spark.master", "unknown")
-    if master == "local" or master.startswith("local["):
-        return False
-    return not any(_setting(spark, name, "false") == "true" for name in _RPC_ENCRYPTION)
 
 
 def _parallelism(spark: SparkSession) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import FileScanTask
 
+    from icelock.catalog.base import EncryptedCatalog
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.spark.job import Job
     from icelock.spark.messages import FilesWritten
@@ -35,19 +36,22 @@ if TYPE_CHECKING:
 MERGE_ISOLATION: Final = "write.merge.isolation-level"
 
 
-def begin(write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schema: str) -> EncryptedTransaction:
+def begin(
+    write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schema: str, catalog: EncryptedCatalog | None = None
+) -> EncryptedTransaction:
     """Return the transaction to commit with, on the table as it is now.
 
     Args:
         write: what was planned.
         keks: that were minted for it.
         schema: of the files that were written, as Iceberg's JSON.
+        catalog: of the table, if it is open.
 
     Raises:
         CommitError: the table was replaced by another one, or has other columns than a replacement was written for.
     """
     name = write.job.table
-    catalog = open_catalog(name.catalog, write.properties)
+    catalog = catalog or open_catalog(name.catalog, write.properties)
     if write.staged_table is not None:
         transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
     elif write.job.action in CREATES:

@@ -74,7 +74,8 @@ class IcelockSource(DataSource):
         if job is not None:
             from icelock.spark.job_planning import job_schema  # noqa: PLC0415 - catalogs, in the driver only
 
-            return job_schema(self.settings, job)
+            found, self._loaded = job_schema(self.settings, job)
+            return found
         from icelock.spark.planning import load  # noqa: PLC0415 - likewise
 
         found, self._loaded = load(self.settings, ReadOptions.parse(self.options))
@@ -91,7 +92,7 @@ class IcelockSource(DataSource):
         if job is not None:
             from icelock.spark.job_planning import job_reader  # noqa: PLC0415 - catalogs, in the driver only
 
-            return job_reader(self.settings, job, schema)
+            return job_reader(self.settings, job, schema, self._loaded)
         from icelock.spark.planning import plan_read  # noqa: PLC0415 - likewise
 
         return plan_read(self.settings, ReadOptions.parse(self.options), schema, self._loaded)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import SnapshotRefType
 
-from icelock import properties as names
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.spark.options import ReadOptions, TableName
+from icelock.spark.wire import check_wire
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
@@ -27,16 +27,21 @@ def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tupl
     """Load a catalog from given properties, or (None) from PyIceberg's configuration.
 
     Raises:
-        PolicyError: there is no such catalog, or its settings cannot be.
+        PolicyError: there is no such catalog, its settings cannot be, or it is one of this process alone.
     """
     try:
-        return load_catalog(name, **(properties or {}))
+        catalog = load_catalog(name, **(properties or {}))
     except ValueError as e:
         if properties is not None or isinstance(e, PolicyError):
             raise
         registered = ", ".join(known) or "none"
         msg = f"no catalog {name!r}: register(...) was given {registered}, and PyIceberg's configuration has none of that name ({e})"
         raise PolicyError(msg) from e
+    if catalog.one_process:
+        catalog.close()
+        msg = f"catalog {name} is in memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"
+        raise PolicyError(msg)
+    return catalog
 
 
 def open_table(settings: Settings, name: TableName) -> Table:
@@ -55,13 +60,10 @@ def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
     Raises:
         PolicyError: no such catalog, or keys would cross the network in the clear where that is refused.
     """
-    catalog = open_catalog(name.catalog, settings.catalogs.get(name.catalog), known=tuple(settings.catalogs))
-    if settings.plain_rpc and catalog.properties.get(names.SPARK_PLAIN_RPC) == names.SPARK_PLAIN_RPC_REFUSE:
-        msg = (
-            f"catalog {name.catalog} has {names.SPARK_PLAIN_RPC}={names.SPARK_PLAIN_RPC_REFUSE}, and data keys of {name} would cross the "
-            "network in the clear: set spark.network.crypto.enabled or spark.ssl.rpc.enabled, then register again"
-        )
-        raise PolicyError(msg)
+    given = settings.catalogs.get(name.catalog)
+    check_wire(settings, name, given or {})  # before anything is asked of the catalog
+    catalog = open_catalog(name.catalog, given, known=tuple(settings.catalogs))
+    check_wire(settings, name, catalog.properties)
     return catalog
 
 

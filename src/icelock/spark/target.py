@@ -20,6 +20,7 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.errors import CommitError, PolicyError
+from icelock.spark.distribution import Layout
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.job import DESCRIPTION, MAIN, Base
 from icelock.spark.tables import check_ref, open_table
@@ -63,6 +64,7 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
         "columns": [field.name for field in schema.fields],
         "uuids": [field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)],
         "identifier": sorted(schema.identifier_field_names()),
+        "layout": Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties).to_json(),
     }
     return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
 

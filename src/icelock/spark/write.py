@@ -1,7 +1,8 @@
 """What an executor does for a write: rows of one task into encrypted data files. Importing it brings in no catalog and no KMS.
 
-Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key: schema, partition spec, sort
-order, storage settings, and a ticket that only the driver's machine can redeem (``ticket``). A task mints the keys of its own files.
+Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key of a file: schema, partition spec,
+sort order, storage settings, and a ticket that only the driver's machine can redeem (``ticket``). A task mints the keys of its own files,
+and seals what it tells the driver of them (``sealed``).
 
 Rows of an upsert come with three columns more: ``_row_id`` of the row that they replace, which is stored, then its file and position,
 which go into the message (``POSITIONS``).
@@ -14,14 +15,17 @@ Not here: planning (``write_planning``), the commit (``commit``), files (``arrow
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from icelock.spark.messages import FilesWritten
+from icelock.spark.messages import FilesWritten, SealedFiles
+from icelock.spark.sealed import Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +42,7 @@ _WRITE_SETTINGS: Final = ("write.", "format-version")
 class WritePlan:
     """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON.
 
-    ``merges``: two columns more come, file and position of the row that each row replaces.
+    ``sender`` seals what tasks tell the driver. ``merges``: two columns more come, file and position of the row that each row replaces.
     """
 
     columns: tuple[str, ...]
@@ -50,10 +54,13 @@ class WritePlan:
     storage: Mapping[str, str]
     data_key_length: int
     operation_id: str
+    sender: Sender
     merges: bool = False
 
     @classmethod
-    def of(cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, merges: bool = False) -> WritePlan:
+    def of(
+        cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, merges: bool = False
+    ) -> WritePlan:
         """Take a transaction's context apart; ``storage`` is what executors may know of the FileIO's properties."""
         return cls(
             columns=tuple(columns),
@@ -65,6 +72,7 @@ class WritePlan:
             storage=dict(storage),
             data_key_length=context.data_key_length,
             operation_id=context.operation_id,
+            sender=sender,
             merges=merges,
         )
 
@@ -96,7 +104,17 @@ class TaskWriter(DataSourceArrowWriter):
         self._plan = plan
         self._ticket = ticket
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    @property
+    def plan(self) -> WritePlan:
+        """What is written where."""
+        return self._plan
+
+    @property
+    def ticket(self) -> Ticket:
+        """For the commit."""
+        return self._ticket
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
         """Write the rows of one task; on an error no file of it stays.
 
         Raises:
@@ -107,6 +125,8 @@ class TaskWriter(DataSourceArrowWriter):
         from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
 
         task = TaskContext.get()
+        if task is not None:
+            _spare_the_collector()
         names = [*self._plan.columns, *(POSITIONS if self._plan.merges else ())]
         batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
         number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
@@ -115,13 +135,14 @@ class TaskWriter(DataSourceArrowWriter):
             batches = _without_positions(batches, replaced)
         files = write_data_files(self._plan.context(), batches, task_id=number, entropy=SystemEntropy())
         positions = {path: found.serialize() for path, found in replaced.items()}
-        return FilesWritten(files, retried=attempt > 0, positions=positions)
+        return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self._plan.sender)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make one snapshot of the files that the messages name.
 
         Raises:
             CommitError: a message is missing, or the table was replaced by another; nothing was committed and the files are gone.
+            IntegrityError: a message is not what a task of this job sent; the same.
             CommitFailedException: other writers won each time; the same.
         """
         from icelock.spark.commit import commit_write  # noqa: PLC0415 - catalogs, in the driver only
@@ -136,6 +157,12 @@ class TaskWriter(DataSourceArrowWriter):
 
     def __repr__(self) -> str:
         return f"TaskWriter({self._plan.location})"
+
+
+@cache
+def _spare_the_collector() -> None:
+    """Keep what was imported out of garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
+    gc.freeze()
 
 
 def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:

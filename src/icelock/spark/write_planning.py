@@ -22,7 +22,7 @@ from icelock.spark.job import Action
 from icelock.spark.new_table import CREATES, new_table_transaction, resolved
 from icelock.spark.projection import find
 from icelock.spark.storage import executor_properties
-from icelock.spark.tables import catalog_of, open_table
+from icelock.spark.tables import catalog_of, table_of
 from icelock.spark.target import check_base, check_branch
 from icelock.spark.ticket import PlannedWrite, Ticket
 from icelock.spark.types import arrow_schema
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter
 
     from icelock.arrow.write_context import WriteContext
+    from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.job import Job
     from icelock.spark.settings import Settings
 
 
-def plan_write(settings: Settings, job: Job, schema: StructType) -> DataSourceArrowWriter:
-    """Return the writer of one job.
+def plan_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog | None = None) -> DataSourceArrowWriter:
+    """Return the writer of one job; ``catalog`` is that of its table, if it is open.
 
     Raises:
         PolicyError: a plain table, no such branch, or columns that do not fit.
@@ -49,9 +50,10 @@ def plan_write(settings: Settings, job: Job, schema: StructType) -> DataSourceAr
         NoSuchTableError: no such table.
         CommitError: the table is not the one that the operation was planned on.
     """
+    catalog = catalog or catalog_of(settings, job.table)
     if job.action in CREATES:
-        return _plan_new_table(settings, job, schema)
-    table = open_table(settings, job.table)
+        return _plan_new_table(settings, job, schema, catalog)
+    table = table_of(catalog, job.table)
     check_branch(table, job.branch, job.table)
     transaction = table.transaction()
     if job.base is not None:
@@ -63,16 +65,16 @@ def plan_write(settings: Settings, job: Job, schema: StructType) -> DataSourceAr
     )
     if job.action == Action.CUT:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
-        plan = WritePlan.of(lineage_context(transaction, job), (), executor_properties(table.storage.properties, table.catalog.properties))
-        return ResultWriter(plan, Ticket.issue(write, table.encryption.entropy), job.result_key)
+        storage = executor_properties(table.storage.properties, table.catalog.properties)
+        plan = WritePlan.of(lineage_context(transaction, job), (), storage, sender=job.recipient.sender)
+        return ResultWriter(plan, Ticket.issue(write, table.encryption.entropy))
     context = lineage_context(transaction, job) if job.action == Action.MERGE else rows_context(transaction.write_context(), job)
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
     write = replace(write, keks=transaction.prepare_kek())
     return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
 
 
-def _plan_new_table(settings: Settings, job: Job, schema: StructType) -> TaskWriter:
-    catalog = catalog_of(settings, job.table)
+def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> TaskWriter:
     found = resolved(catalog, job)
     transaction = new_table_transaction(catalog, found, schema)
     context = rows_context(transaction.write_context(), found)
@@ -100,7 +102,7 @@ def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteC
         msg = f"table {job.table}: {e}"
         raise PolicyError(msg) from e
     storage = executor_properties(context.io.properties, catalog)
-    return WritePlan.of(context, columns, storage, merges=merges)
+    return WritePlan.of(context, columns, storage, sender=job.recipient.sender, merges=merges)
 
 
 def rows_context(context: WriteContext, job: Job) -> WriteContext:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Self
 from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import PolicyError
+from icelock.spark.distribution import check_options
 from icelock.spark.job import MAIN, Action, Job, NewTable, Purpose
 from icelock.spark.jobs import Jobs
-from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, parse_filter
+from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions, parse_filter
 from icelock.spark.source import NAME
 
 if TYPE_CHECKING:
@@ -38,14 +39,16 @@ def write_to(df: DataFrame, table: str) -> TableWriter:
 class TableWriter:
     """Writes a DataFrame; each of the six last methods runs it and makes one snapshot.
 
-    They raise PySpark's exception with icelock's error in its message: PolicyError, KeyUnavailableError, NoSuchTableError,
-    CommitFailedException, ValidationException. Nothing was committed then and no file is left.
+    They raise PolicyError, KeyUnavailableError, NoSuchTableError, CommitFailedException or ValidationException, or PySpark's exception with
+    one of them in its message: for errors of tasks, over Spark Connect, and in ``overwrite`` by a filter. Nothing was committed then and no
+    file is left.
     """
 
     def __init__(self, df: DataFrame, table: str) -> None:
         self._df = df
         self._jobs = Jobs(df.sparkSession)
         self._options: dict[str, str] = {TABLE: table}
+        self._spread: dict[str, str] = {}
         self._properties: dict[str, str] = {}
         self._partitioned_by: tuple[str, ...] = ()
         WriteOptions.parse(self._options, overwrite=False)
@@ -62,11 +65,16 @@ class TableWriter:
         return self
 
     def option(self, name: str, value: object) -> Self:
-        """Set ``branch`` or ``snapshot-property.<name>``.
+        """Set ``branch``, ``distribution-mode``, ``fanout-enabled`` or ``snapshot-property.<name>``.
 
         Raises:
-            PolicyError: another name.
+            PolicyError: another name, or a value that is none.
         """
+        if name.lower() in SPREAD:
+            spread = {**self._spread, name.lower(): str(value)}
+            check_options(spread)
+            self._spread = spread
+            return self
         if name.lower() in {TABLE, OVERWRITE_FILTER, OVERWRITE_MODE}:
             msg = f"write_to has a method for the option {name}"
             raise PolicyError(msg)
@@ -109,23 +117,24 @@ class TableWriter:
 
     def append(self) -> None:
         """Add the rows."""
-        self._jobs.write(self._job(Action.APPEND), self._df)
+        self._write(self._job(Action.APPEND))
 
     def overwrite(self, condition: str | BooleanExpression) -> None:
         """Replace the rows that match a filter in PyIceberg's language; ``"true"`` replaces all."""
         everything = isinstance(condition, str) and condition.strip().lower() == "true"
         row_filter = AlwaysTrue() if everything else parse_filter(condition)
         if row_filter == AlwaysTrue():
-            self._jobs.write(self._job(Action.OVERWRITE), self._df)
+            self._write(self._job(Action.OVERWRITE))
             return
         job = replace(self._job(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE)
-        job = replace(job, base=self._jobs.describe(job).base)
-        self._jobs.write(job, self._df)
+        described = self._jobs.describe(job)
+        job = replace(job, base=described.base)
+        self._jobs.write_spread(job, self._df, self._spread, described.layout)
         self._jobs.cut(job)
 
     def overwritePartitions(self) -> None:
         """Replace the partitions that get rows."""
-        self._jobs.write(self._job(Action.OVERWRITE_PARTITIONS), self._df)
+        self._write(self._job(Action.OVERWRITE_PARTITIONS))
 
     def _job(self, action: Action) -> Job:
         if self._properties or self._partitioned_by:
@@ -138,7 +147,10 @@ class TableWriter:
             msg = f"a table is made with its main branch: leave the option {BRANCH} out"
             raise PolicyError(msg)
         new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
-        self._jobs.write(replace(self._of_options(action), new_table=new), self._df)
+        self._write(replace(self._of_options(action), new_table=new))
+
+    def _write(self, job: Job) -> None:
+        self._jobs.write_spread(job, self._df, self._spread)
 
     def _of_options(self, action: Action) -> Job:
         options = WriteOptions.parse(self._options, overwrite=False)

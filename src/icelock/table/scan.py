@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
+    from pyspark.sql import DataFrame, SparkSession
 
     from icelock.metadata.manifest import DataFile
     from icelock.table.columnar_plan import PlannedFiles
 
 _TABLE_SCHEMA = "icelock.scan-schema"
+CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
 
 
 class DataScan(IcebergDataScan):
@@ -81,6 +83,11 @@ class DataScan(IcebergDataScan):
             return None
         specs, schemas = self.table_metadata.specs().values(), self._manifest_planner.schemas
         return metadata_column(name, specs, schemas, case_sensitive=self.case_sensitive)
+
+    @property
+    def has_own_schema(self) -> bool:
+        """Whether the columns are those of the scan's snapshot, not the table's current ones."""
+        return self.snapshot_id is not None and self.options.get(_TABLE_SCHEMA) != "current"
 
     def use_ref(self, name: str) -> Self:
         """Return a scan of the branch or tag.
@@ -194,6 +201,22 @@ class DataScan(IcebergDataScan):
             return pa.RecordBatchReader.from_batches(schema, batches)
         encoded = _encode(schema.empty_table(), dictionary_columns).schema
         return pa.RecordBatchReader.from_batches(encoded, (batch.cast(encoded) for batch in batches))
+
+    def to_spark(self, spark: SparkSession, *, engine: str = "auto") -> DataFrame:
+        """Return the rows as a Spark DataFrame, by ``icelock.spark.read``'s engines; needs the extra ``spark``.
+
+        Args:
+            spark: a session; what Spark's own reader cannot read needs one that ``icelock.spark.register`` was called with.
+            engine: "auto", "native" or "python".
+
+        Raises:
+            PolicyError: the engine cannot read this, or the session does not know the catalog.
+            KeyUnavailableError: no KMS, or it refused.
+            IntegrityError: a manifest or manifest list was changed.
+        """
+        from icelock.spark.read_table import scan_to_spark  # noqa: PLC0415 - the way up for PyIceberg's to_* methods
+
+        return scan_to_spark(self, spark, engine=engine)
 
     def count(self) -> int:
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""

@@ -28,7 +28,7 @@ from icelock.table.expire import MaintenanceTable
 from icelock.table.guard import check_metadata, is_encrypted
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
-from icelock.table.scan import DataScan
+from icelock.table.scan import CATALOG, DataScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
+    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
@@ -125,6 +126,14 @@ class Table(IcebergTable):
             raise PolicyError(msg)
         return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), spare=spare)  # type: ignore[return-value]
 
+    def location_provider(self) -> LocationProvider:
+        """Return what makes up the paths of new files.
+
+        Raises:
+            PolicyError: the table names a class for it that the client's own settings do not name.
+        """
+        return self.encryption.locations(self.metadata, table=".".join(self.name()))
+
     def transaction(self) -> EncryptedTransaction:
         """Return a transaction that stages changes and commits them together."""
         return EncryptedTransaction(self)
@@ -176,16 +185,19 @@ class Table(IcebergTable):
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             snapshot_id=snapshot_id,
-            options=dict(options or {}),
+            options={**(options or {}), **self._catalog_option()},
             limit=limit,
             catalog=None,
             table_identifier=self._identifier,
         )
 
+    def _catalog_option(self) -> dict[str, str]:
+        return {} if self.catalog is None else {CATALOG: self.catalog.name}
+
     @property
     def inspect(self) -> InspectTable:
         """Tables of files, manifests, snapshots and entries, without keys."""
-        return InspectTable(self.at_one_version())
+        return InspectTable(self)
 
     def to_polars(self) -> pl.LazyFrame:
         """Return a Polars lazy frame over the whole table (the rows are read now: Polars' own reader has no keys)."""

@@ -223,6 +223,15 @@ def test_codecs_of_java_are_honoured(tmp_path, codec, stored):
     assert parquet_file(data_file).metadata.row_group(0).column(1).compression == stored
 
 
+def test_zstd_has_javas_level_3_unless_another_is_asked_for(tmp_path):
+    table = id_table(20_000)
+    files = {
+        level: write(tmp_path / str(level), table, properties={} if level is None else {"write.parquet.compression-level": level})[0]
+        for level in (None, "1", "3")
+    }
+    assert files[None].file_size_in_bytes == files["3"].file_size_in_bytes != files["1"].file_size_in_bytes
+
+
 def test_a_compression_level_is_honoured(tmp_path):
     sizes = []
     for level in ("1", "19"):

@@ -22,7 +22,7 @@ BUCKETS = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b"))
 
 def started(folder, **fields) -> DataFileWriter:
     """A writer with files open and some ended."""
-    properties = {**SMALL_GROUPS, "write.target-file-size-bytes": "100000"}
+    properties = {**SMALL_GROUPS, "write.target-file-size-bytes": "50000"}
     writer = DataFileWriter(context(folder, properties=properties, **fields), task_id=0, entropy=SystemEntropy())
     for batch in id_table(40_000).to_batches(max_chunksize=5_000):
         writer.write(batch)
@@ -80,7 +80,7 @@ def test_batches_that_fail_to_come_leave_nothing(tmp_path):
     assert files_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("fail_at", [0, 5, 3_000, 60_000])
+@pytest.mark.parametrize("fail_at", [0, 5, 3_000, 30_000])
 @pytest.mark.parametrize("partitioning", [None, BUCKETS])
 def test_storage_that_fails_leaves_nothing(tmp_path, fail_at, partitioning):
     """From the magic bytes to a later row group; the error is the storage's own."""

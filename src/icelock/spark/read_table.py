@@ -1,0 +1,176 @@
+"""``icelock.spark.read`` and ``DataScan.to_spark``: a table's rows as a DataFrame.
+
+1 the table is loaded and its snapshot is fixed: every query on the DataFrame reads that. 2 files that Spark's own Parquet reader can read
+are read by it. 3 the others are read by the data source, and the rows are united. ``explain`` shows the first as ``FileScan icelock`` and
+the others as ``BatchScan icelock``.
+
+    engine    "auto" as above; "native" makes it an error when something is left to the data source; "python" reads all by it
+
+In a classic session the user's process plans: it loads the catalog, calls the KMS and keeps the plan, and no Python process is started for
+a query of Spark's reader. A Connect session has no JVM at hand and no catalog: there the data source does all.
+
+Not here: what Spark's reader reads (``native``), the data source (``source``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+
+from icelock.errors import PolicyError
+from icelock.spark.job import Action, Base, Job
+from icelock.spark.jvm import activate
+from icelock.spark.options import ReadOptions, TableName, parse_filter
+from icelock.spark.settings import attached, settings_of
+from icelock.spark.source import NAME
+from icelock.spark.wire import check_wire_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.spark.settings import Settings
+    from icelock.table.scan import DataScan
+
+_CATALOGS: Final = "_icelock_catalogs"
+_logger = logging.getLogger(__name__)
+
+
+class Engine(StrEnum):
+    """Which reader reads."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    PYTHON = "python"
+
+
+def read(  # noqa: PLR0913 - what a read can say
+    spark: SparkSession,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    row_filter: str | BooleanExpression | None = None,
+    snapshot_id: int | None = None,
+    as_of_timestamp: int | str | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    engine: str = Engine.AUTO,
+) -> DataFrame:
+    """Return the rows of ``catalog.namespace.table`` as they are now, or at a snapshot, a time, a branch or a tag.
+
+    Args:
+        spark: a session that ``register`` was called with.
+        table: the dotted name.
+        columns: names of columns, nested ones dotted, and of metadata columns (``_file``, ``_pos``, ``_row_id`` ...); all if not given.
+        row_filter: which rows, in PyIceberg's language; rows that it leaves undecided are left out. Filters on the DataFrame do as well.
+        snapshot_id: of the table.
+        as_of_timestamp: ms since 1970, or ISO 8601 with a time zone.
+        branch: of the table.
+        tag: of the table.
+        engine: "auto": by Spark's own Parquet reader what it can read, and the rest by the data source; "native": by the former or not at
+            all; "python": by the data source.
+
+    Raises:
+        PolicyError: the session is not registered, no such catalog, column, snapshot or ref, a filter that cannot be read, or an engine
+            that cannot read this.
+        NoSuchTableError: no such table.
+        KeyUnavailableError: no KMS, or it refused.
+        IntegrityError: a manifest or manifest list was changed.
+    """
+    chosen = _engine(engine)
+    settings = settings_of(spark)
+    options = ReadOptions.of(table, columns=columns, snapshot_id=snapshot_id, as_of_timestamp=as_of_timestamp, branch=branch, tag=tag)
+    expression: BooleanExpression = AlwaysTrue() if row_filter is None else parse_filter(row_filter)
+    job = Job(action=Action.ROWS, table=options.table, row_filter=expression, read=options)
+    if getattr(spark, "_jsparkSession", None) is None:
+        if chosen == Engine.NATIVE:
+            msg = "engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out"
+            raise PolicyError(msg)
+        return _by_data_source(spark, settings, job)
+    from icelock.spark.tables import scan_of, table_of  # noqa: PLC0415 - catalogs
+
+    scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
+    return _rows(spark, settings, job, scan, chosen)
+
+
+def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.AUTO) -> DataFrame:
+    """Return a scan's rows. What Spark's reader cannot read needs the table's catalog to be registered under the catalog's own name.
+
+    Raises:
+        PolicyError: the engine cannot read this, or the session does not know the catalog.
+        KeyUnavailableError, IntegrityError: as ``read``.
+    """
+    from icelock.table.scan import CATALOG  # noqa: PLC0415 - executors import this package
+
+    chosen = _engine(engine)
+    name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
+    columns = None if "*" in scan.selected_fields else tuple(scan.selected_fields)
+    options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)
+    job = Job(action=Action.ROWS, table=name, row_filter=scan.row_filter, read=options)
+    check_wire_of(spark, name, scan.io.properties)
+    rows = _rows(spark, attached(spark), job, scan, chosen)
+    return rows if scan.limit is None else rows.limit(scan.limit)
+
+
+def _engine(name: str) -> Engine:
+    try:
+        return Engine(name)
+    except ValueError as e:
+        msg = f"engine {name!r} is none of {', '.join(Engine)}"
+        raise PolicyError(msg) from e
+
+
+def _rows(spark: SparkSession, settings: Settings | None, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
+    from icelock.spark.native import native_read  # noqa: PLC0415 - not needed over Connect
+
+    snapshot = scan.snapshot()
+    metadata = scan.table_metadata
+    base = Base(table_uuid=str(metadata.table_uuid), snapshot_id=None if snapshot is None else snapshot.snapshot_id, merge_on_read=False)
+    job = replace(job, base=base)
+    if engine == Engine.PYTHON:
+        return _by_data_source(spark, settings, job)
+    native = native_read(
+        spark, scan if snapshot is None else scan.pinned(snapshot.snapshot_id), str(job.table), insisted=engine == Engine.NATIVE
+    )
+    if native.rows is not None and not native.rest:
+        return native.rows
+    reason = native.reason or "some of its files are no Parquet files with field ids, or have equality deletes of nested columns or in Avro"
+    if engine == Engine.NATIVE and native.rest:
+        msg = f"table {job.table} cannot be read by Spark's own reader alone: {reason}; leave the engine out"
+        raise PolicyError(msg)
+    if native.rest:
+        _logger.info("table %s: %s; the data source reads %s", job.table, reason, "them" if native.rows is not None else "it")
+    rest = _by_data_source(spark, settings, replace(job, rest=native.rows is not None))
+    return rest if native.rows is None else native.rows.unionAll(rest)
+
+
+def session_catalog(spark: SparkSession, settings: Settings, name: TableName) -> EncryptedCatalog:
+    """Return the catalog of a table, which stays open until ``register`` is called again, its KEKs in cache.
+
+    Raises:
+        PolicyError: as ``tables.catalog_of``.
+    """
+    from icelock.spark.tables import catalog_of  # noqa: PLC0415 - catalogs
+
+    kept = getattr(spark, _CATALOGS, None)
+    if kept is None or kept[0] is not settings:
+        kept = (settings, {})
+        setattr(spark, _CATALOGS, kept)
+    catalogs: dict[str, EncryptedCatalog] = kept[1]
+    if name.catalog not in catalogs:
+        catalogs[name.catalog] = catalog_of(settings, name)
+    return catalogs[name.catalog]
+
+
+def _by_data_source(spark: SparkSession, settings: Settings | None, job: Job) -> DataFrame:
+    known = settings if settings is not None else settings_of(spark)
+    if not job.table.catalog:
+        msg = f"table {'.'.join(job.table.identifier)} has no catalog, and Spark's own reader cannot read all of it: load it by a catalog"
+        raise PolicyError(msg)
+    activate(spark)
+    return spark.read.format(NAME).option("job", job.seal(known)).load()

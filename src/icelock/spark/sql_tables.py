@@ -1,0 +1,123 @@
+"""SQL on encrypted tables: ``sql`` runs a query that names them, ``attach`` makes a namespace's tables temporary views.
+
+``sql`` lets Spark parse the query, reads each table ``catalog.namespace.table`` of a registered catalog by ``read``, and puts the rows in
+the name's place: in joins, subqueries and common table expressions alike. Columns may be qualified by the table's name, whole or not.
+Columns and files that the query does not need are not read. Other names are Spark's own: views and tables of the session.
+
+Queries only: tables are changed by ``write_to``, ``delete`` and ``upsert``.
+
+Not here: reading (``read_table``), the parse (``SqlTables.java``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from icelock.errors import PolicyError
+from icelock.spark.native_jvm import native_jvm
+from icelock.spark.options import TableName
+from icelock.spark.read_table import Engine, read, session_catalog
+from icelock.spark.settings import settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from icelock.spark.settings import Settings
+
+_PARTS: Final = 3
+_VERSION: Final = "version:"
+
+
+def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFrame:
+    """Return the rows of a query; tables are named ``catalog.namespace.table``, with VERSION AS OF a snapshot id, branch or tag if wanted.
+
+    Args:
+        spark: a classic session that ``register`` was called with.
+        query: one SELECT, with or without WITH.
+        engine: as for ``read``.
+
+    Raises:
+        PolicyError: a statement that is no query, TIMESTAMP AS OF, or a session of Spark Connect; or as ``read``.
+        NoSuchTableError, KeyUnavailableError, IntegrityError: as ``read``.
+        pyspark.errors.ParseException, AnalysisException: Spark's own.
+    """
+    settings = settings_of(spark)
+    jvm = native_jvm(spark)
+    if jvm is None:
+        msg = "icelock.spark.sql needs a classic session: over Spark Connect, read the table and query it as a temporary view"
+        raise PolicyError(msg)
+    named = jvm.sql_tables(query)
+    if named is None:
+        msg = "icelock.spark.sql runs queries; to change a table, use icelock.spark.write_to, delete or upsert"
+        raise PolicyError(msg)
+    catalogs = _catalogs(settings)
+    tables = {name: _rows(spark, name, engine) for name in dict.fromkeys(named) if name.split("\0")[0] in catalogs}
+    return jvm.sql_rows(query, tables)
+
+
+def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bool = False, engine: str = Engine.AUTO) -> tuple[str, ...]:
+    """Make each table of ``catalog.namespace`` a temporary view of the session, and return the views' names: the tables', after ``prefix``.
+
+    A view shows its table as it is now; attach again (``replace``) to see later snapshots.
+
+    Raises:
+        PolicyError: a view of that name is there and ``replace`` is not set (no view is made then), or a session of Spark Connect; or as
+            ``read``.
+        NoSuchNamespaceError: no such namespace.
+        KeyUnavailableError, IntegrityError: as ``read``.
+    """
+    settings = settings_of(spark)
+    if getattr(spark, "_jsparkSession", None) is None:
+        msg = "icelock.spark.attach needs a classic session: over Spark Connect, read each table and call createOrReplaceTempView"
+        raise PolicyError(msg)
+    catalog, _, path = namespace.partition(".")
+    if not path:
+        msg = f"namespace {namespace!r} is not of the form catalog.namespace, such as 'lake.demo'"
+        raise PolicyError(msg)
+    found = session_catalog(spark, settings, TableName.parse(f"{namespace}.any"))
+    names = sorted(identifier[-1] for identifier in found.list_tables(tuple(path.split("."))))
+    taken = [prefix + name for name in names if spark.catalog.tableExists(_quoted(prefix + name))]
+    if taken and not replace:
+        msg = f"the session has a table or view named {', '.join(taken)}: give a prefix, or replace=True"
+        raise PolicyError(msg)
+    views = {prefix + name: read(spark, f"{catalog}.{path}.{name}", engine=engine) for name in names}
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(_quoted(name))
+    return tuple(views)
+
+
+def _catalogs(settings: Settings) -> frozenset[str]:
+    """Return the names of catalogs that there are settings for, here or in PyIceberg's configuration."""
+    from pyiceberg.utils.config import Config  # noqa: PLC0415 - reads a file
+
+    configured: Any = Config().config.get("catalog") or {}
+    return frozenset(settings.catalogs) | frozenset(configured)
+
+
+def _rows(spark: SparkSession, name: str, engine: str) -> DataFrame:
+    *parts, version = name.split("\0")
+    table = ".".join(parts)
+    if len(parts) < _PARTS or any("." in part for part in parts):
+        msg = f"table name {table!r} in the query is not of the form catalog.namespace.table"
+        raise PolicyError(msg)
+    if not version:
+        return read(spark, table, engine=engine)
+    if not version.startswith(_VERSION):
+        msg = f"TIMESTAMP AS OF is not read here: icelock.spark.read(spark, {table!r}, as_of_timestamp=...) is; or use VERSION AS OF"
+        raise PolicyError(msg)
+    at = version.removeprefix(_VERSION)
+    if at.isdigit():
+        return read(spark, table, snapshot_id=int(at), engine=engine)
+    return _at_ref(spark, table, at, engine)
+
+
+def _at_ref(spark: SparkSession, table: str, ref: str, engine: str) -> DataFrame:
+    name = TableName.parse(table)
+    found = session_catalog(spark, settings_of(spark), name).load_table(name.identifier).metadata.refs.get(ref)
+    if found is not None and found.snapshot_ref_type == "tag":
+        return read(spark, table, tag=ref, engine=engine)
+    return read(spark, table, branch=ref, engine=engine)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,193 @@
+"""One Spark job (``examples/spark_job.py``), submitted to two masters: it runs on every catalog, and only the configuration differs.
+
+The configuration is that of the catalogs' pages in docs/how-to, with the test servers' addresses and folders in place of theirs. A watch
+on the executors' Python processes (``watched_daemon``) says that they reached for no catalog, no key service and no keyring.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+from lakes import Glue
+from rest_server import RestServer
+from tests.spark.standalone import SPARK_HOME, Cluster, session_conf
+
+import icelock
+from icelock.cli.main import main as command
+from metastore import Metastore
+from postgres_server import Postgres
+
+pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "examples" / "spark_job.py"
+CATALOGS = ["sqlite", "postgres", "hive", "rest", "glue"]
+YAML = re.compile(r"^```yaml\ncatalog:\n  lake:\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# 0 + 1 + ... + 999 = 499500, and so on: see the script. Value is twice the id, but -1 for the twenty rows of the upsert.
+SEEN = {
+    "filtered": {"rows": 250, "sum of id": 250 * 750, "sum of value": 250 * 1500},
+    "deleted": {"rows": 1000 - 50, "sum of id": 499_500 - 50 * 49, "sum of value": 999_000 - 50 * 98},
+    "upserted": {"rows": 950 + 10, "sum of id": 497_050 + 10 * 1004.5, "sum of value": 994_100 - 10 * 2 * 994.5 - 20},
+    "written": {"rows": 1000, "sum of id": 499_500, "sum of value": 999_000},
+}
+
+
+def page_configuration(page: str, number: int, fill: Mapping[str, str]) -> str:
+    """A catalog's lines in a page of the documentation, each placeholder filled in."""
+    text = YAML.findall((ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8"))[number]
+    for placeholder, value in fill.items():
+        assert text.count(f" {placeholder}\n") == 1, f"{page} does not have {placeholder} once"
+        text = text.replace(f" {placeholder}\n", f" {value}\n")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder with PyIceberg's configuration of all catalogs, and what else the environment says."""
+
+    folder: Path
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def place(
+    tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, metastore: Metastore, rest_server: RestServer, glue: Glue
+) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("configuration")
+    keyring, key_file = folder / "keyring.json", folder / "keyring.key"
+    command(["keyring", "init", str(keyring), "lake-key", "--key-file", str(key_file)], standalone_mode=False)
+    keys = {"/secure/keyring.json": str(keyring), "/secure/keyring.key": str(key_file)}
+    sqlite = {"sqlite:////data/lake.db": f"sqlite:///{folder}/lake.db", "file:///data/warehouse": (folder / "sqlite").as_uri()}
+    warehouse = {"s3://bucket/warehouse": (folder / "warehouse").as_uri()}
+    pages = {
+        "sqlite": ("catalog-sql.md", 0, {**sqlite, **keys}),
+        "postgres": ("catalog-sql.md", 1, {"postgresql+psycopg://user:password@host/database": postgres.uri("lakes"), **warehouse, **keys}),
+        "hive": ("catalog-hive.md", 0, {"thrift://metastore:9083": metastore.uri, **warehouse, **keys}),
+        "rest": ("catalog-rest.md", 0, {"https://catalog.example.com/api": rest_server.uri, **keys}),
+        "glue": ("catalog-glue.md", 0, {**warehouse, **keys}),
+        "memory": ("catalog-memory.md", 0, {}),
+    }
+    blocks = [f"  {name}:\n{page_configuration(*filled)}" for name, filled in pages.items()]
+    (folder / ".pyiceberg.yaml").write_text("catalog:\n" + "".join(blocks))
+    environment = {
+        "PYICEBERG_HOME": str(folder),
+        "PYICEBERG_CATALOG__GLUE__GLUE__ENDPOINT": glue.client.meta.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+    }
+    yield Place(folder=folder, environment=environment)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        for name in CATALOGS:
+            with icelock.load_catalog(name) as catalog:
+                if catalog.table_exists("job.readings"):  # no test of this module may have made it
+                    catalog.drop_table("job.readings")
+                    catalog.drop_namespace("job")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A job that was submitted: what it printed, and what its executors did."""
+
+    output: dict[str, dict[str, Any]]
+    told: str
+    watched: list[str]
+
+    def of(self, word: str) -> set[str]:
+        """What the watch wrote after a word."""
+        return {line.partition(" ")[2] for line in self.watched if line.startswith(f"{word} ")}
+
+
+@pytest.fixture(scope="module", params=["local", "standalone"])
+def run(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "local":
+        return submitted(place, folder, {"spark.master": "local[2]"}, [*CATALOGS, "memory"])
+    with Cluster.start(folder / "cluster") as cluster:
+        return submitted(place, folder, session_conf(cluster), CATALOGS)
+
+
+def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: list[str]) -> Run:
+    """Submit the job; what it is told beyond the catalogs' names is Spark's own."""
+    watch = folder / "watch"
+    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests" / "spark")))
+    more = {
+        "spark.python.daemon.module": "watched_daemon",
+        "spark.executorEnv.ICELOCK_WATCH": str(watch),
+        "spark.executorEnv.PYTHONPATH": paths,
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    settings = [f"--conf={name}={value}" for name, value in {**conf, **more}.items()]
+    environment = {
+        **os.environ,
+        **place.environment,
+        "PYTHONPATH": paths,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(SPARK_HOME),
+        "TMPDIR": str(folder),
+        "ICELOCK_WATCH": str(watch),
+    }
+    done = subprocess.run(
+        [str(SPARK_HOME / "bin" / "spark-submit"), *settings, str(JOB), *(f"--catalog={name}" for name in catalogs)],
+        capture_output=True, text=True, check=False, timeout=900, cwd=folder, env=environment,
+    )  # fmt: skip
+    printed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"catalog"')]
+    watched = watch.read_text().splitlines() if watch.exists() else []
+    # What Python says on standard error comes out of spark-submit on standard output.
+    return Run(output={seen["catalog"]: seen for seen in printed}, told=done.stdout + done.stderr, watched=watched)
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_the_same_job_is_right_on_each_catalog(run: Run, catalog: str) -> None:
+    assert catalog in run.output, run.told[-4000:]
+    seen = run.output[catalog]
+    assert {step: seen[step] for step in SEEN} == SEEN
+    # Three tasks, two partitions each: six files at least. Three snapshots, each with a manifest of its own, and a deletion vector.
+    assert seen["files"]["PARE"] >= 6
+    assert seen["files"]["AGS1"] >= 7
+    stored = {path: path.read_bytes()[:4] for path in Path(urlparse(seen["table"]).path).rglob("*") if path.is_file()}
+    encrypted = {path: start for path, start in stored.items() if not path.name.endswith((".metadata.json", ".crc"))}
+    assert len(encrypted) >= sum(seen["files"].values())
+    assert set(encrypted.values()) == {b"AGS1", b"PARE"}
+
+
+def test_executors_reach_for_no_catalog_and_no_key(run: Run, request: pytest.FixtureRequest) -> None:
+    assert len(run.of("executor")) == {"local": 1, "standalone": 2}[request.node.callspec.params["run"]]
+    assert len(run.of("worker")) >= 2
+    assert run.of("reached") == set()
+
+
+@pytest.mark.parametrize("run", ["local"], indirect=True)
+def test_an_in_memory_catalog_is_refused(run: Run) -> None:
+    assert "catalog memory is in memory of one process, and Spark plans in several" in run.told
+    assert "memory" not in run.output
+
+
+def test_the_watch_sees_what_it_is_for(place: Place, tmp_path: Path) -> None:
+    code = "import sys, watched_daemon, icelock; icelock.load_catalog(sys.argv[1]).encryption.kms().wrap_key(bytes(16), 'lake-key')"
+    environment = {
+        **os.environ,
+        **place.environment,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests" / "spark"))),
+        "ICELOCK_WATCH": str(tmp_path / "watch"),
+    }
+    subprocess.run([sys.executable, "-c", code, "rest"], check=True, env=environment)
+    text = (tmp_path / "watch").read_text()
+    for reached in ("import 'icelock.catalog.load'", "import 'icelock.kms", "socket.connect ('127.0.0.1'", "/keyring.json'"):
+        assert reached in text

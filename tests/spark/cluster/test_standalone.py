@@ -1,0 +1,321 @@
+"""On a real standalone master with two workers: every operation, executors that die, speculation, and what a listener hears.
+
+PySpark has one JVM a process, so this comes before the modules that share a session: pytest collects this folder first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from counting_kms import callers_log
+from lake import KEYED, TestLake, people
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from tests.spark.standalone import Cluster, connected
+from tests.spark.tap import Tap
+
+import icelock.spark
+from icelock.errors import PolicyError
+from icelock.format.key_metadata import KeyMetadata
+from icelock.maintenance import leftovers
+
+pytestmark = pytest.mark.spark
+
+TABLE = "test.db.t"
+SCHEMA = "id bigint, name string, city string"
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
+REFUSE = {"icelock.spark.plain-rpc": "refuse"}
+LAST_BATCH = 2
+WORKER = "pyspark.daemon pyspark.worker"
+IN_THE_CLEAR = "cross the network in the clear"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster.start(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def tap():
+    tap = Tap()
+    yield tap
+    tap.close()
+
+
+@pytest.fixture(scope="module")
+def cluster_spark(cluster, tap):
+    with connected(cluster, {**SPECULATION, **tap.conf}) as spark:
+        yield spark
+
+
+@pytest.fixture
+def there(cluster_spark, lake):
+    """The lake, known to the session on the cluster; its KMS tells which processes call it."""
+    icelock.spark.register(cluster_spark, {"test": telling(lake)})
+    return lake
+
+
+def telling(lake: TestLake, **more: str) -> dict[str, str]:
+    return lake.properties(**{"encryption.kms-impl": "counting_kms.TellingKms"}, **more)
+
+
+def rows(spark, count, parts, meanwhile=None):
+    """Return rows whose city is the work folder of the executor; ``meanwhile`` runs in a task before its third batch of 10,000."""
+
+    def run(batches):
+
+        for number, batch in enumerate(batches):
+            if number == LAST_BATCH and meanwhile is not None:
+                meanwhile(TaskContext.get())
+            ids = batch.column(0)
+            folder = next(part for part in Path.cwd().parts if part.startswith("work-"))
+            columns = {"id": ids, "name": [f"n{i}" for i in ids.to_pylist()], "city": [folder] * len(ids)}
+            yield pa.record_batch(columns)
+
+    return spark.range(0, count, 1, parts).mapInArrow(run, SCHEMA)
+
+
+def ids(spark):
+    return sorted(row.id for row in spark.read.format("icelock").load(TABLE).select("id").collect())
+
+
+def natively(spark):
+    """Return the ids as executors read them with Spark's own reader."""
+    return sorted(row.id for row in icelock.spark.read(spark, TABLE, engine="native").select("id").collect())
+
+
+def on_storage(lake):
+    return {path for path in lake.files() if path.startswith("db/t/data/")}
+
+
+def committed(lake):
+    table = lake.catalog().load_table("db.t")
+    return {"db/" + task.path.partition("/db/")[2] for task in table.scan().scan_tasks()}
+
+
+def listed(lake):
+    found = leftovers(lake.catalog().load_table("db.t"), older_than=timedelta(0)).files
+    return {"db/" + file.path.partition("/db/")[2] for file in found}
+
+
+def callers(lake):
+    """Return the command lines of the processes that called the KMS."""
+    return callers_log(lake.folder / "kms-calls.log").read_text().splitlines()
+
+
+def executors_commands(spark):
+    """Return the command lines of executors' Python processes."""
+
+    def run(batches):
+        command = Path("/proc/self/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        for batch in batches:
+            yield pa.record_batch({"command": [command] * batch.num_rows})
+
+    return [row.command for row in spark.range(2).mapInArrow(run, "command string").collect()]
+
+
+def deks(lake):
+    tasks = lake.catalog().load_table("db.t").scan().scan_tasks()
+    return {KeyMetadata.decode(task.key_metadata.reveal()).dek.reveal() for task in tasks}
+
+
+def test_every_operation_on_both_workers(cluster_spark, there):
+    """Executors never talk to the KMS, whatever the operation."""
+    spark = cluster_spark
+    icelock.spark.write_to(rows(spark, 1000, 4), TABLE).tableProperty("encryption.key-id", "keyA").create()
+    assert len(committed(there)) == 4
+    df = spark.read.format("icelock").load(TABLE)
+    assert df.filter("id >= 990").count() == 10
+    assert {row.city for row in df.select("city").distinct().collect()} == {"work-0", "work-1"}
+    icelock.spark.delete(spark, TABLE, "id >= 100 and id < 300")
+    assert ids(spark) == [*range(100), *range(300, 1000)]
+    changes = spark.createDataFrame([(5, "five", "x"), (2000, "new", "x")], SCHEMA)
+    icelock.spark.upsert(changes, TABLE, ["id"])
+    assert ids(spark) == [*range(100), *range(300, 1000), 2000]
+    assert [row.name for row in spark.read.format("icelock").load(TABLE).filter("id in (5, 6, 2000)").orderBy("id").collect()] == [
+        "five",
+        "n6",
+        "new",
+    ]
+    assert natively(spark) == ids(spark)
+    called = callers(there)
+    assert len(called) >= 3
+    assert not any(WORKER in command for command in called)
+    assert all(WORKER in command for command in executors_commands(spark))
+    assert listed(there) == set()
+
+
+def test_an_executor_that_dies_in_the_middle_of_a_write(cluster_spark, cluster, there, tmp_path):
+    spark = cluster_spark
+    properties = {**KEYED, "write.parquet.row-group-size-bytes": "20000"}
+    there.catalog().create_table("db.t", people().schema, properties=properties)
+    marks, go = tmp_path / "marks", tmp_path / "go"
+    marks.mkdir()
+
+    def wait(task):
+        (marks / f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        for _ in range(1200):
+            if go.exists():
+                break
+            time.sleep(0.05)
+
+    failed: list[BaseException] = []
+    job = threading.Thread(target=lambda: attempt(lambda: icelock.spark.write_to(rows(spark, 60_000, 2, wait), TABLE).append(), failed))
+    before = cluster.executors()
+    job.start()
+    until(lambda: {"0-0", "1-0"} <= {mark.name for mark in marks.iterdir()} and len(on_storage(there)) >= 2)
+    os.kill(before[0], signal.SIGKILL)
+    go.touch()
+    job.join(120)
+    assert not job.is_alive()
+    assert failed == []
+    assert ids(spark) == list(range(60_000))
+    assert on_storage(there) - committed(there) <= listed(there)
+    assert len(committed(there)) == 2
+    until(lambda: len(cluster.executors()) == 2)
+    assert before[0] not in cluster.executors()
+    # The new executor gets the classes of Spark's own reader too.
+    assert natively(spark) == list(range(60_000))
+
+
+def test_a_task_that_runs_twice_counts_once(cluster_spark, there, tmp_path):
+    spark = cluster_spark
+    there.catalog().create_table("db.t", people().schema, properties=KEYED)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def wait(task):
+        (marks / f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        if (task.partitionId(), task.attemptNumber()) == (0, 0):
+            time.sleep(300)
+
+    begun = time.monotonic()
+    write(rows(spark, 60_000, 2, wait))
+    assert time.monotonic() - begun < 250
+    assert {"0-0", "0-1", "1-0"} <= {mark.name for mark in marks.iterdir()}
+    assert ids(spark) == list(range(60_000))
+    assert on_storage(there) - committed(there) <= listed(there)
+
+
+def test_a_listener_hears_keys_that_are_read_and_none_that_are_written(cluster_spark, tap, there, caplog):
+    """The first half shows that the tap hears; spark.network.crypto.enabled is against that."""
+    caplog.set_level(logging.WARNING)
+    there.catalog().create_table("db.t", people().schema, properties=KEYED)
+    tap.forget()
+    write(rows(cluster_spark, 1000, 2))
+    icelock.spark.register(cluster_spark, {"test": telling(there)})
+    assert tap.heard(b"SealedFiles")
+    written = deks(there)
+    assert len(written) == 2
+    assert not any(tap.heard(dek) for dek in written)
+    assert len(ids(cluster_spark)) == 1000
+    assert all(tap.heard(dek) for dek in written)
+    tap.forget()
+    icelock.spark.delete(cluster_spark, TABLE, "id in (7, 507)")
+    rewritten = deks(there)
+    assert len(rewritten | written) == 4
+    assert all(tap.heard(dek) for dek in written)
+    assert not any(tap.heard(dek) for dek in rewritten)
+
+
+def test_a_plain_wire_is_told_once(cluster_spark, lake, caplog):
+    caplog.set_level(logging.WARNING)
+    session = cluster_spark.newSession()
+    for _ in range(2):
+        icelock.spark.register(session, {"test": lake.properties(), "other": lake.properties(**REFUSE)})
+    assert [IN_THE_CLEAR in record.message for record in caplog.records] == [True]
+
+
+def test_a_plain_wire_is_refused_before_anything_happens(cluster_spark, lake, tmp_path):
+    spark = cluster_spark
+    lake.catalog().create_table("db.t", people().schema, properties=KEYED).append(people())
+    icelock.spark.register(spark, {"test": telling(lake, **REFUSE), "gone": {"type": "sql", "uri": "sqlite:////nowhere/x.db", **REFUSE}})
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(people(50), plain)
+    before, _ = lake.files(), lake.calls.take()
+    df = spark.createDataFrame([(3, "x", "y")], SCHEMA)
+    made = icelock.spark.write_to(df, "test.db.new").tableProperty("encryption.key-id", "keyA")
+    there = icelock.spark.write_to(df, TABLE)
+    scan = lake.catalog(**REFUSE).load_table("db.t").scan()
+    operations: list[Callable[[], object]] = [
+        lambda: icelock.spark.read(spark, TABLE),
+        lambda: icelock.spark.read(spark, TABLE, engine="python").collect(),
+        lambda: scan.to_spark(spark),
+        lambda: spark.read.format("icelock").load(TABLE),
+        lambda: spark.read.format("icelock").load("gone.db.t"),
+        lambda: write(df),
+        lambda: write(df, "overwrite"),
+        made.create,
+        made.createOrReplace,
+        there.append,
+        lambda: there.overwrite("id = 3"),
+        there.overwritePartitions,
+        lambda: icelock.spark.delete(spark, TABLE, "id = 3"),
+        lambda: icelock.spark.upsert(df, TABLE, ["id"]),
+        lambda: icelock.spark.add_files(spark, TABLE, [str(plain)], reencrypt=True),
+    ]
+    for operation in operations:
+        with pytest.raises((PolicyError, PySparkException), match=IN_THE_CLEAR):
+            operation()
+    assert lake.files() == before
+    assert lake.calls.take() == []
+
+
+def test_an_encrypted_wire_is_neither_told_of_nor_refused(tmp_path, lake, caplog):
+    caplog.set_level(logging.WARNING)
+    encrypted = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(16),
+        "spark.network.crypto.enabled": "true",
+    }
+    lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    tap = Tap()
+    try:
+        with (
+            Cluster.start(tmp_path / "cluster", workers=1, settings=encrypted) as cluster,
+            connected(cluster, encrypted | tap.conf) as spark,
+        ):
+            icelock.spark.register(spark, {"test": lake.properties(**REFUSE)})
+            write(rows(spark, 1000, 2))
+            assert len(ids(spark)) == 1000
+            assert tap.heard(b"")
+            assert not tap.heard(b"icelock")
+            assert not any(tap.heard(dek) for dek in deks(lake))
+        assert [record.message for record in caplog.records if IN_THE_CLEAR in record.message] == []
+    finally:
+        tap.close()
+
+
+def write(df, mode="append"):
+    df.write.format("icelock").mode(mode).save(TABLE)
+
+
+def attempt(work, failed):
+    try:
+        work()
+    except BaseException as e:  # noqa: BLE001 - told to the test
+        failed.append(e)
+
+
+def until(true, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)

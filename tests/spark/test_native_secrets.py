@@ -1,0 +1,225 @@
+"""The native scan shows its keys to nobody, and no damage to a file becomes missing rows.
+
+The user's session is set to the worst: ``ignoreCorruptFiles`` and ``ignoreMissingFiles``, with which Spark leaves out what it cannot read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from counting_kms import KEYS
+from lake import people
+from py4j.protocol import Py4JError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, StringType
+from pyspark.errors import PySparkException
+from tests.spark.native_tables import create, native, optional, put, values
+from tests.spark.test_event_log import forms
+
+import icelock.spark
+from icelock.format.key_metadata import KeyMetadata
+
+pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+
+SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
+FAILED = (Py4JError, PySparkException)
+
+
+def rows(start: int, count: int = 10) -> list[dict[str, object]]:
+    return [{"id": i, "name": f"canary-{i:05d}"} for i in range(start, start + count)]
+
+
+def keys_of(table) -> list[bytes]:
+    found = []
+    for task in table.scan().scan_tasks():
+        key = KeyMetadata.decode(task.key_metadata.reveal())
+        found += [key.dek.reveal(), key.aad_prefix]
+    return found
+
+
+def path_of(task) -> Path:
+    return Path(task.path.removeprefix("file://").removeprefix("file:"))
+
+
+@contextlib.contextmanager
+def log_file(spark, path: Path):
+    """Write what Spark and Parquet log at DEBUG into a file."""
+    log4j = spark._jvm.org.apache.logging.log4j
+    context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java's
+    config = context.getConfiguration()
+    appender = log4j.core.appender.FileAppender.newBuilder().withFileName(str(path)).setName("icelock test").build()
+    appender.start()
+    names = ("spark.sql.execution.datasources", "spark.sql.execution.DataSourceScanExec", "spark.scheduler", "spark.executor", "parquet")
+    added = [log4j.core.config.LoggerConfig(f"org.apache.{name}", log4j.Level.DEBUG, False) for name in names]  # noqa: FBT003
+    for logger in added:
+        logger.addAppender(appender, log4j.Level.DEBUG, None)
+        config.addLogger(logger.getName(), logger)
+    context.updateLoggers()
+    try:
+        yield
+    finally:
+        for logger in added:
+            config.removeLogger(logger.getName())
+        context.updateLoggers()
+        appender.stop()
+
+
+@pytest.fixture
+def careless(spark):
+    """Set the user's session to leave out what cannot be read."""
+    names = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+    for name in names:
+        spark.conf.set(name, "true")
+    yield
+    for name in names:
+        spark.conf.unset(name)
+
+
+def test_keys_are_nowhere_to_be_seen(spark, spark_lake, event_log, tmp_path):
+    create(spark_lake, SCHEMA, rows(0), rows(10), properties={"write.delete.mode": "merge-on-read"}).delete("id = 3")
+    table = spark_lake.catalog().load_table("db.t")
+    secrets = [*keys_of(table), *KEYS.values()]
+    assert len(secrets) == 2 * 2 + 2
+    before = dict(spark.conf.getAll)
+    log = tmp_path / "spark.log"
+    with log_file(spark, log):
+        frame = native(spark).filter("id < 15")
+        assert frame.join(native(spark, row_filter="id > 0"), "id").count() == 13
+    assert dict(spark.conf.getAll) == before
+    execution = frame._jdf.queryExecution()
+    modes = ("extended", "formatted", "cost", "codegen", "simple")
+    shown = [spark._jvm.PythonSQLUtils.explainString(execution, mode) for mode in modes]
+    plans = (execution.logical(), execution.analyzed(), execution.optimizedPlan(), execution.executedPlan())
+    shown += [text for plan in plans for text in (plan.toJSON(), plan.toString())]
+    shown += [repr(frame), repr(table.scan().scan_tasks()), str(before), log.read_text(errors="replace")]
+    shown += [spark._jsc.hadoopConfiguration().get("parquet.crypto.factory.class") or "", spark.sparkContext.getConf().toDebugString()]
+    shown += [path.read_text(errors="replace") for path in event_log.rglob("*") if path.is_file()]
+    text = "\n".join(shown).encode()
+    assert b"FileScan icelock" in text
+    assert b"Reading File path" in text, "the log is not that of Spark's scan"
+    for secret in secrets:
+        assert not any(form in text for form in forms(secret))
+        assert str(list(secret)).encode() not in text
+        signed = [byte - 256 if byte > 127 else byte for byte in secret]  # as Java writes arrays
+        assert ", ".join(map(str, signed)).encode() not in text
+        assert ",".join(map(str, signed)).encode() not in text
+
+
+def test_kms_is_called_once_for_a_kek(spark, spark_lake):
+    create(spark_lake, SCHEMA, rows(0), rows(10))
+    icelock.spark.register(spark, {"test": spark_lake.properties()})  # a new catalog, with nothing in cache
+    spark_lake.calls.take()
+    frame = native(spark)
+    assert frame.count() == 20
+    assert frame.filter("id = 3").count() == 1
+    assert native(spark).filter("id > 3").count() == 16
+    assert spark_lake.calls.take() == ["unwrap keyA"]
+
+
+def test_no_key_is_left_where_files_were_opened(spark, spark_lake):
+    table = create(spark_lake, SCHEMA, rows(0))
+    assert native(spark).count() == 10
+    jvm = spark._jvm
+    factory = jvm.Thread.currentThread().getContextClassLoader().loadClass("icelock.NativeScan$KeyOfThread")
+    gateway = spark.sparkContext._gateway
+    made = factory.getDeclaredConstructor(gateway.new_array(jvm.Class, 0)).newInstance(gateway.new_array(jvm.Object, 0))
+    path = jvm.org.apache.hadoop.fs.Path(table.scan().scan_tasks()[0].path)
+    with pytest.raises(Py4JError, match="icelock has no key for"):
+        made.getFileDecryptionProperties(jvm.org.apache.hadoop.conf.Configuration(), path)
+
+
+def damaged(stored: bytes) -> dict[str, bytes]:
+    """A file with one thing wrong, by what it is."""
+    footer = int.from_bytes(stored[-8:-4], "little")
+    flips = {"page header": 20, "page": (len(stored) - footer) // 2, "footer": len(stored) - 8 - footer // 2}
+    flips |= {"footer length": len(stored) - 8, "end": len(stored) - 1}
+    found = {}
+    for name, at in flips.items():
+        changed = bytearray(stored)
+        changed[at] ^= 1
+        found[name] = bytes(changed)
+    return {**found, "truncated": stored[:-100], "cut in half": stored[: len(stored) // 2], "empty": b""}
+
+
+@pytest.mark.usefixtures("careless")
+def test_a_damaged_file_is_an_error_and_no_missing_rows(spark, spark_lake):
+    table = create(spark_lake, SCHEMA, rows(0), rows(10))
+    first, second = (path_of(task) for task in table.scan().scan_tasks())
+    stored, other = first.read_bytes(), second.read_bytes()
+    frame = native(spark)
+    assert values(frame.select("id")) == sorted(range(20), key=repr)
+    for name, content in damaged(stored).items():
+        first.write_bytes(content)
+        with pytest.raises(FAILED):
+            frame.collect()
+        if name == "truncated":
+            with pytest.raises(FAILED):
+                frame.count()
+    # Each is whole and belongs to the table, but in the other's place.
+    first.write_bytes(other)
+    with pytest.raises(FAILED):
+        frame.collect()
+    with pytest.raises(FAILED):
+        frame.count()
+    pq.write_table(people(), first)
+    with pytest.raises(FAILED):
+        frame.collect()
+    with pytest.raises(FAILED):
+        frame.count()
+    first.unlink()
+    with pytest.raises(FAILED):
+        frame.collect()
+    with pytest.raises(FAILED):
+        frame.count()
+    first.write_bytes(stored)
+    assert frame.count() == 20
+    assert len(frame.collect()) == 20
+
+
+@pytest.mark.usefixtures("careless")
+def test_a_manifest_that_was_changed_is_told_of(spark, spark_lake):
+    table = create(spark_lake, SCHEMA, rows(0), rows(10))
+    frame = native(spark)
+    for manifest in table.current_snapshot().manifests(table.io):
+        path = Path(manifest.manifest_path.removeprefix("file://"))
+        stored = bytearray(path.read_bytes())
+        stored[len(stored) // 2] ^= 1
+        path.write_bytes(stored)
+    with pytest.raises(FAILED, match="IntegrityError"):
+        frame.filter("id = 3").collect()
+    with pytest.raises(icelock.errors.IntegrityError):
+        native(spark)
+
+
+NAMES = (
+    "_hidden",
+    ".dotted",
+    "a b",
+    "a%2Fb",
+    "k=v",
+    "h#sh",
+    "[a-z]",
+    "{x,y}",
+    "ünïcode-日本",
+    "qu'ote\"",
+    "*",
+    "p?q",
+    "semi;colon&",
+    "%",
+    "plus+",
+)
+
+
+def test_files_of_any_name_are_read(spark, spark_lake):
+    odd = f"{spark_lake.warehouse}/_d/.e/k=1/a b%2F#[x]{{y}}é*"
+    create(spark_lake, SCHEMA, rows(0, 1), properties={"write.data.path": odd})
+    locations = {put(spark_lake.catalog().load_table("db.t"), rows(number, 1), name): number for number, name in enumerate(NAMES, 1)}
+    frame = native(spark, columns=["id", "_file", "_pos"])
+    found = {row._file: row.id for row in frame.collect()}
+    assert len(found) == len(NAMES) + 1
+    assert {location: found[location] for location in locations} == locations
+    assert values(native(spark).select("id")) == sorted(range(len(NAMES) + 1), key=repr)
+    assert native(spark).count() == len(NAMES) + 1
