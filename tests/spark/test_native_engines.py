@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
@@ -115,3 +119,34 @@ def test_a_scan_to_spark(spark, spark_lake):
     scan = table.scan(row_filter="id >= 2", selected_fields=("id",), limit=5)
     assert values(scan.to_spark(spark, engine="native")) == [2, 3]
     assert values(table.scan(snapshot_id=table.history()[0].snapshot_id).to_spark(spark, engine="native").select("id")) == [1, 2]
+
+
+AGAIN = """
+import sys
+from pathlib import Path
+from lake import TestLake
+from pyspark.sql import SparkSession
+import icelock.spark
+
+lake = TestLake(Path(sys.argv[1]))
+for _ in range(3):
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
+    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    icelock.spark.register(spark, {"test": lake.properties()})
+    rows = icelock.spark.read(spark, "test.db.t", engine="native").filter("id > 1").collect()
+    print("FOUND", [row.c for row in rows])
+    spark.stop()
+"""
+
+
+def test_a_context_that_is_stopped_and_started_again(lake, tmp_path):
+    create(lake, SCHEMA, ROWS)
+    tests = Path(__file__).parent.parent
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYTEST"))},
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit"))),
+    }
+    command = [sys.executable, "-c", AGAIN, str(lake.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path, check=False)
+    assert [line for line in done.stdout.splitlines() if line.startswith("FOUND")] == ["FOUND ['y']"] * 3, done.stderr[-3000:]

@@ -2,7 +2,8 @@
 
 PyIceberg's own reader (0.12) takes a file that is cut, or a block without rows, for the end, and looks neither for what a block's rows
 leave over nor for the last sync marker; so rows could be lost without an error. It also writes partition values in nanoseconds that it
-cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same.
+cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its decoder in C
+gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
 
 Not here: what the records hold (``metadata.manifest``), many entries at once (``metadata.manifest_columns``).
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -68,8 +69,9 @@ def decode_records(  # noqa: PLR0913 - as ``read_records``
     try:
         found = AvroSchemaConversion().avro_to_iceberg(_as_longs(stored))
         reader = resolve_reader(found, schema, dict(types), dict(enums))
+        decoder_of = StreamingBinaryDecoder if _has_doubles(stored) else new_decoder
         for block in blocks:
-            decoder = new_decoder(block.data)
+            decoder: BinaryDecoder = decoder_of(block.data)
             for _ in range(block.rows):
                 yield reader.read(decoder)
             _check_used(block, decoder.tell(), location)
@@ -78,6 +80,14 @@ def decode_records(  # noqa: PLR0913 - as ``read_records``
     except Exception as e:  # PyIceberg's decoders raise whatever the bytes lead to
         msg = f"{location} is not a {what}: {e}"
         raise FormatError(msg) from e
+
+
+def _has_doubles(node: Any) -> bool:
+    if isinstance(node, list):
+        return any(map(_has_doubles, node))
+    if isinstance(node, dict):
+        return _has_doubles(node.get("type")) or any(_has_doubles(node.get(name)) for name in ("fields", "items", "values"))
+    return bool(node == "double")
 
 
 def _check_used(block: AvroBlock, used: int, location: str) -> None:
