@@ -157,11 +157,13 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     """
     from icelock.spark.tables import catalog_of  # noqa: PLC0415 - catalogs
 
-    kept = getattr(spark, _CATALOGS, None)
-    if kept is None or kept[0] is not settings:
+    kept: tuple[Settings | None, dict[str, EncryptedCatalog]] = getattr(spark, _CATALOGS, (None, {}))
+    if kept[0] is not settings:
+        for known in kept[1].values():
+            known.close()
         kept = (settings, {})
         setattr(spark, _CATALOGS, kept)
-    catalogs: dict[str, EncryptedCatalog] = kept[1]
+    catalogs = kept[1]
     if name.catalog not in catalogs:
         catalogs[name.catalog] = catalog_of(settings, name)
     return catalogs[name.catalog]
