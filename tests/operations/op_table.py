@@ -141,6 +141,7 @@ SCAN = [
             "count": lambda p: p.table.scan().count(),
             "filter": lambda p: p.table.scan().filter("id > 3").to_arrow(),
             "full_schema": lambda p: p.table.scan().full_schema,
+            "has_own_schema": lambda p: p.table.scan(snapshot_id=p.first).has_own_schema,
             "iter_tasks": lambda p: list(p.table.scan().iter_tasks()),
             "pinned": lambda p: p.table.scan().pinned(p.first).to_arrow(),
             "plan_files": lambda p: p.table.scan().plan_files(),
