@@ -92,7 +92,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
         [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
         env=environment,
         cwd=tmp_path,
         check=False,
