@@ -6,7 +6,9 @@ is made of links for as long as these tests run.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -25,18 +27,23 @@ DELETES = Path(__file__).parent.parent / "golden" / "deletes"
 
 @pytest.fixture(scope="module", autouse=True)
 def place():
-    """Make the tables lie where they say."""
+    """Make the tables lie where they say; one run at a time, as two may share the machine (``make test``)."""
     place = Path(WRITTEN_AT.removeprefix("file:"))
-    absent = not place.exists()
-    place.mkdir(exist_ok=True)
-    made = [place / name for name in TABLES if not (place / name).exists()]
-    for link in made:
-        link.symlink_to(DATA / link.name / "table")
-    yield
-    for link in made:
-        link.unlink()
-    if absent:
-        place.rmdir()
+    lock = os.open(DATA, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        absent = not place.exists()
+        place.mkdir(exist_ok=True)
+        made = [place / name for name in TABLES if not (place / name).exists()]
+        for link in made:
+            link.symlink_to(DATA / link.name / "table")
+        yield
+        for link in made:
+            link.unlink()
+        if absent:
+            place.rmdir()
+    finally:
+        os.close(lock)
 
 
 @pytest.fixture
