@@ -6,7 +6,7 @@ PYTHONPATH. The event log is on, so that what is searched for keys is what all t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ from lake import TestLake
 from pyspark.sql import SparkSession
 from tests.spark.standalone import use_this_python
 
+import icelock
 import icelock.spark
+from relocate import catalog_properties, metadata_location
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -68,3 +70,18 @@ def spark_lake(spark: SparkSession, lake: TestLake) -> Iterator[TestLake]:
     icelock.spark.register(spark, {"test": lake.properties()})
     yield lake
     spark.conf.unset(PUSH_DOWN)
+
+
+@pytest.fixture
+def golden(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
+    """Return a function that makes a golden table known to Spark and returns its name."""
+
+    def register(name: str) -> str:
+        properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{name}.db", "warehouse": str(tmp_path), **catalog_properties(name)}
+        catalog = icelock.load_catalog("golden", **properties)
+        catalog.create_namespace("g")
+        catalog.register_table(f"g.{name}", metadata_location(name))
+        icelock.spark.register(spark, {"golden": properties})
+        return f"golden.g.{name}"
+
+    return register

@@ -12,21 +12,6 @@ from rows import rows, sorted_json
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def golden(spark, tmp_path):
-    """Return a function that makes a golden table known to Spark and returns its name."""
-
-    def register(name: str) -> str:
-        properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{name}.db", "warehouse": str(tmp_path), **catalog_properties(name)}
-        catalog = icelock.load_catalog("golden", **properties)
-        catalog.create_namespace("g")
-        catalog.register_table(f"g.{name}", metadata_location(name))
-        icelock.spark.register(spark, {"golden": properties})
-        return f"golden.g.{name}"
-
-    return register
-
-
 def read(spark, table, **options):
     return rows(spark.read.format("icelock").options(**options).load(table).toArrow())
 

@@ -46,21 +46,6 @@ def place():
         os.close(lock)
 
 
-@pytest.fixture
-def golden(spark, tmp_path):
-    """Return a function that makes a golden table known to Spark and returns its name."""
-
-    def register(name: str) -> str:
-        properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{name}.db", "warehouse": str(tmp_path), **catalog_properties(name)}
-        catalog = icelock.load_catalog("golden", **properties)
-        catalog.create_namespace("g")
-        catalog.register_table(f"g.{name}", metadata_location(name))
-        icelock.spark.register(spark, {"golden": properties})
-        return f"golden.g.{name}"
-
-    return register
-
-
 def engine_of(name: str) -> str:
     return "auto" if name in AVRO else "native"
 

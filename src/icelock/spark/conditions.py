@@ -28,6 +28,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from icelock.arrow.arrow_types import output_type
+from icelock.spark.column_paths import path_of, quoted
 from icelock.spark.types import spark_type
 
 _FLOATS: Final = (ice.FloatType, ice.DoubleType)
@@ -39,34 +40,12 @@ def condition(bound: BooleanExpression, schema: Schema) -> Column:
     return made
 
 
-def quoted(*names: str) -> str:
-    """Return a column's path as Spark's functions take it, whatever is in the names."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
-
-
-def path_of(schema: Schema, field_id: int) -> tuple[str, ...]:
-    """Return the names that lead to a field through structs."""
-    found = _path(schema.as_struct(), field_id)
-    return found or ()
-
-
-def _path(struct: ice.StructType, field_id: int) -> tuple[str, ...] | None:
-    for field in struct.fields:
-        if field.field_id == field_id:
-            return (field.name,)
-        if isinstance(field.field_type, ice.StructType):
-            below = _path(field.field_type, field_id)
-            if below is not None:
-                return (field.name, *below)
-    return None
-
-
 class _Condition(BoundBooleanExpressionVisitor[Column]):
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
 
     def _column(self, term: Any) -> Column:
-        return F.col(quoted(*path_of(self._schema, term.ref().field.field_id)))
+        return F.col(quoted(*path_of(self._schema.fields, term.ref().field.field_id)))
 
     def _literal(self, term: Any, value: Any) -> Column:
         import pyarrow as pa  # noqa: PLC0415 - for one literal

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, InputPartition, WriterCommitMessage
 
-from icelock.errors import PolicyError
 from icelock.spark.messages import FilesWritten, SealedFiles, seal_part
 from icelock.spark.splits import Split
-from icelock.spark.task_read import ReadPlan
+from icelock.spark.task_read import ExecutorReader, ReadPlan
 from icelock.spark.write import WritePlan
 
 if TYPE_CHECKING:
@@ -51,16 +50,11 @@ class CutPlan:
     merge_on_read: bool
 
 
-class CutReader(DataSourceReader):
+class CutReader(ExecutorReader):
     """The reader on executors."""
 
     def __init__(self, plan: CutPlan) -> None:
         self._plan = plan
-
-    def partitions(self) -> Any:
-        """Refused: only the driver plans."""
-        msg = "an executor does not plan"
-        raise PolicyError(msg)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield one sealed row for each data file of a split.

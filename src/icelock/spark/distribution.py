@@ -26,11 +26,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
-from pyiceberg.types import NestedField, StructType, UUIDType
+from pyiceberg.types import UUIDType
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
+from icelock.spark.column_paths import path_of, quoted
 from icelock.spark.options import DISTRIBUTION_MODE, FANOUT
 from icelock.spark.spark_transforms import spark_transform
 
@@ -129,7 +130,7 @@ class _Keys:
         """Return the rows, spread and sorted."""
         rows = self._rows.select("*", *(column.alias(name) for name, column in self._named()))
         if mode == Mode.HASH and self.partition:
-            rows = rows.hint("rebalance", *(F.col(_quoted(name)) for name in self.partition))
+            rows = rows.hint("rebalance", *(F.col(quoted(name)) for name in self.partition))
         elif mode == Mode.RANGE:
             rows = rows.repartitionByRange(*self.order)
         if sort:
@@ -149,13 +150,13 @@ class _Keys:
             return path[0]
         found = (str(transform), source_id)
         if found not in self._made:
-            self._made[found] = spark_transform(F.col(".".join(map(_quoted, path))), transform, source)
+            self._made[found] = spark_transform(F.col(quoted(*path)), transform, source)
         return f"{_KEY}{list(self._made).index(found)}"
 
     def _path(self, field_id: int) -> list[str] | None:
         """Return where the rows have a table's column; None if they lack it."""
         known, path = self._rows.schema, []
-        for part in _parts(self._schema.fields, field_id):
+        for part in path_of(self._schema.fields, field_id):
             same = [item for item in known.fields if item.name == part or (not self._case_sensitive and item.name.lower() == part.lower())]
             if not same:
                 return None
@@ -166,7 +167,7 @@ class _Keys:
 
     def _sorted(self, item: SortField) -> Column:
         name = self._key(item.transform, item.source_id)
-        column = F.col(_quoted(name or ""))
+        column = F.col(quoted(name or ""))
         first = item.null_order == NullOrder.NULLS_FIRST
         if item.direction == SortDirection.ASC:
             return column.asc_nulls_first() if first else column.asc_nulls_last()
@@ -193,17 +194,6 @@ def _build_order(layout: Layout) -> list[SortField]:
     return [*ahead, *layout.sort_order.fields]
 
 
-def _parts(fields: tuple[NestedField, ...], field_id: int) -> tuple[str, ...]:
-    """Return a column's path by name, empty if it is not among the fields; names may have dots in them."""
-    for item in fields:
-        if item.field_id == field_id:
-            return (item.name,)
-        below = _parts(item.field_type.fields, field_id) if isinstance(item.field_type, StructType) else ()
-        if below:
-            return (item.name, *below)
-    return ()
-
-
 def _mode(text: str | None, what: str) -> Mode | None:
     if text is None:
         return None
@@ -221,7 +211,3 @@ def _flag(text: str | None, what: str) -> bool | None:
         msg = f"{what} is {text!r}; it must be true or false"
         raise PolicyError(msg)
     return text.strip().lower() == "true"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

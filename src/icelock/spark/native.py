@@ -1,9 +1,8 @@
 """A scan's rows by Spark's own Parquet reader, as far as it can read them.
 
 Files that it can read make one relation for each set of constant columns, with deletes and without; the relations are united. Those with
-equality deletes are joined with their delete files. None are
-where the Java classes cannot be had (a Connect session), for columns that Spark's reader cannot give (``native_columns``), and for files on
-a storage that the JVM does not reach.
+equality deletes are joined with their delete files. There are no such files where the Java classes cannot be had (a Connect session), for
+columns that Spark's reader cannot give (``native_columns``), and on a storage that the JVM does not reach.
 
 Not here: files (``native_plan``), the Java side (``native_jvm``), who reads the other files (``read_table``).
 """
@@ -21,8 +20,9 @@ from pyiceberg.schema import Schema
 from pyspark.sql import types as sp
 
 from icelock.io.file_io import storage_of
-from icelock.spark.conditions import condition, quoted
-from icelock.spark.native_columns import DELETED, Columns, pushable, reason_against
+from icelock.spark.column_paths import quoted
+from icelock.spark.conditions import condition
+from icelock.spark.native_columns import DELETED, Columns, pushable, reason_against, shown
 from icelock.spark.native_equality import with_compared
 from icelock.spark.native_jvm import NativeJvm, Scan, native_jvm
 from icelock.spark.native_plan import Files, Group, Planned
@@ -54,7 +54,7 @@ def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bo
     Raises:
         KeyUnavailableError: no KMS, or it refused.
         IntegrityError: a manifest or manifest list was changed.
-        PolicyError: a type that Spark has no exact type for, or a plain file where none may be read.
+        PolicyError: a type that Spark has no exact type for.
     """
     _ = spark_schema(scan.projection(), table=table)
     wanted = _wanted(scan)
@@ -128,11 +128,12 @@ class _Part:
         filters = pushable(self._wanted, self._scan.table_metadata.schemas)
         out = replace(self._columns, wanted=self._wanted)
         plain = None if self._equality else out.plain
+        data = self._columns.data
         whole = not self._group.deletes and not self._columns.constant_fields
         found = jvm.open(
             Scan(
-                data=self._columns.data.json(),
-                shown=self._columns.shown.json(),
+                data=data.json(),
+                shown=shown(data).json(),
                 partition=self._partition().json(),
                 pushable=filters.names,
                 floats=filters.floats,

@@ -31,7 +31,7 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.arrow_types import output_type
 from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
-from icelock.spark.conditions import quoted
+from icelock.spark.column_paths import quoted
 from icelock.spark.types import spark_schema, spark_type
 
 if TYPE_CHECKING:
@@ -78,11 +78,6 @@ class Columns:
         fields = [_stored(field, self.table) for field in self.wanted.fields if self._from_file(field)]
         lineage = [_LINEAGE[field.field_id] for field in self.wanted.fields if field.field_id in _LINEAGE]
         return sp.StructType([*fields, *(_stored(field, self.table) for field in lineage)])
-
-    @property
-    def shown(self) -> sp.StructType:
-        """``data`` as users see it: no ids, the table's comments."""
-        return sp.StructType([_shown(field) for field in self.data.fields])
 
     @property
     def plain(self) -> list[str] | None:
@@ -176,7 +171,7 @@ def pushable(wanted: Schema, schemas: Sequence[Schema]) -> Pushable:
     for path, field in _paths(field for schema in schemas for field in schema.fields):
         meanings.setdefault(".".join(path).lower(), set()).add((field.field_id, _kind(field)))
     found = {
-        Path(path).spark: field
+        _in_filters(path): field
         for path, field in _paths(wanted.fields)
         if meanings.get(".".join(path).lower()) == {(field.field_id, _kind(field))}
     }
@@ -188,16 +183,9 @@ def _kind(field: ice.NestedField) -> str:
     return str(field.field_type) if isinstance(field.field_type, ice.PrimitiveType) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
-    """A column's names from the top, and how Spark's filters write them: quoted only where a name has a dot or a back quote."""
-
-    names: Sequence[str]
-
-    @property
-    def spark(self) -> str:
-        """The text in ``sources.Filter``."""
-        return ".".join(name if _plain(name) else quoted(name) for name in self.names)
+def _in_filters(path: Iterable[str]) -> str:
+    """Return a column as ``sources.Filter`` has it: a name is quoted only where it has to be."""
+    return ".".join(name if _plain(name) else quoted(name) for name in path)
 
 
 def _plain(name: str) -> bool:
@@ -246,6 +234,11 @@ def _row_index(rows: DataFrame) -> Column:
     return rows.metadataColumn("_metadata").getField("row_index")
 
 
+def shown(data: sp.StructType) -> sp.StructType:
+    """Return ``Columns.data`` as users see it: no ids, the table's comments."""
+    return sp.StructType([_shown(field) for field in data.fields])
+
+
 def _shown(field: sp.StructField) -> sp.StructField:
     comment = field.metadata.get("comment")
     return sp.StructField(field.name, _without_ids(field.dataType), field.nullable, {"comment": comment} if comment else None)
@@ -253,7 +246,7 @@ def _shown(field: sp.StructField) -> sp.StructField:
 
 def _without_ids(kind: sp.DataType) -> sp.DataType:
     if isinstance(kind, sp.StructType):
-        return sp.StructType([_shown(field) for field in kind.fields])
+        return shown(kind)
     if isinstance(kind, sp.ArrayType):
         return sp.ArrayType(_without_ids(kind.elementType), kind.containsNull)
     if isinstance(kind, sp.MapType):

@@ -36,8 +36,8 @@ from icelock.arrow.stored_file import StoredFile
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
-from icelock.spark.conditions import quoted
-from icelock.spark.native_columns import Columns, reason_against
+from icelock.spark.column_paths import quoted
+from icelock.spark.native_columns import Columns, reason_against, shown
 from icelock.spark.native_jvm import NativeJvm, Scan
 from icelock.spark.types import spark_type
 
@@ -147,22 +147,15 @@ class EqualityDeletes:
             if not self._checked:
                 list(ExecutorFactory.get_or_create().map(self._check, self._files))
                 self._checked = True
-        return stream(
-            {
-                "path": pa.array([delete.path for delete in self._files], pa.string()),
-                "size": pa.array([delete.file_size for delete in self._files], pa.int64()),
-                "key": pa.array([key_of(delete) for delete in self._files], pa.binary()),
-                _FILE: pa.array(range(len(self._files)), pa.int32()),
-            }
-        )
+        return stream({**file_columns(self._files), _FILE: pa.array(range(len(self._files)), pa.int32())})
 
     def _open(self, jvm: NativeJvm) -> DataFrame:
         fields = (field.model_copy(update={"name": f"{_DELETED}{field.field_id}", "initial_default": None}) for field in self._fields)
-        columns = Columns(wanted=Schema(*fields), constants=frozenset(), table=self._table)
+        data = Columns(wanted=Schema(*fields), constants=frozenset(), table=self._table).data
         return jvm.open(
             Scan(
-                data=columns.data.json(),
-                shown=columns.shown.json(),
+                data=data.json(),
+                shown=shown(data).json(),
                 partition=sp.StructType([sp.StructField(_FILE, sp.IntegerType(), nullable=False)]).json(),
                 pushable=[],
                 floats=[],
@@ -193,9 +186,14 @@ def stream(columns: dict[str, pa.Array]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def key_of(file: ScanTask | DeleteFile) -> bytes | None:
-    """Return a file's key metadata as the plan has it."""
-    return None if file.key_metadata is None else file.key_metadata.reveal()
+def file_columns(files: Sequence[ScanTask | DeleteFile]) -> dict[str, pa.Array]:
+    """Return the columns that every plan begins with; ``NativeScan.java`` takes them by position."""
+    keys = [None if file.key_metadata is None else file.key_metadata.reveal() for file in files]
+    return {
+        "path": pa.array([file.path for file in files], pa.string()),
+        "size": pa.array([file.file_size for file in files], pa.int64()),
+        "key": pa.array(keys, pa.binary()),
+    }
 
 
 def _fields(columns: Sequence[str]) -> list[ice.NestedField]:

@@ -31,7 +31,7 @@ from icelock.arrow.stored_file import StoredFile
 from icelock.metadata.plan import EQUALITY_DELETES, ScanTask
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_columns import DELETED, FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
-from icelock.spark.native_equality import PARQUET, EqualityDeletes, Ids, can_join, compared_by, key_of, stream, with_compared
+from icelock.spark.native_equality import PARQUET, EqualityDeletes, Ids, can_join, compared_by, file_columns, stream, with_compared
 from icelock.spark.native_filters import pruning_filter
 from icelock.spark.types import arrow_schema
 
@@ -76,7 +76,7 @@ class Planned:
 
     def __init__(self, scan: DataScan, tasks: Sequence[ScanTask], wanted: Schema) -> None:
         self._scan = scan
-        self._context: ReadContext = replace(scan.read_context(), row_filter=AlwaysTrue())
+        self._context: ReadContext = scan.update(row_filter=AlwaysTrue()).read_context()
         self._specs = self._context.specs
         self._mapped = self._context.name_mapping is not None
         self._wanted = wanted
@@ -87,12 +87,7 @@ class Planned:
         self._groups = {task.path: self._group(task) for task in tasks if is_native(task, name_mapping=self._mapped)}
 
     def groups(self) -> dict[Group, list[ScanTask]]:
-        """Return the files that Spark's reader reads.
-
-        Raises:
-            PolicyError: a plain file where none may be read.
-            FormatError: damaged key metadata, or an entry that contradicts itself.
-        """
+        """Return the files that Spark's reader reads; a scan without files has one group without any."""
         tasks = self._plans[repr(AlwaysTrue())]
         found: dict[Group, list[ScanTask]] = {} if tasks else {Group(frozenset(), deletes=False, equality=frozenset()): []}
         for task in tasks:
@@ -112,7 +107,8 @@ class Planned:
         """Return the files of a group that Spark's filters leave, as an Arrow stream.
 
         Raises:
-            IcelockError: a manifest or delete file cannot be read.
+            PolicyError: a plain file where none may be read.
+            IcelockError: a manifest or delete file cannot be read, or an entry contradicts itself.
         """
         tasks = self._filtered(pruning_filter(filters, self._translator))
         chosen = [task for task in tasks if self._groups.get(task.path) == group]
@@ -141,11 +137,7 @@ class Planned:
         return Group(self._constants[key], any(delete.content != EQUALITY_DELETES for delete in task.deletes), compared)
 
     def _columns(self, group: Group, columns: Columns, tasks: list[ScanTask]) -> dict[str, pa.Array]:
-        made = {
-            "path": pa.array([task.path for task in tasks], pa.string()),
-            "size": pa.array([task.file_size for task in tasks], pa.int64()),
-            "key": pa.array([key_of(task) for task in tasks], pa.binary()),
-        }
+        made = file_columns(tasks)
         for constant in columns.constant_fields:
             values = [self._partition(task, constant.field_id) for task in tasks]
             made[f"constant {constant.name}"] = _column(values, constant.field_type)

@@ -24,10 +24,9 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from icelock.errors import PolicyError
 from icelock.spark.job import Action, Base, Job
-from icelock.spark.jvm import activate
+from icelock.spark.jobs import Jobs
 from icelock.spark.options import ReadOptions, TableName, parse_filter
-from icelock.spark.settings import attached, settings_of
-from icelock.spark.source import NAME
+from icelock.spark.settings import settings_of
 from icelock.spark.wire import check_wire_of
 
 if TYPE_CHECKING:
@@ -91,11 +90,11 @@ def read(  # noqa: PLR0913 - what a read can say
         if chosen == Engine.NATIVE:
             msg = "engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out"
             raise PolicyError(msg)
-        return _by_data_source(spark, settings, job)
+        return _by_data_source(spark, job)
     from icelock.spark.tables import scan_of, table_of  # noqa: PLC0415 - catalogs
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
-    return _rows(spark, settings, job, scan, chosen)
+    return _rows(spark, job, scan, chosen)
 
 
 def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.AUTO) -> DataFrame:
@@ -113,7 +112,7 @@ def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.A
     options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)
     job = Job(action=Action.ROWS, table=name, row_filter=scan.row_filter, read=options)
     check_wire_of(spark, name, scan.io.properties)
-    rows = _rows(spark, attached(spark), job, scan, chosen)
+    rows = _rows(spark, job, scan, chosen)
     return rows if scan.limit is None else rows.limit(scan.limit)
 
 
@@ -125,7 +124,7 @@ def _engine(name: str) -> Engine:
         raise PolicyError(msg) from e
 
 
-def _rows(spark: SparkSession, settings: Settings | None, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
+def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
     from icelock.spark.native import native_read  # noqa: PLC0415 - not needed over Connect
 
     snapshot = scan.snapshot()
@@ -133,7 +132,7 @@ def _rows(spark: SparkSession, settings: Settings | None, job: Job, scan: DataSc
     base = Base(table_uuid=str(metadata.table_uuid), snapshot_id=None if snapshot is None else snapshot.snapshot_id, merge_on_read=False)
     job = replace(job, base=base)
     if engine == Engine.PYTHON:
-        return _by_data_source(spark, settings, job)
+        return _by_data_source(spark, job)
     native = native_read(
         spark, scan if snapshot is None else scan.pinned(snapshot.snapshot_id), str(job.table), insisted=engine == Engine.NATIVE
     )
@@ -145,7 +144,7 @@ def _rows(spark: SparkSession, settings: Settings | None, job: Job, scan: DataSc
         raise PolicyError(msg)
     if native.rest:
         _logger.info("table %s: %s; the data source reads %s", job.table, reason, "them" if native.rows is not None else "it")
-    rest = _by_data_source(spark, settings, replace(job, rest=native.rows is not None))
+    rest = _by_data_source(spark, replace(job, rest=native.rows is not None))
     return rest if native.rows is None else native.rows.unionAll(rest)
 
 
@@ -169,10 +168,9 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     return catalogs[name.catalog]
 
 
-def _by_data_source(spark: SparkSession, settings: Settings | None, job: Job) -> DataFrame:
-    known = settings if settings is not None else settings_of(spark)
+def _by_data_source(spark: SparkSession, job: Job) -> DataFrame:
+    jobs = Jobs(spark)
     if not job.table.catalog:
         msg = f"table {'.'.join(job.table.identifier)} has no catalog, and Spark's own reader cannot read all of it: load it by a catalog"
         raise PolicyError(msg)
-    activate(spark)
-    return spark.read.format(NAME).option("job", job.seal(known)).load()
+    return jobs.read(job)

@@ -23,6 +23,7 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.metadata_columns import FILE, POS, ROW_ID
 from icelock.errors import PolicyError
+from icelock.spark.column_paths import quoted
 from icelock.spark.job import MAIN, Action, Job, Purpose
 from icelock.spark.jobs import Described, Jobs
 from icelock.spark.options import TableName, parse_filter
@@ -160,7 +161,7 @@ class _Merge:
         try:
             parts = []
             if update:
-                parts.append(matched.filter(F.col(_quoted(_CHANGED))).drop(_CHANGED))
+                parts.append(matched.filter(F.col(quoted(_CHANGED))).drop(_CHANGED))
             if insert:
                 parts.append(self._unmatched(matched))
             rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
@@ -190,7 +191,7 @@ class _Merge:
 
     def _unmatched(self, matched: DataFrame) -> DataFrame:
         """Return the source's rows that have none."""
-        found = matched.select(*(F.col(_quoted(key)).alias(key) for key in self._keys)).alias("m")
+        found = matched.select(*(F.col(quoted(key)).alias(key) for key in self._keys)).alias("m")
         left = self._source.alias("s").join(found, [_of("s", key) == _of("m", key) for key in self._keys], "left_anti")
         kinds = zip((ROW_ID.name, *POSITIONS), ("bigint", "string", "bigint"), strict=True)
         return left.select(
@@ -215,7 +216,7 @@ def _source(df: DataFrame, described: Described, keys: tuple[str, ...], table: s
     if unknown:
         msg = f"table {table} has no column {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}"
         raise PolicyError(msg)
-    columns = {name: F.col(_quoted(name)) for name in wanted}
+    columns = {name: F.col(quoted(name)) for name in wanted}
     return df.select(*((F.lower(column) if name in described.uuids else column).alias(name) for name, column in columns.items()))
 
 
@@ -227,10 +228,10 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
     """
     kinds = {field.name: field.dataType for field in source.schema.fields}
     ranged = [key for key in keys if isinstance(kinds[key], _RANGED)]
-    bounds = [bound(_quoted(key)).alias(f"{bound.__name__} {key}") for key in ranged for bound in (F.min, F.max)]
-    same = source.groupBy(*(F.col(_quoted(key)).alias(key) for key in keys)).agg(F.count(F.lit(1)).alias(_ROWS))
-    nulls = [F.count_if(F.col(_quoted(key)).isNull()).alias(f"nulls {key}") for key in keys]
-    found = same.agg(F.count(F.lit(1)).alias(_KEYS), F.max(_quoted(_ROWS)).alias(_ROWS), *nulls, *bounds).collect()[0]
+    bounds = [bound(quoted(key)).alias(f"{bound.__name__} {key}") for key in ranged for bound in (F.min, F.max)]
+    same = source.groupBy(*(F.col(quoted(key)).alias(key) for key in keys)).agg(F.count(F.lit(1)).alias(_ROWS))
+    nulls = [F.count_if(F.col(quoted(key)).isNull()).alias(f"nulls {key}") for key in keys]
+    found = same.agg(F.count(F.lit(1)).alias(_KEYS), F.max(quoted(_ROWS)).alias(_ROWS), *nulls, *bounds).collect()[0]
     if not found[_KEYS]:
         return None
     without = [key for key in keys if found[f"nulls {key}"]]
@@ -263,8 +264,4 @@ def _has_map(kind: sp.DataType) -> bool:
 
 
 def _of(side: str, name: str) -> Column:
-    return F.col(f"{side}.{_quoted(name)}")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return F.col(f"{side}.{quoted(name)}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import PolicyError
+from icelock.spark.column_paths import quoted
 from icelock.spark.native_jvm import native_jvm
 from icelock.spark.options import TableName
 from icelock.spark.read_table import Engine, read, session_catalog
@@ -76,13 +77,13 @@ def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bo
         raise PolicyError(msg)
     found = session_catalog(spark, settings, TableName.parse(f"{namespace}.any"))
     names = sorted(identifier[-1] for identifier in found.list_tables(tuple(path.split("."))))
-    taken = [prefix + name for name in names if spark.catalog.tableExists(_quoted(prefix + name))]
+    taken = [prefix + name for name in names if spark.catalog.tableExists(quoted(prefix + name))]
     if taken and not replace:
         msg = f"the session has a table or view named {', '.join(taken)}: give a prefix, or replace=True"
         raise PolicyError(msg)
     views = {prefix + name: read(spark, f"{catalog}.{path}.{name}", engine=engine) for name in names}
     for name, rows in views.items():
-        rows.createOrReplaceTempView(_quoted(name))
+        rows.createOrReplaceTempView(quoted(name))
     return tuple(views)
 
 
@@ -117,7 +118,3 @@ def _at_ref(spark: SparkSession, table: str, ref: str, engine: str) -> DataFrame
     if found is not None and found.snapshot_ref_type == "tag":
         return read(spark, table, tag=ref, engine=engine)
     return read(spark, table, branch=ref, engine=engine)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -74,16 +74,20 @@ class ReadPlan:
         )
 
 
-class TaskReader(DataSourceReader):
-    """The reader on executors."""
-
-    def __init__(self, plan: ReadPlan) -> None:
-        self._plan = plan
+class ExecutorReader(DataSourceReader):
+    """A reader as it is on executors: its splits were planned in the driver."""
 
     def partitions(self) -> Any:
         """Refused: only the driver plans."""
         msg = "an executor does not plan"
         raise PolicyError(msg)
+
+
+class TaskReader(ExecutorReader):
+    """The reader of a scan on executors."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split's files that the plan's filter keeps, in exactly Spark's Arrow form.
