@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions import In
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
-from tests.spark.native_tables import TABLE, append, create, files_read, native, optional, values
+from tests.spark.native_tables import TABLE, append, create, files_read, native, optional, scans, values
 from tests.unit.arrow.deleting import roaring64
 from tests.unit.table.test_older_deletes import commit, positions
 
@@ -104,20 +108,79 @@ def test_all_rows_of_a_file_deleted(spark, spark_lake):
 
 
 def test_the_bitmap_beyond_32_bits(spark, spark_lake):
-    """The function itself: positions up to 2^33, in the portable form written by hand."""
+    """Positions up to 2^33, in the portable form written by hand; the reader asks for them in ascending order."""
     create(spark_lake, SCHEMA, rows(0, 1))
     native(spark)  # compiles it
-    beyond = [2**31, 2**32 - 1, 2**32, 2**32 + 7, 2**33]
-    kept = [2**31 + 1, 2**32 + 1, 2**32 + 65536, 2**33 + 1, 3 * 2**32]
+    deleted = [0, 1, 65535, 65536, *range(70_000, 80_000), 2**31, 2**32 - 1, 2**32, 2**32 + 7, 2**33]
+    kept = [2, 65534, 65537, 69_999, 80_000, 2**31 + 1, 2**32 + 1, 2**32 + 65536, 2**33 + 1, 3 * 2**32]
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
     loader = jvm.Thread.currentThread().getContextClassLoader()
-    made = loader.loadClass("icelock.NativeScan$DeletedRows").getDeclaredConstructor(gateway.new_array(jvm.Class, 0))
-    function = made.newInstance(gateway.new_array(jvm.Object, 0))
-    bitmap = roaring64([0, 1, 65535, 65536, *range(70_000, 80_000), *beyond])
-    # Only numbers beyond 31 bits come to Java as long.
-    assert [position for position in beyond if function.call(bitmap, position)] == []
-    assert [position for position in kept if not function.call(bitmap, position)] == []
-    assert function.call(None, 2**31) is True
+    constructor = loader.loadClass("icelock.LiveRows$Positions").getDeclaredConstructors()[0]
+    for of in ([], deleted):
+        arguments = gateway.new_array(jvm.Object, 1)
+        arguments[0] = roaring64(of)
+        made = constructor.newInstance(arguments)
+        assert [position for position in sorted(deleted + kept) if made.has(position)] == of
+
+
+def every_kind(count: int) -> pa.Table:
+    """Rows of every kind of column that a batch has, each third one null; row n has values made of n."""
+
+    def column(kind: pa.DataType, made: Callable[[int], object]) -> pa.Array:
+        return pa.array([None if n % 3 == 2 else made(n) for n in range(count)], kind)
+
+    pair = pa.struct([("n", pa.int32()), ("inner", pa.struct([("t", pa.string())]))])
+    return pa.table(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "flag": column(pa.bool_(), lambda n: n % 2 == 0),
+            "i": column(pa.int32(), lambda n: n),
+            "f": column(pa.float32(), float),
+            "d": column(pa.float64(), lambda n: n / 2),
+            "small": column(pa.decimal128(9, 2), Decimal),
+            "large": column(pa.decimal128(30, 2), Decimal),
+            "day": column(pa.date32(), lambda n: n),
+            "ts": column(pa.timestamp("us", "UTC"), lambda n: n),
+            "b": column(pa.binary(), lambda n: str(n).encode()),
+            "s": column(pa.string(), lambda n: f"text {n}"),
+            "pair": column(pair, lambda n: {"n": n, "inner": {"t": f"t{n}"}}),
+            "many": column(pa.list_(pa.int32()), lambda n: [n, None, n + 1]),
+            "named": column(pa.map_(pa.string(), pa.int64()), lambda n: {f"k{n}": n}),
+        }
+    )
+
+
+@pytest.mark.parametrize("more", [0, 100], ids=["batches", "rows"])
+def test_vectors_on_every_kind_of_column(spark, spark_lake, more):
+    """A batch's columns are seen through the live rows; of more than 100 columns (``maxFields``) Spark's reader gives row by row."""
+    data = every_kind(10_000)  # two batches of 4,096 and a part of one
+    for number in range(more):
+        data = data.append_column(f"c{number}", data.column("id"))
+    table = create(spark_lake, data.schema, properties=MERGE_ON_READ)
+    table.append(data)
+    # A batch with all rows deleted, one with none, one with every fourth.
+    spark_lake.catalog().load_table("db.t").delete("id < 4096")
+    fourth = [n for n in range(8192, 10_000) if n % 4 == 0]
+    spark_lake.catalog().load_table("db.t").delete(In("id", fourth))
+    left = [n for n in range(4096, 10_000) if n < 8192 or n % 4]
+    frame = native(spark).orderBy("id")
+    found = frame.toArrow()
+    frame.collect()
+    assert [scan.supportsColumnar() for scan in scans(frame)] == [not more]
+    assert found.column("id").to_pylist() == left
+    expected = data.take(pa.array(left))
+    for name in data.column_names:
+        assert found.column(name).to_pylist() == expected.column(name).to_pylist(), name
+    assert native(spark).filter("pair.inner.t is null").count() == sum(n % 3 == 2 for n in left)
+    assert native(spark).selectExpr("sum(many[2])", "sum(pair.n)").first()[:] == (
+        sum(n + 1 for n in left if n % 3 != 2),
+        sum(n for n in left if n % 3 != 2),
+    )
+    positions_too = native(spark, columns=[*data.column_names, "_pos"]).filter("id > 9990").orderBy("id")
+    assert [row[:] for row in positions_too.select("id", "_pos", "s").collect()] == [
+        (n, n, None if n % 3 == 2 else f"text {n}") for n in left if n > 9990
+    ]
+    assert {row["_pos"] for row in positions_too.collect()} == {n for n in left if n > 9990}
 
 
 def test_equal_to_the_data_source(spark, spark_lake):

@@ -4,7 +4,6 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -46,6 +45,7 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.functions;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.And;
 import org.apache.spark.sql.sources.EqualTo;
 import org.apache.spark.sql.sources.Filter;
@@ -64,9 +64,9 @@ import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import org.roaringbitmap.RoaringBitmap;
 import scala.Function1;
 import scala.Option;
+import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
@@ -83,8 +83,11 @@ import scala.runtime.AbstractPartialFunction;
  */
 public class NativeScan {
   private static final String KEY = "icelock.key";
+  private static final String DELETED = "icelock.deleted";
   private static final String OURS_ALONE = "icelock ";
-  private static final int PLAN_COLUMNS = 3;
+  private static final int PLAN_COLUMNS = 4;
+  /** A bitmap of no positions: its number of parts, as 64 bits. */
+  private static final byte[] NOTHING = new byte[8];
   private static final String[][] OURS = {
     {"spark.sql.parquet.fieldId.read.enabled", "true"},
     // A file without ids is an error, not nulls.
@@ -110,9 +113,12 @@ public class NativeScan {
    * @param partition columns whose values the plan has
    * @param pushable columns that filters may be pushed for, in dotted form, with a NUL between them
    * @param floats those of them that are floating-point numbers
-   * @param plan gives, for a list of Spark's filters, the files in an Arrow stream: path, size, key, and a column for each of partition
+   * @param plan gives, for a list of Spark's filters, the files in an Arrow stream: path, size, key, bitmap of deleted positions, and a column for
+   *     each of partition
+   * @param count of the files
    * @param size of the files together, in bytes
-   * @param deleted the column of partition that has deleted positions, or null
+   * @param rows of all files, or less than 0 if deletes leave fewer
+   * @param deletes whether some file has deleted positions
    * @param columns what to return, quoted and with a NUL between them, or null for all
    */
   public static Dataset open(
@@ -123,45 +129,49 @@ public class NativeScan {
       String pushable,
       String floats,
       Function plan,
+      int count,
       long size,
-      String deleted,
+      long rows,
+      boolean deletes,
       String columns) {
     StructType dataSchema = (StructType) DataType.fromJson(data);
     StructType partitionSchema = (StructType) DataType.fromJson(partition);
-    StructType output = (StructType) DataType.fromJson(shown);
-    StructField[] planned = partitionSchema.fields();
-    for (int i = 0; i < planned.length; i++) {
-      output = output.add(planned[i]);
-    }
+    StructType output = and((StructType) DataType.fromJson(shown), partitionSchema);
     java.util.HashMap options = new java.util.HashMap();
     // The user's session may say otherwise; then a tampered file would be missing rows.
     options.put("ignoreCorruptFiles", "false");
     options.put("ignoreMissingFiles", "false");
     HadoopFsRelation relation =
         new HadoopFsRelation(
-            new PlannedFiles(partitionSchema, plan, size),
+            new PlannedFiles(partitionSchema, plan, size, rows),
             partitionSchema,
             dataSchema,
             Option.empty(),
-            new KeyedParquet(dataSchema, names(pushable), names(floats)),
+            new KeyedParquet(dataSchema, names(pushable), names(floats), deletes),
             (Map) scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
             reading(user));
     // The ids are not for users to see; KeyedParquet has them.
     Seq attributes = DataTypeUtils$.MODULE$.toAttributes(output);
-    Dataset rows = Dataset.ofRows(user, LogicalRelation$.MODULE$.apply(relation, attributes, Option.empty(), false, Option.empty()));
-    if (deleted != null) {
-      Column[] arguments = new Column[] {functions.col(deleted), ((Column) rows.metadataColumn("_metadata")).getField("row_index")};
-      rows = (Dataset) rows.filter(functions.udf(new DeletedRows(), DataTypes.BooleanType).apply(wrap(arguments)));
+    Dataset found = Dataset.ofRows(user, LogicalRelation$.MODULE$.apply(relation, attributes, Option.empty(), false, Option.empty()));
+    if (count == 1 && onePartition(user, size)) {
+      // Spark does not say of a scan that it has one partition, and would exchange rows where none need be.
+      found = (Dataset) found.coalesce(1);
     }
     if (columns == null) {
-      return rows;
+      return found;
     }
     String[] names = columns.split("\\x00");
     Column[] wanted = new Column[names.length];
     for (int i = 0; i < wanted.length; i++) {
       wanted[i] = functions.col(names[i]);
     }
-    return (Dataset) rows.select(wrap(wanted));
+    return (Dataset) found.select(wrap(wanted));
+  }
+
+  /** Whether Spark would read a file as one partition, however many cores there are. */
+  private static boolean onePartition(SparkSession user, long size) {
+    SQLConf conf = user.sessionState().conf();
+    return size <= Math.min(conf.filesOpenCostInBytes(), conf.filesMaxPartitionBytes());
   }
 
   /** Returns a session with the user's settings for files that reads by field id; it is made again when the settings change. */
@@ -196,6 +206,15 @@ public class NativeScan {
     }
   }
 
+  private static StructType and(StructType first, StructType second) {
+    StructType both = first;
+    StructField[] more = second.fields();
+    for (int i = 0; i < more.length; i++) {
+      both = both.add(more[i]);
+    }
+    return both;
+  }
+
   private static Set names(String text) {
     return new HashSet(Arrays.asList(text.split("\\x00")));
   }
@@ -209,11 +228,18 @@ public class NativeScan {
     private final StructType partitionSchema;
     private final Function plan;
     private final long size;
+    private final long rows;
 
-    public PlannedFiles(StructType partitionSchema, Function plan, long size) {
+    public PlannedFiles(StructType partitionSchema, Function plan, long size, long rows) {
       this.partitionSchema = partitionSchema;
       this.plan = plan;
       this.size = size;
+      this.rows = rows;
+    }
+
+    /** How many rows all files have by the manifests, or less than 0 if deletes leave fewer. */
+    long rows() {
+      return rows;
     }
 
     public Seq rootPaths() {
@@ -346,6 +372,9 @@ public class NativeScan {
       FileStatus status = new FileStatus(columns[1].getLong(row), false, 1, 134217728L, 0L, path);
       byte[] key = columns[2].isNullAt(row) ? new byte[0] : columns[2].getBinary(row);
       Map metadata = (Map) Map$.MODULE$.empty().updated(KEY, key);
+      if (!columns[3].isNullAt(row)) {
+        metadata = (Map) metadata.updated(DELETED, columns[3].getBinary(row));
+      }
       List one = new ArrayList(1);
       one.add(new FileStatusWithMetadata(status, metadata));
       InternalRow constants = partitionColumns == 0 ? new GenericInternalRow(new Object[0]) : batch.getRow(row).copy();
@@ -358,11 +387,13 @@ public class NativeScan {
     private final StructType data;
     private final Set pushable;
     private final Set floats;
+    private final boolean deletes;
 
-    public KeyedParquet(StructType data, Set pushable, Set floats) {
+    public KeyedParquet(StructType data, Set pushable, Set floats, boolean deletes) {
       this.data = data;
       this.pushable = pushable;
       this.floats = floats;
+      this.deletes = deletes;
     }
 
     public String shortName() {
@@ -382,9 +413,21 @@ public class NativeScan {
         Map options,
         Configuration conf) {
       conf.set(DecryptionPropertiesFactory.CRYPTO_FACTORY_CLASS_PROPERTY_NAME, KeyOfThread.class.getName());
-      StructType withIds = (StructType) ids(required, data);
+      StructType asked = (StructType) ids(required, data);
+      int index = Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
+      boolean added = deletes && index < 0;
+      if (added) {
+        index = asked.length();
+        asked = asked.add(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType);
+      }
+      StructType whole = added ? and(asked, partitionSchema) : null;
       return new KeyedReader(
-          super.buildReaderWithPartitionValues(session, dataSchema, partitionSchema, withIds, safe(filters), options, conf));
+          super.buildReaderWithPartitionValues(session, dataSchema, partitionSchema, asked, safe(filters), options, conf), index, whole);
+    }
+
+    /** Columns with deletes are of a class of ours, which generated code must not take for Spark's. */
+    public Option vectorTypes(StructType required, StructType partition, SQLConf conf) {
+      return deletes ? Option.empty() : super.vectorTypes(required, partition, conf);
     }
 
     /** Filters go by name into files whose columns may have had other names: only those that always meant the same column are pushed. */
@@ -467,23 +510,34 @@ public class NativeScan {
     return pruned;
   }
 
-  /** Opens a file with its key. */
+  /** Opens a file with its key, and leaves out its deleted rows. */
   public static class KeyedReader extends AbstractFunction1 implements Serializable {
     private final Function1 reader;
+    private final int index;
+    private final StructType whole;
 
-    public KeyedReader(Function1 reader) {
+    /** Index is of the column with a row's position; whole are all columns if that one is to be taken out, else null. */
+    public KeyedReader(Function1 reader, int index, StructType whole) {
       this.reader = reader;
+      this.index = index;
+      this.whole = whole;
     }
 
     public Object apply(Object file) {
       PartitionedFile part = (PartitionedFile) file;
       byte[] key = (byte[]) part.otherConstantMetadataColumnValues().apply(KEY);
       KeyOfThread.set(part.toPath().toString(), key);
+      Iterator rows;
       try {
-        return reader.apply(file);
+        rows = (Iterator) reader.apply(file);
       } finally {
         KeyOfThread.unset();
       }
+      Option deleted = part.otherConstantMetadataColumnValues().get(DELETED);
+      if (deleted.isEmpty() && whole == null) {
+        return rows;
+      }
+      return new LiveRows(rows, deleted.isEmpty() ? NOTHING : (byte[]) deleted.get(), index, whole);
     }
   }
 
@@ -525,55 +579,6 @@ public class NativeScan {
       byte[] found = new byte[buffer.remaining()];
       buffer.get(found);
       return found;
-    }
-  }
-
-  /**
-   * Tells whether a row is left by its file's deletes: a bitmap of positions in the 64-bit portable form of Roaring, or null when there are none.
-   *
-   * The bitmap is decoded when it is another array than that of the row before: all rows of a file bring the same one.
-   */
-  public static class DeletedRows implements UDF2 {
-    private transient byte[] decoded;
-    private transient RoaringBitmap[] bitmaps;
-    private transient int[] keys;
-
-    public Object call(Object deleted, Object position) {
-      byte[] bytes = (byte[]) deleted;
-      if (bytes == null) {
-        return Boolean.TRUE;
-      }
-      if (bytes != decoded) {
-        decode(bytes);
-      }
-      long row = ((Long) position).longValue();
-      int key = (int) (row >>> 32);
-      for (int i = 0; i < keys.length; i++) {
-        if (keys[i] == key) {
-          return bitmaps[i].contains((int) row) ? Boolean.FALSE : Boolean.TRUE;
-        }
-      }
-      return Boolean.TRUE;
-    }
-
-    private void decode(byte[] bytes) {
-      ByteBuffer buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
-      int count = (int) buffer.getLong();
-      RoaringBitmap[] found = new RoaringBitmap[count];
-      int[] foundKeys = new int[count];
-      for (int i = 0; i < count; i++) {
-        foundKeys[i] = buffer.getInt();
-        found[i] = new RoaringBitmap();
-        try {
-          found[i].deserialize((ByteBuffer) buffer.slice());
-        } catch (IOException e) {
-          throw new IllegalStateException("deleted positions cannot be read", e);
-        }
-        buffer.position(buffer.position() + found[i].serializedSizeInBytes());
-      }
-      keys = foundKeys;
-      bitmaps = found;
-      decoded = bytes;
     }
   }
 

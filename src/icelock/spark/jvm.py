@@ -27,8 +27,7 @@ def install_fresh_scans(spark: SparkSession, name: str) -> bool:
     if session is None or jvm is None:
         return False
     try:
-        rules = session.extensions().buildOptimizerRules(session)
-        if any(rules.apply(index).getClass().getName() == _CLASS for index in range(rules.size())):
+        if has_rule(session, _CLASS):
             return True
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
@@ -40,6 +39,12 @@ def install_fresh_scans(spark: SparkSession, name: str) -> bool:
         _logger.debug("filters are not pushed to icelock tables in this session: %s", str(e).partition("\n\tat")[0])
         return False
     return True
+
+
+def has_rule(session: Any, name: str) -> bool:
+    """Whether a session of the JVM has an optimizer rule of a class, whichever class loader that is of."""
+    rules = session.extensions().buildOptimizerRules(session)
+    return any(rules.apply(index).getClass().getName() == name for index in range(rules.size()))
 
 
 def activate(spark: SparkSession) -> None:

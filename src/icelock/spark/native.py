@@ -1,8 +1,8 @@
 """A scan's rows by Spark's own Parquet reader, as far as it can read them.
 
-Files that it can read make one relation for each set of constant columns, with deletes and without; the relations are united. Those with
-equality deletes are joined with their delete files. There are no such files where the Java classes cannot be had (a Connect session), for
-columns that Spark's reader cannot give (``native_columns``), and on a storage that the JVM does not reach.
+Files that it can read make one relation for each set of constant columns; the relations are united. Those with equality deletes are joined
+with their delete files. There are no such files where the Java classes cannot be had (a Connect session), for columns that Spark's reader
+cannot give (``native_columns``), and on a storage that the JVM does not reach.
 
 Not here: files (``native_plan``), the Java side (``native_jvm``), who reads the other files (``read_table``).
 """
@@ -22,10 +22,10 @@ from pyspark.sql import types as sp
 from icelock.io.file_io import storage_of
 from icelock.spark.column_paths import quoted
 from icelock.spark.conditions import condition
-from icelock.spark.native_columns import DELETED, Columns, pushable, reason_against, shown
+from icelock.spark.native_columns import Columns, pushable, reason_against, shown
 from icelock.spark.native_equality import with_compared
 from icelock.spark.native_jvm import NativeJvm, Scan, native_jvm
-from icelock.spark.native_plan import Files, Group, Planned
+from icelock.spark.native_plan import Files, Group, Planned, positional_deletes
 from icelock.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class _Part:
         out = replace(self._columns, wanted=self._wanted)
         plain = None if self._equality else out.plain
         data = self._columns.data
-        whole = not self._group.deletes and not self._columns.constant_fields
+        whole = not self._columns.constant_fields
         found = jvm.open(
             Scan(
                 data=data.json(),
@@ -138,8 +138,10 @@ class _Part:
                 pushable=filters.names,
                 floats=filters.floats,
                 files=Files(self._planned, self._group, self._columns, self._equality),
+                count=len(self._tasks),
                 size=sum(task.file_size for task in self._tasks),
-                deleted=quoted(DELETED) if self._group.deletes else None,
+                rows=None if any(task.deletes for task in self._tasks) else sum(task.record_count for task in self._tasks),
+                deletes=any(map(positional_deletes, self._tasks)),
                 columns=None if whole else plain,
             )
         )
@@ -158,6 +160,5 @@ class _Part:
     def _partition(self) -> sp.StructType:
         names = {field.name for field in self._columns.constant_fields}
         constants = [field for field in spark_schema(self._columns.wanted, table=self._table).fields if field.name in names]
-        deleted = [sp.StructField(DELETED, sp.BinaryType())] if self._group.deletes else []
         sets = [sp.StructField(deletes.name, sp.IntegerType(), nullable=False) for deletes in self._equality]
-        return sp.StructType([*constants, *self._columns.planned.fields, *deleted, *sets])
+        return sp.StructType([*constants, *self._columns.planned.fields, *sets])

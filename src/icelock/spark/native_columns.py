@@ -43,7 +43,6 @@ FIELD_ID: Final = "parquet.field.id"
 DEFAULT: Final = "EXISTS_DEFAULT"
 # Columns of the plan that are no columns of the table.
 _OURS: Final = "icelock "
-DELETED: Final = "icelock deleted"
 FIRST_ROW_ID: Final = "icelock first row id"
 SEQUENCE_NUMBER: Final = "icelock sequence number"
 FILE_PATH: Final = "icelock file"
@@ -87,7 +86,7 @@ class Columns:
 
     @property
     def planned(self) -> sp.StructType:
-        """What the plan has to give besides the table's columns that are in it; ``DELETED`` is not among them."""
+        """What the plan has to give besides the table's columns that are in it."""
         hidden: dict[str, sp.DataType] = {}
         for field in self.wanted.fields:
             if field.field_id == FILE.field_id:

@@ -147,7 +147,7 @@ class EqualityDeletes:
             if not self._checked:
                 list(ExecutorFactory.get_or_create().map(self._check, self._files))
                 self._checked = True
-        return stream({**file_columns(self._files), _FILE: pa.array(range(len(self._files)), pa.int32())})
+        return stream({**file_columns(self._files, [None] * len(self._files)), _FILE: pa.array(range(len(self._files)), pa.int32())})
 
     def _open(self, jvm: NativeJvm) -> DataFrame:
         fields = (field.model_copy(update={"name": f"{_DELETED}{field.field_id}", "initial_default": None}) for field in self._fields)
@@ -160,6 +160,7 @@ class EqualityDeletes:
                 pushable=[],
                 floats=[],
                 files=self,
+                count=len(self._files),
                 size=sum(delete.file_size for delete in self._files),
             )
         )
@@ -186,13 +187,14 @@ def stream(columns: dict[str, pa.Array]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def file_columns(files: Sequence[ScanTask | DeleteFile]) -> dict[str, pa.Array]:
-    """Return the columns that every plan begins with; ``NativeScan.java`` takes them by position."""
+def file_columns(files: Sequence[ScanTask | DeleteFile], deleted: Sequence[bytes | None]) -> dict[str, pa.Array]:
+    """Return the columns that every plan begins with; ``NativeScan.java`` takes them by position. ``deleted``: bitmaps of positions."""
     keys = [None if file.key_metadata is None else file.key_metadata.reveal() for file in files]
     return {
         "path": pa.array([file.path for file in files], pa.string()),
         "size": pa.array([file.file_size for file in files], pa.int64()),
         "key": pa.array(keys, pa.binary()),
+        "deleted": pa.array(deleted, pa.binary()),
     }
 
 

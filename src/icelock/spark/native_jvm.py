@@ -16,13 +16,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from icelock.spark.jvm import has_rule
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _SCAN: Final = "icelock.NativeScan"
-_SOURCES: Final = ("NativeScan.java", "SqlTables.java")
+_COUNTED: Final = "icelock.CountedRows"
+# Each may use those before it.
+_SOURCES: Final = ("LiveRows.java", "NativeScan.java", "CountedRows.java", "SqlTables.java")
 # One text for several names: each element of a Java list would be a call of its own.
 _SEPARATOR: Final = "\0"
 _KNOWN: Final = "_icelock_native"
@@ -41,8 +45,10 @@ class Scan:
         pushable: columns that filters may be pushed for, dotted.
         floats: those of them that are floating-point numbers.
         files: a ``java.util.function.Function`` from Spark's filters to the files in an Arrow stream.
+        count: of files.
         size: of all files, in bytes.
-        deleted: the column of ``partition`` that has deleted positions, if any.
+        rows: of all files, by the manifests; None if deletes leave fewer.
+        deletes: whether some of the files have deleted positions.
         columns: what to return, quoted; None: all, as they are in ``shown`` and ``partition``.
     """
 
@@ -52,8 +58,10 @@ class Scan:
     pushable: Sequence[str]
     floats: Sequence[str]
     files: Any
+    count: int
     size: int
-    deleted: str | None = None
+    rows: int | None = None
+    deletes: bool = False
     columns: Sequence[str] | None = None
 
 
@@ -65,6 +73,12 @@ class NativeJvm:
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to its JVM
         self._jvm = jvm
         self._open = jvm.icelock.NativeScan.open
+
+    def add_rule(self) -> None:
+        """Let the session count rows by ``CountedRows``. Calling it again changes nothing."""
+        session: Any = self._spark._jsparkSession  # noqa: SLF001
+        if not has_rule(session, _COUNTED):
+            session.extensions().injectOptimizerRule(self._jvm.icelock.CountedRows.builder())
 
     def open(self, scan: Scan) -> DataFrame:
         """Return the rows of a scan's files, for the user's session, with the settings of one that reads by field id."""
@@ -79,8 +93,10 @@ class NativeJvm:
             _SEPARATOR.join(scan.pushable),
             _SEPARATOR.join(scan.floats),
             scan.files,
+            scan.count,
             scan.size,
-            scan.deleted,
+            -1 if scan.rows is None else scan.rows,
+            scan.deletes,
             None if scan.columns is None else _SEPARATOR.join(scan.columns),
         )
         return DataFrame(rows, self._spark)
@@ -123,6 +139,7 @@ def native_jvm(spark: SparkSession) -> NativeJvm | None:
         try:
             _load(spark)
             made = NativeJvm(spark)
+            made.add_rule()
         except Exception as e:  # noqa: BLE001 - the data source reads as well
             _logger.debug("no native scan in this session: %s", str(e).partition("\n\tat")[0])
             return None
@@ -165,6 +182,7 @@ def _compile(jvm: Any, loader: Any) -> str:
             compiler = jvm.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(loader)
             compiler.cook(files("icelock.spark").joinpath(source).read_text(encoding="utf-8"))
+            loader = compiler.getClassLoader()
             compiled = compiler.getBytecodes()
             for name in compiled:
                 jar.writestr(f"{name.replace('.', '/')}.class", compiled[name])

@@ -4,7 +4,7 @@ A scan is planned when its DataFrame is made. Each query asks for its files agai
 that the manifests do not rule out: so a filter on the DataFrame or in SQL prunes files as it does with Java Iceberg. Deleted positions are
 read for the files of a query only, in the driver, and travel with their file, as its key does.
 
-The plan goes over as an Arrow stream: path, size, key metadata, then one column for each value of a file (``native_columns``).
+The plan goes over as an Arrow stream: path, size, key metadata, deleted positions, then one column for each value of a file (``native_columns``).
 
 Not here: what is done with it (``NativeScan.java``), the DataFrame (``native``), equality deletes (``native_equality``).
 """
@@ -28,9 +28,9 @@ from icelock.arrow.arrow_types import output_type, storage
 from icelock.arrow.deletes import Deletes, check_deletes
 from icelock.arrow.metadata_columns import PARTITION_FIELDS, PARTITION_ID
 from icelock.arrow.stored_file import StoredFile
-from icelock.metadata.plan import EQUALITY_DELETES, ScanTask
+from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.filters import FilterTranslator
-from icelock.spark.native_columns import DELETED, FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
+from icelock.spark.native_columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
 from icelock.spark.native_equality import PARQUET, EqualityDeletes, Ids, can_join, compared_by, file_columns, stream, with_compared
 from icelock.spark.native_filters import pruning_filter
 from icelock.spark.types import arrow_schema
@@ -44,10 +44,9 @@ _KEPT_PLANS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that one relation reads: ``constants`` are plan columns, ``deletes`` deleted positions, ``equality`` what is compared."""
+    """Files that one relation reads: ``constants`` are plan columns, ``equality`` is what their equality deletes compare."""
 
     constants: frozenset[int]
-    deletes: bool
     equality: frozenset[Ids]
 
 
@@ -56,6 +55,11 @@ def is_native(task: ScanTask, *, name_mapping: bool) -> bool:
     if task.file_format.upper() != PARQUET or (name_mapping and task.key_metadata is None):
         return False
     return can_join(task, name_mapping=name_mapping)
+
+
+def positional_deletes(task: ScanTask) -> tuple[DeleteFile, ...]:
+    """Return those of a task's delete files that have positions of rows: vectors and Parquet files."""
+    return tuple(delete for delete in task.deletes if delete.content != EQUALITY_DELETES)
 
 
 def constants_of(spec: PartitionSpec | None, wanted: Schema) -> frozenset[int]:
@@ -89,7 +93,7 @@ class Planned:
     def groups(self) -> dict[Group, list[ScanTask]]:
         """Return the files that Spark's reader reads; a scan without files has one group without any."""
         tasks = self._plans[repr(AlwaysTrue())]
-        found: dict[Group, list[ScanTask]] = {} if tasks else {Group(frozenset(), deletes=False, equality=frozenset()): []}
+        found: dict[Group, list[ScanTask]] = {} if tasks else {Group(frozenset(), frozenset()): []}
         for task in tasks:
             if task.path in self._groups:
                 found.setdefault(self._groups[task.path], []).append(task)
@@ -115,7 +119,7 @@ class Planned:
         for task in chosen:
             StoredFile.of(task, allow_plaintext=self._context.allow_plaintext)
             check_deletes(self._context, task)
-        made = self._columns(group, columns, chosen)
+        made = self._columns(columns, chosen)
         made |= {deletes.name: deletes.sets(chosen) for deletes in equality}
         return stream(made)
 
@@ -134,17 +138,15 @@ class Planned:
         key = (task.spec_id, compared)
         if key not in self._constants:
             self._constants[key] = constants_of(self._specs.get(task.spec_id), with_compared(self._wanted, [task]))
-        return Group(self._constants[key], any(delete.content != EQUALITY_DELETES for delete in task.deletes), compared)
+        return Group(self._constants[key], compared)
 
-    def _columns(self, group: Group, columns: Columns, tasks: list[ScanTask]) -> dict[str, pa.Array]:
-        made = file_columns(tasks)
+    def _columns(self, columns: Columns, tasks: list[ScanTask]) -> dict[str, pa.Array]:
+        made = file_columns(tasks, [self._deleted(task) for task in tasks])
         for constant in columns.constant_fields:
             values = [self._partition(task, constant.field_id) for task in tasks]
             made[f"constant {constant.name}"] = _column(values, constant.field_type)
         for target in arrow_schema(columns.planned):
             made[target.name] = self._hidden(target.name, target.type, tasks, columns)
-        if group.deletes:
-            made[DELETED] = pa.array([self._deleted(task) for task in tasks], pa.binary())
         return made
 
     def _hidden(self, name: str, target: pa.DataType, tasks: list[ScanTask], columns: Columns) -> pa.Array:
@@ -167,9 +169,9 @@ class Planned:
         fields = zip(self._specs[task.spec_id].fields, task.partition, strict=True)
         return next((value for field, value in fields if field.field_id == field_id), None)
 
-    def _deleted(self, task: ScanTask) -> bytes:
-        positions = tuple(delete for delete in task.deletes if delete.content != EQUALITY_DELETES)
-        return bytes(Deletes.read(self._context, replace(task, deletes=positions)).positions.serialize())
+    def _deleted(self, task: ScanTask) -> bytes | None:
+        positions = positional_deletes(task)
+        return bytes(Deletes.read(self._context, replace(task, deletes=positions)).positions.serialize()) if positions else None
 
 
 _OF_TASK: Final[Mapping[str, str]] = {
