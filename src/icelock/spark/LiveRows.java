@@ -2,15 +2,19 @@ package icelock;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
-import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.execution.datasources.RecordReaderIterator;
+import org.apache.spark.sql.execution.datasources.parquet.SpecificParquetRecordReaderBase;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -33,19 +37,27 @@ import scala.jdk.javaapi.CollectionConverters;
 public class LiveRows extends AbstractIterator implements Closeable {
   private final Iterator rows;
   private final Positions deleted;
+  private final RowGroups groups;
   private final int index;
   private final UnsafeProjection without;
   private Object next;
 
-  /**
-   * Args are the reader's rows, a bitmap of deleted positions, the number of the column that has a row's position, and the schema of the rows if that
-   * column is to be taken out of them, else null.
-   */
-  public LiveRows(Iterator rows, byte[] deleted, int index, StructType whole) {
+  private LiveRows(Iterator rows, byte[] deleted, RowGroups groups, int index, StructType whole) {
     this.rows = rows;
     this.deleted = new Positions(deleted);
+    this.groups = groups;
     this.index = index;
     this.without = whole == null ? null : without(whole, index);
+  }
+
+  /** Takes positions from the column of that number; whole is the schema of the rows if that column is to be taken out of them, else null. */
+  static LiveRows byColumn(Iterator rows, byte[] deleted, int index, StructType whole) {
+    return new LiveRows(rows, deleted, null, index, whole);
+  }
+
+  /** Takes positions from the footer, for batches of whole row groups: Spark would make a number object for each row of a column of positions. */
+  static LiveRows byFooter(Iterator rows, byte[] deleted) {
+    return new LiveRows(rows, deleted, new RowGroups(rows), -1, null);
   }
 
   public boolean hasNext() {
@@ -79,15 +91,9 @@ public class LiveRows extends AbstractIterator implements Closeable {
   }
 
   private Object live(ColumnarBatch batch) {
-    ColumnVector positions = batch.column(index);
     int all = batch.numRows();
     int[] live = new int[all];
-    int count = 0;
-    for (int i = 0; i < all; i++) {
-      if (!deleted.has(positions.getLong(i))) {
-        live[count++] = i;
-      }
-    }
+    int count = groups == null ? live(batch.column(index), live) : live(groups.next(all), live);
     if (count == 0) {
       return null;
     }
@@ -100,6 +106,29 @@ public class LiveRows extends AbstractIterator implements Closeable {
       columns[i] = count == all ? column : new Seen(column, live, count);
     }
     return new ColumnarBatch(columns, count);
+  }
+
+  private int live(ColumnVector positions, int[] live) {
+    int count = 0;
+    for (int i = 0; i < live.length; i++) {
+      if (!deleted.has(positions.getLong(i))) {
+        live[count++] = i;
+      }
+    }
+    return count;
+  }
+
+  private int live(long first, int[] live) {
+    if (!deleted.before(first, first + live.length)) {
+      return live.length;
+    }
+    int count = 0;
+    for (int i = 0; i < live.length; i++) {
+      if (!deleted.has(first + i)) {
+        live[count++] = i;
+      }
+    }
+    return count;
   }
 
   private static UnsafeProjection without(StructType whole, int index) {
@@ -146,6 +175,12 @@ public class LiveRows extends AbstractIterator implements Closeable {
       return next == position;
     }
 
+    /** Returns whether one of the positions from the first, which is as in has(), to before the end is deleted. */
+    boolean before(long first, long end) {
+      has(first);
+      return next < end;
+    }
+
     private void step() {
       while (left == null || !left.hasNext()) {
         bitmap++;
@@ -156,6 +191,61 @@ public class LiveRows extends AbstractIterator implements Closeable {
         left = bitmaps[bitmap].getIntIterator();
       }
       next = ((long) keys[bitmap] << 32) | (left.next() & 0xffffffffL);
+    }
+  }
+
+  /** The row groups that Spark's reader of batches reads, none of which it reads a part of. */
+  static class RowGroups {
+    private static final Field READER = field(RecordReaderIterator.class, "rowReader");
+    private static final Field GROUPS = field(SpecificParquetRecordReaderBase.class, "reader");
+    private static Field file;
+
+    private final List blocks;
+    private int block = -1;
+    private long position;
+    private long left;
+
+    RowGroups(Iterator rows) {
+      try {
+        Object groups = GROUPS.get(READER.get(rows));
+        synchronized (RowGroups.class) {
+          if (file == null) {
+            file = field(groups.getClass(), "reader");
+          }
+        }
+        blocks = ((ParquetFileReader) file.get(groups)).getRowGroups();
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException("this Spark keeps its Parquet readers otherwise; read icelock tables with deletes by engine=\"python\"", e);
+      }
+    }
+
+    /** Whether this Spark is one whose readers can be asked. */
+    static boolean known() {
+      return READER != null && GROUPS != null;
+    }
+
+    /** Returns the position of the first row of the next batch. */
+    long next(int rows) {
+      while (left == 0) {
+        block++;
+        BlockMetaData found = (BlockMetaData) blocks.get(block);
+        position = found.getRowIndexOffset();
+        left = found.getRowCount();
+      }
+      long first = position;
+      position += rows;
+      left -= rows;
+      return first;
+    }
+
+    private static Field field(Class owner, String name) {
+      try {
+        Field found = owner.getDeclaredField(name);
+        found.setAccessible(true);
+        return found;
+      } catch (ReflectiveOperationException e) {
+        return null;
+      }
     }
   }
 

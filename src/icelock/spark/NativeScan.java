@@ -23,6 +23,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.DecryptionPropertiesFactory;
 import org.apache.parquet.crypto.FileDecryptionProperties;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.hadoop.ParquetInputFormat;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.api.java.UDF2;
@@ -37,6 +38,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.FileFormat$;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -86,6 +88,7 @@ public class NativeScan {
   private static final String DELETED = "icelock.deleted";
   private static final String OURS_ALONE = "icelock ";
   private static final int PLAN_COLUMNS = 4;
+  private static final int BY_FOOTER = -2;
   /** A bitmap of no positions: its number of parts, as 64 bits. */
   private static final byte[] NOTHING = new byte[8];
   private static final String[][] OURS = {
@@ -415,12 +418,16 @@ public class NativeScan {
       conf.set(DecryptionPropertiesFactory.CRYPTO_FACTORY_CLASS_PROPERTY_NAME, KeyOfThread.class.getName());
       StructType asked = (StructType) ids(required, data);
       int index = Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
-      boolean added = deletes && index < 0;
-      if (added) {
+      StructType whole = null;
+      if (deletes && LiveRows.RowGroups.known() && options.get(FileFormat$.MODULE$.OPTION_RETURNING_BATCH()).contains("true")) {
+        index = BY_FOOTER;
+        // Row groups are skipped, as in Java Iceberg, but no pages: rows of a group have positions one after the other.
+        conf.setBoolean(ParquetInputFormat.COLUMN_INDEX_FILTERING_ENABLED, false);
+      } else if (deletes && index < 0) {
         index = asked.length();
         asked = asked.add(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType);
+        whole = and(asked, partitionSchema);
       }
-      StructType whole = added ? and(asked, partitionSchema) : null;
       return new KeyedReader(
           super.buildReaderWithPartitionValues(session, dataSchema, partitionSchema, asked, safe(filters), options, conf), index, whole);
     }
@@ -516,7 +523,7 @@ public class NativeScan {
     private final int index;
     private final StructType whole;
 
-    /** Index is of the column with a row's position; whole are all columns if that one is to be taken out, else null. */
+    /** Index is of the column with a row's position, or BY_FOOTER; whole are all columns if that one is to be taken out, else null. */
     public KeyedReader(Function1 reader, int index, StructType whole) {
       this.reader = reader;
       this.index = index;
@@ -537,7 +544,10 @@ public class NativeScan {
       if (deleted.isEmpty() && whole == null) {
         return rows;
       }
-      return new LiveRows(rows, deleted.isEmpty() ? NOTHING : (byte[]) deleted.get(), index, whole);
+      if (index == BY_FOOTER) {
+        return LiveRows.byFooter(rows, (byte[]) deleted.get());
+      }
+      return LiveRows.byColumn(rows, deleted.isEmpty() ? NOTHING : (byte[]) deleted.get(), index, whole);
     }
   }
 
