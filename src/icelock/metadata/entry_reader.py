@@ -10,8 +10,11 @@ Not here: what the records hold (``metadata.manifest``), many entries at once (`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
@@ -23,23 +26,33 @@ from icelock.io.avro import AvroBlock, AvroFile
 from icelock.io.plain_input import RESTORE, PlainBytes
 
 if TYPE_CHECKING:
+    from pyiceberg.avro.reader import Reader
     from pyiceberg.io import InputFile
     from pyiceberg.schema import Schema
 
 _NANOS: Final = "timestamp-nanos"
+_KEPT_READERS: Final = 64
 
 
-def read_records(
-    file: InputFile, what: str, schema: Schema, types: Mapping[int, Callable[..., Any]], enums: Mapping[int, Callable[..., Enum]]
-) -> Iterator[Any]:
-    """Yield the records of a plain or decrypting file.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordKind:
+    """What the records of a file are made to.
 
     Args:
-        file: the whole of it is read first, so all of it is authenticated.
-        what: what it should be, for messages.
+        what: what the file should be, for messages.
         schema: of the records that are wanted; fields are matched by id.
         types: what makes the record of a field id; -1 is the outer one.
         enums: what makes the value of a field id.
+    """
+
+    what: str
+    schema: Schema
+    types: Mapping[int, Callable[..., Any]]
+    enums: Mapping[int, Callable[..., Enum]]
+
+
+def read_records(file: InputFile, kind: RecordKind) -> Iterator[Any]:
+    """Yield the records of a plain or decrypting file; the whole of it is read first, so all of it is authenticated.
 
     Raises:
         FormatError: the plain bytes are not such a file; names the file.
@@ -48,27 +61,17 @@ def read_records(
     with file.open() as stream:
         data = stream.read()
     avro = AvroFile(PlainBytes(location=file.location, data=data))
-    yield from decode_records(avro.schema, avro.blocks(), location=file.location, what=what, schema=schema, types=types, enums=enums)
+    yield from decode_records(avro.schema, avro.blocks(), location=file.location, kind=kind)
 
 
-def decode_records(  # noqa: PLR0913 - as ``read_records``
-    stored: Any,
-    blocks: Iterable[AvroBlock],
-    *,
-    location: str,
-    what: str,
-    schema: Schema,
-    types: Mapping[int, Callable[..., Any]],
-    enums: Mapping[int, Callable[..., Enum]],
-) -> Iterator[Any]:
-    """Yield the records of some blocks; ``stored`` is their Avro schema, the others see ``read_records``.
+def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, kind: RecordKind) -> Iterator[Any]:
+    """Yield the records of some blocks; ``stored`` is their Avro schema.
 
     Raises:
         FormatError: they are not such records.
     """
     try:
-        found = AvroSchemaConversion().avro_to_iceberg(_as_longs(stored))
-        reader = resolve_reader(found, schema, dict(types), dict(enums))
+        reader = _reader(json.dumps(stored), kind)
         decoder_of = StreamingBinaryDecoder if _has_doubles(stored) else new_decoder
         for block in blocks:
             decoder: BinaryDecoder = decoder_of(block.data)
@@ -78,8 +81,15 @@ def decode_records(  # noqa: PLR0913 - as ``read_records``
     except (IcelockError, OSError):
         raise
     except Exception as e:  # PyIceberg's decoders raise whatever the bytes lead to
-        msg = f"{location} is not a {what}: {e}"
+        msg = f"{location} is not a {kind.what}: {e}"
         raise FormatError(msg) from e
+
+
+@lru_cache(maxsize=_KEPT_READERS)
+def _reader(stored: str, kind: RecordKind) -> Reader:
+    """Return what reads records of an Avro schema (JSON); making it takes as long as reading some hundred rows, and it has no state."""
+    found = AvroSchemaConversion().avro_to_iceberg(_as_longs(json.loads(stored)))
+    return resolve_reader(found, kind.schema, dict(kind.types), dict(kind.enums))
 
 
 def _has_doubles(node: Any) -> bool:

@@ -32,10 +32,10 @@ from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
 from icelock.io.file_io import open_input
-from icelock.metadata.entry_reader import decode_records, read_records
+from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO, InputFile
 
@@ -149,7 +149,7 @@ class ManifestFile(IcebergManifestFile):
         file = open_input(io, self.manifest_path, self.key_metadata)
         next_row_id = self.first_row_id
         entries = []
-        for entry in read_records(file, "manifest", MANIFEST_ENTRY_SCHEMAS[VERSION], _ENTRY_TYPES, _ENUMS):
+        for entry in read_records(file, _ENTRIES):
             next_row_id = inherit(entry, self, next_row_id)
             if not discard_deleted or entry.status != ManifestEntryStatus.DELETED:
                 entries.append(entry)
@@ -164,7 +164,13 @@ class ManifestFile(IcebergManifestFile):
         _refuse_pickle(self)
 
 
-_ENTRY_TYPES: Final[Mapping[int, Callable[..., Any]]] = {-1: ManifestEntry, 2: DataFile}
+_ENTRIES: Final = RecordKind(what="manifest", schema=MANIFEST_ENTRY_SCHEMAS[VERSION], types={-1: ManifestEntry, 2: DataFile}, enums=_ENUMS)
+_ROWS: Final = RecordKind(
+    what="manifest list",
+    schema=MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+    types={-1: ManifestFile, 508: PartitionFieldSummary},
+    enums={517: ManifestContent},
+)
 
 
 def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
@@ -173,9 +179,7 @@ def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
     Raises:
         FormatError: the plain bytes are not a manifest list; names the file.
     """
-    schema = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
-    types = {-1: ManifestFile, 508: PartitionFieldSummary}
-    return list(read_records(file, "manifest list", schema, types, {517: ManifestContent}))
+    return list(read_records(file, _ROWS))
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
@@ -184,8 +188,7 @@ def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -
     Raises:
         FormatError: they are no entries; names the file.
     """
-    schema = MANIFEST_ENTRY_SCHEMAS[VERSION]
-    return decode_records(stored, blocks, location=location, what="manifest", schema=schema, types=_ENTRY_TYPES, enums=_ENUMS)
+    return decode_records(stored, blocks, location=location, kind=_ENTRIES)
 
 
 def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | None) -> int | None:

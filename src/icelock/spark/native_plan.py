@@ -4,7 +4,8 @@ A scan is planned when its DataFrame is made. Each query asks for its files agai
 that the manifests do not rule out: so a filter on the DataFrame or in SQL prunes files as it does with Java Iceberg. Deleted positions are
 read for the files of a query only, in the driver, and travel with their file, as its key does.
 
-The plan goes over as an Arrow stream: path, size, key metadata, deleted positions, then one column for each value of a file (``native_columns``).
+The plan goes over as an Arrow stream: path, size, key metadata, deleted positions, then one column for each value of a file
+(``native_columns``).
 
 Not here: what is done with it (``NativeScan.java``), the DataFrame (``native``), equality deletes (``native_equality``).
 """
