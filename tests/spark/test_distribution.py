@@ -40,7 +40,7 @@ def make(lake, properties=None, **more):
     lake.catalog().create_table("db.t", people().schema, properties={**KEYED, **(properties or {})}, **more)
 
 
-def rows(spark, count=60, parts=4):
+def rows(spark, count=300, parts=4):
     """Rows of three towns in each of the tasks."""
     return spark.range(0, count, 1, parts).selectExpr("id", "concat('n', id) name", "concat('town-', id % 3) city")
 
@@ -72,7 +72,7 @@ def test_files_of_a_partitioned_table(spark, spark_lake, properties, options, ea
     make(spark_lake, properties, partition_spec=CITY)
     icelock.spark.write_to(rows(spark), TABLE).options(**options).append()
     assert files(spark_lake)[0] == {"town-0": each, "town-1": each, "town-2": each}
-    assert written(spark_lake) == list(range(60))
+    assert written(spark_lake) == list(range(300))
 
 
 def test_an_unsorted_table_without_partitions_is_written_as_it_comes(spark, spark_lake):
@@ -133,7 +133,7 @@ def test_rows_of_a_task_come_by_partition_and_sort_order(spark, spark_lake):
     assert counts == {"town-0": 1, "town-1": 1, "town-2": 1}
     assert orders == {table.sort_order().order_id}
     by_town = table.scan(row_filter="city = 'town-1'").to_arrow().column("id").to_pylist()
-    assert by_town == [number for number in range(59, -1, -1) if number % 3 == 1]
+    assert by_town == [number for number in range(299, -1, -1) if number % 3 == 1]
 
 
 def test_columns_that_the_rows_lack_or_name_otherwise(spark, spark_lake):

@@ -176,7 +176,7 @@ def test_errors_of_planning_come_as_they_are(spark, table):
 
 
 def test_errors_of_rows_come_from_tasks(spark, table):
-    df = spark.range(0, 10, 1, 2).selectExpr("id", "if(id = 9, raise_error('the last row'), 'x') name")
+    df = spark.range(0, 1000, 1, 2).selectExpr("id", "if(id = 999, raise_error('the last row'), 'x') name")
     before = table.files()
     with pytest.raises(PySparkException, match="the last row"):
         icelock.spark.write_to(df, TABLE).append()
@@ -245,3 +245,63 @@ def test_no_rows_and_empty_tasks(spark, table):
     icelock.spark.write_to(spark.createDataFrame([], SCHEMA), TABLE).append()
     assert ids(table) == [0]
     assert load(table).inspect.files().num_rows == 1
+
+
+EVERY_KIND = (
+    "id",
+    "id = 1 flag",
+    "cast(id as int) i",
+    "cast(id as float) f",
+    "id / 3 d",
+    "cast(id as decimal(9, 2)) small",
+    "cast(id as decimal(38, 4)) large",
+    "date_add(date'1969-12-31', int(id)) day",
+    "timestamp_micros(id - 1) ts",
+    "cast(timestamp_micros(id - 1) as timestamp_ntz) ntz",
+    "cast(string(id) as binary) b",
+    "concat('text ', id) s",
+    "named_struct('n', id, 'inner', named_struct('t', string(id))) pair",
+    "array(id, null, id + 1) many",
+    "map(string(id), id, 'none', null) named",
+    "if(id > 1, null, id) missing",
+)
+
+
+@pytest.mark.spark43
+def test_few_rows_are_written_here_as_executors_write_them(spark, spark_lake, monkeypatch):
+    """Of 3 rows Spark says so, of 3 rows that a Python function gave it does not; one file for all 3, whatever tasks they come from."""
+    by_tasks = []
+    task = driver_write._task
+    monkeypatch.setattr(driver_write, "_task", lambda writer: by_tasks.append(writer) or task(writer))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        few = spark.range(0, 3, 1, 2).selectExpr(*EVERY_KIND)
+        unknown = few.mapInArrow(lambda batches: batches, few.schema)
+        for name, frame in (("few", few), ("tasks", unknown)):
+            icelock.spark.write_to(frame, f"test.db.{name}").tableProperty("encryption.key-id", "keyA").create()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert len(by_tasks) == 1
+    written = {name: spark_lake.catalog().load_table(f"db.{name}") for name in ("few", "tasks")}
+    assert [len(table.scan().scan_tasks()) for table in written.values()] == [1, 2]
+    found = {name: table.scan().to_arrow().sort_by("id") for name, table in written.items()}
+    assert found["few"].schema == found["tasks"].schema
+    assert found["few"].to_pylist() == found["tasks"].to_pylist()
+    last = found["few"].to_pylist()[2]
+    assert (last["ts"].timestamp(), last["day"].isoformat(), last["many"], last["missing"]) == (1e-6, "1970-01-02", [2, None, 3], None)
+
+
+def test_few_rows_by_a_limit_of_many(spark, table):
+    icelock.spark.write_to(spark.range(0, 10_000, 1, 4).selectExpr("id", "'n' name", "'x' city").limit(7), TABLE).append()
+    assert (len(ids(table)), len(load(table).scan().scan_tasks())) == (7, 1)
+
+
+def test_few_rows_that_do_not_fit_are_an_error_of_ours_and_leave_nothing(spark, spark_lake):
+    schema = people().schema.set(0, people().schema.field("id").with_nullable(nullable=False))
+    spark_lake.catalog().create_table("db.t", schema, properties=KEYED)
+    before = spark_lake.files()
+    wrong = spark.range(2).selectExpr("if(id = 1, null, id) id", "'n' name", "'x' city")
+    with pytest.raises(PolicyError, match="id"):
+        icelock.spark.write_to(wrong, TABLE).append()
+    assert spark_lake.files() == before
