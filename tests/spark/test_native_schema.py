@@ -400,6 +400,27 @@ def test_several_specs_and_metadata_columns(spark, spark_lake):
     assert values(found.filter("upper(c) = 'YY'").select("id")) == [2, 4]
 
 
+def test_dates_of_a_column_that_became_a_timestamp(spark, spark_lake):
+    """The promotion that version 3 brought; PyIceberg cannot make it, so the file is made as an older schema's would be."""
+    from tests.unit.table.test_older_deletes import parquet  # noqa: PLC0415
+
+    noon = dt.datetime(2020, 2, 29, 12)  # noqa: DTZ001 - without a zone
+    table = create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "at", TimestampType())), [{"id": 1, "at": noon}])
+    fields = [("id", pa.int64(), b"1"), ("at", pa.date32(), b"2")]
+    schema = pa.schema([pa.field(name, kind, metadata={b"PARQUET:field_id": number}) for name, kind, number in fields])
+    old = pa.Table.from_pylist(
+        [{"id": 2, "at": dt.date(1969, 12, 31)}, {"id": 3, "at": None}, {"id": 4, "at": dt.date(9999, 1, 1)}], schema
+    )
+    with table.transaction() as tx:
+        tx.append_data_files([parquet(table, old, "dates")])
+    found = native(spark)
+    midnights = [dt.datetime(1969, 12, 31), None, dt.datetime(9999, 1, 1)]  # noqa: DTZ001
+    assert [row[:] for row in found.orderBy("id").collect()] == list(zip(range(1, 5), [noon, *midnights], strict=True))
+    assert values(found.filter("at < timestamp_ntz'1970-01-01 00:00:00'").select("id")) == [2]
+    assert values(found.filter("at = timestamp_ntz'9999-01-01 00:00:00' or at is null").select("id")) == [3, 4]
+    assert values(native(spark, row_filter="at >= '2020-02-29T12:00:00'").select("id")) == [1, 4]
+
+
 def test_empty_tables(spark, spark_lake):
     table = create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "c", STRING)))
     found = native(spark)

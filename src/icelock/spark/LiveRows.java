@@ -232,6 +232,9 @@ public class LiveRows extends AbstractIterator implements Closeable {
         position = found.getRowIndexOffset();
         left = found.getRowCount();
       }
+      if (rows > left) {
+        throw new IllegalStateException("a batch of " + rows + " rows, where a row group has " + left + " left: this Spark reads Parquet otherwise");
+      }
       long first = position;
       position += rows;
       left -= rows;

@@ -523,8 +523,8 @@ public class NativeScan {
   }
 
   /**
-   * A configuration that goes to executors without what it says of where each setting is from: Hadoop compresses a text for each of a thousand, which is
-   * a fifth of the time of a query of one row.
+   * A configuration that goes to executors without what it says of where each setting is from: Hadoop compresses a text for each of a thousand,
+   * which is a tenth of the time of a query of one row.
    */
   public static class Settings extends Configuration {
     public Settings(Configuration other) {

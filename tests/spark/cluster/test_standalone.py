@@ -5,12 +5,14 @@ PySpark has one JVM a process, so this comes before the modules that share a ses
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,12 +20,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from counting_kms import callers_log
+from counting_kms import KEYS, callers_log
 from lake import KEYED, TestLake, people
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from tests.spark.standalone import Cluster, connected
 from tests.spark.tap import Tap
+from tests.spark.test_event_log import forms
 
 import icelock.spark
 from icelock.errors import PolicyError
@@ -40,6 +43,15 @@ SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
 }
+UI = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+TOLD = (
+    "jobs",
+    "stages?details=true&withSummaries=true",
+    "allexecutors",
+    "storage/rdd",
+    "environment",
+    "sql?details=true&planDescription=true&length=1000",
+)
 REFUSE = {"icelock.spark.plain-rpc": "refuse"}
 LAST_BATCH = 2
 WORKER = "pyspark.daemon pyspark.worker"
@@ -61,7 +73,7 @@ def tap():
 
 @pytest.fixture(scope="module")
 def cluster_spark(cluster, tap):
-    with connected(cluster, {**SPECULATION, **tap.conf}) as spark:
+    with connected(cluster, {**SPECULATION, **UI, **tap.conf}) as spark:
         yield spark
 
 
@@ -212,6 +224,59 @@ def test_a_task_that_runs_twice_counts_once(cluster_spark, there, tmp_path):
     assert {"0-0", "0-1", "1-0"} <= {mark.name for mark in marks.iterdir()}
     assert ids(spark) == list(range(60_000))
     assert on_storage(there) - committed(there) <= listed(there)
+
+
+def test_a_native_scan_whose_task_runs_twice_gives_its_rows_once(cluster_spark, there, tmp_path):
+    spark = cluster_spark
+    table = there.catalog().create_table("db.t", people().schema, properties={**KEYED, "write.delete.mode": "merge-on-read"})
+    for start in (0, 10_000):
+        table.append(people(start, 10_000))
+    table.delete("id in (7, 10007)")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def run(batches):
+        task = TaskContext.get()
+        (marks / f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        for number, batch in enumerate(batches):
+            if number == 0 and (task.partitionId(), task.attemptNumber()) == (0, 0):
+                time.sleep(300)
+            yield batch
+
+    begun = time.monotonic()
+    found = icelock.spark.read(spark, TABLE, columns=["id"], engine="native").mapInArrow(run, "id bigint").collect()
+    assert time.monotonic() - begun < 250
+    assert {"0-0", "0-1", "1-0"} <= {mark.name for mark in marks.iterdir()}
+    assert sorted(row.id for row in found) == [number for number in range(20_000) if number % 10_000 != 7]
+
+
+def test_what_the_user_interface_tells_holds_no_key(cluster_spark, there):
+    """Spark's REST API has what its pages show, of plans, tasks, settings and what executors keep."""
+    spark = cluster_spark
+    table = there.catalog().create_table("db.t", people().schema, properties={**KEYED, "write.delete.mode": "merge-on-read"})
+    table.append(people())
+    table.delete("id = 3")
+    found = icelock.spark.read(spark, TABLE, engine="native").cache()
+    assert found.filter("id > 5").count() == 4
+    icelock.spark.write_to(rows(spark, 100, 2), TABLE).append()
+    assert len(ids(spark)) == 109
+    told = b"".join(asked(spark, path) for path in TOLD)
+    found.unpersist()
+    for shown in (b"FileScan icelock", b"BatchScan icelock", b"InMemoryTableScan", b"spark.driver.host"):
+        assert shown in told
+    keys = deks(there) | {key.encode() if isinstance(key, str) else key for key in KEYS.values()}
+    assert len(keys) == 3 + 2
+    for key in keys:
+        assert not any(form in told for form in forms(key))
+
+
+def asked(spark, path):
+    """Return what Spark's REST API answers, with the escapes of JSON undone."""
+    context = spark.sparkContext
+    port = context.uiWebUrl.rpartition(":")[2]
+    address = f"http://127.0.0.1:{port}/api/v1/applications/{context.applicationId}/{path}"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.dumps(json.load(answer), ensure_ascii=False).encode()
 
 
 def test_a_listener_hears_keys_that_are_read_and_none_that_are_written(cluster_spark, tap, there, caplog):
