@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from py4j.protocol import Py4JError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -10,6 +13,7 @@ from pyiceberg.types import LongType, StringType
 from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
 import icelock.spark
+from icelock.table.scan import DataScan
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
@@ -78,6 +82,21 @@ def test_parts_of_a_table_are_read(spark, spark_lake):
 def test_deleted_rows_are_not_counted(spark, spark_lake, mode):
     create(spark_lake, SCHEMA, rows(0, 10), rows(10, 7), properties={"write.delete.mode": mode}).delete("id in (1, 12)")
     assert answer(native(spark).selectExpr("count(*)")) == ([15], mode == "merge-on-read")
+
+
+def test_a_plain_file_is_refused_and_not_counted(spark, spark_lake, monkeypatch):
+    """As for reading it: no manifest of an encrypted table may name one, whoever wrote it."""
+    create(spark_lake, SCHEMA, rows(0, 10), rows(10, 7))
+    tasks = DataScan.scan_tasks
+
+    def one_plain(self):
+        first, *others = tasks(self)
+        return [replace(first, key_metadata=None), *others]
+
+    monkeypatch.setattr(DataScan, "scan_tasks", one_plain)
+    found = native(spark)
+    with pytest.raises(Py4JError, match="refused to read a plain file"):
+        found.count()
 
 
 def test_partitions(spark, spark_lake):

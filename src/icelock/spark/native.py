@@ -140,7 +140,7 @@ class _Part:
                 files=Files(self._planned, self._group, self._columns, self._equality),
                 count=len(self._tasks),
                 size=sum(task.file_size for task in self._tasks),
-                rows=None if any(task.deletes for task in self._tasks) else sum(task.record_count for task in self._tasks),
+                rows=self._planned.rows(self._tasks),
                 deletes=any(map(positional_deletes, self._tasks)),
                 columns=None if whole else plain,
             )

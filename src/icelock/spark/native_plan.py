@@ -100,6 +100,12 @@ class Planned:
                 found.setdefault(self._groups[task.path], []).append(task)
         return found
 
+    def rows(self, tasks: Sequence[ScanTask]) -> int | None:
+        """Return how many rows some files have, by the manifests; None where reading them may give fewer, or an error of policy."""
+        if any(task.deletes or (task.key_metadata is None and not self._context.allow_plaintext) for task in tasks):
+            return None
+        return sum(task.record_count for task in tasks)
+
     def equality(self, group: Group, tasks: Sequence[ScanTask], table: str) -> list[EqualityDeletes]:
         """Return the equality deletes of a group, one for each set of columns that they compare; ``tasks`` are all of the group."""
         return [EqualityDeletes(self._context, ids, tasks, table) for ids in sorted(group.equality)]

@@ -21,7 +21,7 @@ DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
     "spark.dynamicAllocation.minExecutors": "0",
-    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
     "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
 }
 
