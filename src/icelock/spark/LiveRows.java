@@ -214,7 +214,7 @@ public class LiveRows extends AbstractIterator implements Closeable {
           }
         }
         blocks = ((ParquetFileReader) file.get(groups)).getRowGroups();
-      } catch (ReflectiveOperationException e) {
+      } catch (Exception e) {
         throw new IllegalStateException("this Spark keeps its Parquet readers otherwise; read icelock tables with deletes by engine=\"python\"", e);
       }
     }
