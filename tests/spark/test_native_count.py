@@ -18,7 +18,6 @@ from icelock.table.scan import DataScan
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "s", StringType()))
-MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
 
 
 def rows(start: int, count: int) -> list[dict[str, object]]:

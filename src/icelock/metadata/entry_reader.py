@@ -71,10 +71,9 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
         FormatError: they are not such records.
     """
     try:
-        reader = _reader(json.dumps(stored), kind)
-        decoder_of = StreamingBinaryDecoder if _has_doubles(stored) else new_decoder
+        reader, decoder_of = _reader(json.dumps(stored), kind)
         for block in blocks:
-            decoder: BinaryDecoder = decoder_of(block.data)
+            decoder = decoder_of(block.data)
             for _ in range(block.rows):
                 yield reader.read(decoder)
             _check_used(block, decoder.tell(), location)
@@ -86,10 +85,15 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
 
 
 @lru_cache(maxsize=_KEPT_READERS)
-def _reader(stored: str, kind: RecordKind) -> Reader:
-    """Return what reads records of an Avro schema (JSON); making it takes as long as reading some hundred rows, and it has no state."""
-    found = AvroSchemaConversion().avro_to_iceberg(_as_longs(json.loads(stored)))
-    return resolve_reader(found, kind.schema, dict(kind.types), dict(kind.enums))
+def _reader(stored: str, kind: RecordKind) -> tuple[Reader, Callable[[bytes], BinaryDecoder]]:
+    """Return what reads records of an Avro schema (JSON), and what makes the decoder of a block.
+
+    Making them takes as long as reading some hundred rows, and they have no state.
+    """
+    schema = json.loads(stored)
+    found = AvroSchemaConversion().avro_to_iceberg(_as_longs(schema))
+    reader = resolve_reader(found, kind.schema, dict(kind.types), dict(kind.enums))
+    return reader, StreamingBinaryDecoder if _has_doubles(schema) else new_decoder
 
 
 def _has_doubles(node: Any) -> bool:

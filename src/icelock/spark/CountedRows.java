@@ -47,18 +47,24 @@ public class CountedRows extends Rule {
   /** An aggregate becomes a row that is known. */
   public static class Counted extends AbstractPartialFunction {
     public boolean isDefinedAt(Object node) {
-      return node instanceof Aggregate && counts((Aggregate) node) && rows(((Aggregate) node).child()) >= 0;
+      return counted(node) >= 0;
     }
 
     public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
+      long counted = counted(node);
+      if (counted < 0) {
         return otherwise.apply(node);
       }
       Aggregate aggregate = (Aggregate) node;
       Object[] values = new Object[aggregate.aggregateExpressions().size()];
-      Arrays.fill(values, Long.valueOf(rows(aggregate.child())));
+      Arrays.fill(values, Long.valueOf(counted));
       Object[] row = new Object[] {new GenericInternalRow(values)};
       return new LocalRelation(aggregate.output(), CollectionConverters.asScala(Arrays.asList(row)).toSeq(), false, Option.empty());
+    }
+
+    /** Returns how many rows a node counts, and less than 0 if it is no count or they are not known. */
+    private static long counted(Object node) {
+      return node instanceof Aggregate && counts((Aggregate) node) ? rows(((Aggregate) node).child()) : -1;
     }
 
     /** Whether an aggregate has no groups, and nothing but numbers of all rows. */

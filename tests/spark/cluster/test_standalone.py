@@ -264,7 +264,7 @@ def test_what_the_user_interface_tells_holds_no_key(cluster_spark, there):
     found.unpersist()
     for shown in (b"FileScan icelock", b"BatchScan icelock", b"InMemoryTableScan", b"spark.driver.host"):
         assert shown in told
-    keys = deks(there) | {key.encode() if isinstance(key, str) else key for key in KEYS.values()}
+    keys = deks(there) | set(KEYS.values())
     assert len(keys) == 3 + 2
     for key in keys:
         assert not any(form in told for form in forms(key))
