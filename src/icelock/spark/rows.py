@@ -28,7 +28,7 @@ from icelock.spark.job import MAIN, Action, Job, Purpose
 from icelock.spark.jobs import Described, Jobs
 from icelock.spark.options import TableName, parse_filter
 from icelock.spark.write import POSITIONS
-from icelock.spark.write_to import write_to
+from icelock.spark.table_writer import write_to
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
