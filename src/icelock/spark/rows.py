@@ -27,8 +27,8 @@ from icelock.spark.column_paths import quoted
 from icelock.spark.job import MAIN, Action, Job, Purpose
 from icelock.spark.jobs import Described, Jobs
 from icelock.spark.options import TableName, parse_filter
-from icelock.spark.write import POSITIONS
 from icelock.spark.table_writer import write_to
+from icelock.spark.write import POSITIONS
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

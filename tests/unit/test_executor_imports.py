@@ -1,0 +1,49 @@
+"""What a Spark task imports to unpickle its reader or writer: no catalog, no KMS, no key manager, no planning, nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import icelock.spark
+
+# Modules whose classes Spark pickles for its tasks.
+PICKLED = ("write", "task_read", "cut", "splits")
+OF_THE_DRIVER = {
+    f"icelock.spark.{name}"
+    for name in ("read_table", "rows", "session", "sql_tables", "table_writer", "source", "planning", "tables", "commit", "native", "jvm")
+}
+HEAVY = {"pandas", "polars", "pyarrow.dataset", "pyiceberg.table", "pyiceberg.catalog", "sqlalchemy", "requests"}
+
+
+def imported(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", PICKLED)
+def test_a_task_unpickles_its_class_without_the_drivers_modules(module):
+    loaded = imported(f"import icelock.spark.{module}")
+    ours = {name for name in loaded if name.startswith("icelock.")}
+    assert not {name for name in ours if name.split(".")[1] in ("catalog", "kms", "keys", "table", "maintenance", "cli")}
+    assert not (OF_THE_DRIVER | HEAVY) & loaded
+    assert len(ours) <= 12, sorted(ours)
+
+
+def test_the_writers_module_brings_five_of_ours_with_it():
+    ours = {name for name in imported("import icelock.spark.write") if name.startswith("icelock.")}
+    assert ours == {"icelock.errors", "icelock.spark", "icelock.spark.messages", "icelock.spark.sealed", "icelock.spark.write"}
+
+
+@pytest.mark.parametrize("name", icelock.spark.__all__)
+def test_every_name_of_the_package_is_a_function_whatever_was_imported_first(name):
+    found = imported(f"import icelock.spark.table_writer, icelock.spark\nassert callable(icelock.spark.{name}), icelock.spark.{name}")
+    assert "icelock.spark" in found
+    assert name in dir(icelock.spark)
+
+
+def test_unknown_names_of_the_package_are_attribute_errors():
+    with pytest.raises(AttributeError, match=r"'icelock\.spark' has no attribute 'reed'"):
+        icelock.spark.reed  # noqa: B018
