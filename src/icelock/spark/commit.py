@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from icelock.errors import CommitError, IntegrityError
+from icelock.io.listing import delete_files, list_files
 from icelock.spark.job import Action
 from icelock.spark.messages import FilesWritten, SealedFiles
 from icelock.spark.snapshots import begin, stage
@@ -102,37 +103,19 @@ def discard_staged(settings: Settings, job: Job) -> None:
 
 def remove(io: FileIO, locations: Iterable[str]) -> None:
     """Delete files, going on after errors; what is left is listed in the debug log."""
-    left = []
-    for location in locations:
-        try:
-            io.delete(location)
-        except FileNotFoundError:
-            continue
-        except Exception as e:  # noqa: BLE001 - storage clients raise what they like; the rest still has to go
-            _logger.debug("could not delete %s: %s", location, e)
-            left.append(location)
+    left = delete_files(io, locations)
     if left:
         _logger.debug("files of a failed write are left, they belong to no table: %s", ", ".join(left))
 
 
-def left_behind(io: FileIO, plan: WritePlan) -> Iterator[str]:
-    """Yield files of this write that no message names, where the storage can list: a task killed in its middle leaves them."""
-    from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
-    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415
-
-    if not isinstance(io, PyArrowFileIO):
-        return
+def left_behind(io: FileIO, plan: WritePlan) -> list[str]:
+    """Return files of this write that no message names, where the storage can list: a task killed in its middle leaves them."""
     folder = plan.properties.get("write.data.path", f"{plan.location.rstrip('/')}/data")
-    scheme, netloc, path = PyArrowFileIO.parse_location(folder, io.properties)
     try:
-        filesystem = io.fs_by_scheme(scheme, netloc)
-        found = filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+        return [file.location for file in list_files(io, folder) if plan.operation_id in file.location.rpartition("/")[2]]
     except Exception as e:  # noqa: BLE001 - a listing is an extra; the job's own error matters more
         _logger.debug("could not list %s for files of a failed write: %s", folder, e)
-        return
-    for info in found:
-        if info.type == FileType.File and plan.operation_id in info.base_name:
-            yield folder + info.path[len(path) :]
+        return []
 
 
 def _opened(job: Job, messages: Sequence[WriterCommitMessage | None]) -> list[FilesWritten]:

@@ -1,0 +1,51 @@
+"""Files of killed tasks are found by the operation's id in their names, on every storage that can list."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from icelock.spark.commit import left_behind, remove
+from icelock.spark.write import WritePlan
+
+OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
+
+
+def plan_at(location, **properties):
+    return WritePlan(
+        columns=(), schema="", spec="", sort_order="", location=location, properties=properties, storage={}, data_key_length=16,
+        operation_id=OPERATION, sender=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data = tmp_path / "data" / "day=1"
+    data.mkdir(parents=True)
+    for name in (f"00000-1-{OPERATION}-00001.parquet", f"00001-2-{OPERATION}-00001.parquet", "00000-1-another-00001.parquet"):
+        (data / name).write_bytes(b"PARE")
+    return tmp_path
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+def test_files_of_the_operation_are_found_and_removed(io, folder):
+    plan = plan_at(f"file://{folder}")
+    names = {f"file://{folder}/data/day=1/0000{task}-{task + 1}-{OPERATION}-00001.parquet" for task in (0, 1)}
+    assert set(left_behind(io, plan)) == names
+    remove(io, left_behind(io, plan))
+    assert [path.name for path in folder.rglob("*.parquet")] == ["00000-1-another-00001.parquet"]
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+def test_the_folder_is_that_of_write_data_path(io, folder):
+    plan = plan_at("file:///nowhere", **{"write.data.path": f"file://{folder}/data/day=1"})
+    assert len(left_behind(io, plan)) == 2
+
+
+def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
+    class Closed:
+        def list_prefix(self, location):
+            raise PermissionError(location)
+
+    assert left_behind(Closed(), plan_at(f"file://{folder}")) == []
