@@ -5,8 +5,11 @@ blocks are joined under a header of our own, whose schema has the fields of nest
 the columns that nobody asked for are skipped, and values are those that are stored.
 
 Invariant: polars reports neither bytes that are left over nor a wrong union branch. So a last row with a known text is put behind the
-file's rows; it comes out as it went in only if the rows before it used every byte. Whatever is amiss, or not of the few shapes below,
-is ``NotColumnarError``: the caller's row-wise reader then says what is wrong, or reads it.
+file's rows; it comes out as it went in only if the rows before it used every byte. In most files a field is null in all rows or in none:
+then the union's branch is a column of numbers, which are looked at. Else all bytes are checked (``io.avro_check``), which takes six
+times as long as polars. Numbers are read as longs, since polars cuts off what an int has not; bits that a long has not are looked for
+in the bytes (``_wide_numbers``). Whatever is amiss, or not of the few shapes below, is ``NotColumnarError``: the caller's
+row-wise reader then says what is wrong, or reads it. Of columns that nobody asked for no more is known than that they end where the next one begins.
 
     primitive | fixed | record of fields, flattened | array of primitives | array of pairs of primitives | null or one of these
 
@@ -15,6 +18,7 @@ Not here: containers and their codecs (``io.avro``), what the columns mean (``me
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -23,7 +27,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from icelock.io.avro import MAGIC, AvroBlock, encode_long
+from icelock.errors import FormatError
+from icelock.io.avro import MAGIC, encode_long
+from icelock.io.avro_check import AvroBlock, RowCheck, first_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,23 +54,18 @@ class FlatField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnReader:
-    """Reads columns of rows whose fields are ``fields``, in stored order; ``guard`` is a column of texts that are never null."""
+    """Reads columns of rows whose fields are ``fields``, in stored order; ``guard`` is a column of texts that are never null.
+
+    ``check`` is that of the rows as they are stored.
+    """
 
     fields: Sequence[FlatField]
     guard: str
-    _header: bytes = field(init=False, repr=False)
-    _last_row: bytes = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        record = {"type": "record", "name": "rows", "fields": [{"name": flat.column, "type": flat.avro} for flat in self.fields]}
-        header = b"".join(_entry(*item) for item in (("avro.schema", json.dumps(record)), ("avro.codec", "null")))
-        object.__setattr__(self, "_header", b"".join((MAGIC, encode_long(2), header, b"\0", _SYNC)))
-        end = _text(_END)
-        last = b"".join(end if flat.column == self.guard else _empty(flat.avro) for flat in self.fields)
-        object.__setattr__(self, "_last_row", last)
+    check: RowCheck
+    _checked: set[int] = field(init=False, repr=False, default_factory=set)
 
     def read(self, blocks: Sequence[AvroBlock], columns: Sequence[str]) -> pl.DataFrame:
-        """Return columns of the blocks' rows, the guard among them.
+        """Return columns of the blocks' rows, the guard among them; one that is null in all rows has no type.
 
         Raises:
             NotColumnarError: polars is not installed, or was used before this process was forked, or the bytes are not exactly these rows.
@@ -72,27 +73,147 @@ class ColumnReader:
         if _first_process() != os.getpid():
             msg = "the threads of polars do not survive a fork"
             raise NotColumnarError(msg)
-        try:
-            import polars as pl  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError as e:
+        if importlib.util.find_spec("polars") is None:
             msg = "polars is not installed"
-            raise NotColumnarError(msg) from e
-        rows = sum(block.rows for block in blocks)
-        size = sum(len(block.data) for block in blocks) + len(self._last_row)
-        if rows > size:
-            msg = "more rows than bytes"
             raise NotColumnarError(msg)
-        parts = (self._header, encode_long(rows + 1), encode_long(size), *(block.data for block in blocks), self._last_row, _SYNC)
         wanted = [self.guard, *(column for column in columns if column != self.guard)]
+        layout = None if any(_inner(flat.avro) == "boolean" for flat in self.fields) else self._layout_of_first(blocks)
+        frame = None if layout is None else self._decoded(blocks, wanted, layout)
+        if frame is None or not self._all_fit_longs(blocks, frame, layout):
+            self._check_all(blocks)
+            frame = self._decoded(blocks, wanted, _Layout.of(self.fields, None, self.guard))
+        if frame is None:
+            msg = "the rows do not use the bytes of their blocks"
+            raise NotColumnarError(msg)
+        return frame
+
+    def _layout_of_first(self, blocks: Sequence[AvroBlock]) -> _Layout | None:
+        """Return the layout of rows that are null where the first one is."""
+        data = next((block.data for block in blocks if block.rows), b"")
         try:
-            frame = pl.read_avro(io.BytesIO(b"".join(parts)), columns=wanted)
+            return _Layout.of(self.fields, first_bytes([flat.avro for flat in self.fields], data), self.guard)
+        except FormatError:
+            return None
+
+    def _all_fit_longs(self, blocks: Sequence[AvroBlock], frame: pl.DataFrame, layout: _Layout | None) -> bool:
+        """Whether all that looks like a number of more than 64 bits lies in bytes and texts."""
+        left = [block for block in blocks if id(block) not in self._checked]
+        wide = sum(_wide_numbers(block.data) for block in left)
+        if wide and (len(left) < len(blocks) or _wide_values(frame) != wide):
+            everything = None if layout is None else self._decoded(left, [self.guard, *(flat.column for flat in self.fields)], layout)
+            if everything is None or _wide_values(everything) != wide:
+                return False
+        self._checked.update(map(id, left))
+        return True
+
+    def _check_all(self, blocks: Sequence[AvroBlock]) -> None:
+        for block in blocks:
+            if id(block) in self._checked:
+                continue
+            if not self.check.fits(block):
+                msg = "a block does not hold these rows"
+                raise NotColumnarError(msg)
+            self._checked.add(id(block))
+
+    def _decoded(self, blocks: Sequence[AvroBlock], wanted: Sequence[str], layout: _Layout) -> pl.DataFrame | None:
+        """Return the wanted columns, or None if the rows are not of this layout."""
+        import polars as pl  # noqa: PLC0415 - an extra, and slow to import
+
+        rows = sum(block.rows for block in blocks)
+        size = sum(len(block.data) for block in blocks) + len(layout.last_row)
+        if rows > size:
+            return None
+        parts = (layout.header, encode_long(rows + 1), encode_long(size), *(block.data for block in blocks), layout.last_row, _SYNC)
+        stored = [column for column in wanted if column not in layout.nulls]
+        try:
+            frame = pl.read_avro(io.BytesIO(b"".join(parts)), columns=[*stored, *layout.branches])
+            if len(frame) != rows + 1 or frame.get_column(self.guard)[rows] != _END:
+                return None
+            if not all((frame.get_column(column) == branch).all() for column, branch in layout.branches.items()):
+                return None
+            ints = [pl.col(column).cast(pl.Int32) for column in stored if column in layout.ints]
+            nulls = [pl.lit(None).alias(column) for column in wanted if column in layout.nulls]
+            return frame.head(rows).select_seq(stored).with_columns_seq(ints + nulls)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as e:
             msg = f"{type(e).__name__}: {e}"
             raise NotColumnarError(msg) from e
-        if len(frame) != rows + 1 or frame.get_column(self.guard)[rows] != _END:
-            msg = "the rows do not use the bytes of their blocks"
-            raise NotColumnarError(msg)
-        return frame.head(rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """What polars is told of rows. ``branches`` are columns of union branches, ``nulls`` those that are null in all rows."""
+
+    header: bytes
+    last_row: bytes
+    branches: Mapping[str, int]
+    nulls: frozenset[str]
+    ints: frozenset[str]
+
+    @classmethod
+    def of(cls, fields: Sequence[FlatField], firsts: Sequence[int] | None, guard: str) -> _Layout:
+        """``firsts`` has the first byte of each field, which for a union is its branch, twice; None: unions are for polars to read."""
+        stored: list[dict[str, Any]] = []
+        last: list[bytes] = []
+        branches: dict[str, int] = {}
+        nulls: set[str] = set()
+        for index, flat in enumerate(fields):
+            avro = flat.avro
+            if isinstance(avro, list) and firsts is not None:
+                branch = firsts[index] >> 1
+                branches[f"branch {index}"] = branch
+                stored.append({"name": f"branch {index}", "type": "long"})
+                last.append(encode_long(branch))
+                if not branch:
+                    nulls.add(flat.column)
+                    continue
+                avro = avro[1]
+            stored.append({"name": flat.column, "type": _as_longs(avro)})
+            last.append(_text(_END) if flat.column == guard else _empty(avro))
+        schema = json.dumps({"type": "record", "name": "rows", "fields": stored})
+        entries = b"".join(_entry(*item) for item in (("avro.schema", schema), ("avro.codec", "null")))
+        header = b"".join((MAGIC, encode_long(2), entries, b"\0", _SYNC))
+        ints = frozenset(flat.column for flat in fields if _inner(flat.avro) == "int")
+        return cls(header=header, last_row=b"".join(last), branches=branches, nulls=frozenset(nulls), ints=ints)
+
+
+_CLASSES: Final = bytes(0 if byte < 2 else 1 if byte < 128 else 2 for byte in range(256))  # noqa: PLR2004 - what a tenth byte may be
+_WIDE: Final = b"\x02" * 9 + b"\x01"
+
+
+def _wide_numbers(data: bytes) -> int:
+    """Return how often there are nine bytes that say that a number goes on, and a tenth with more than the one bit that is left."""
+    return data.translate(_CLASSES).count(_WIDE)
+
+
+def _wide_values(frame: pl.DataFrame) -> int:
+    """Return the same for what bytes and texts of a frame hold."""
+    import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
+
+    found = 0
+    for column in frame.get_columns():
+        values = column
+        if isinstance(values.dtype, pl.List):
+            values = values.explode()
+        if isinstance(values.dtype, pl.Struct):
+            values = values.struct.field("value")
+        if values.dtype == pl.String:
+            values = values.cast(pl.Binary)
+        if values.dtype == pl.Binary:
+            found += _wide_numbers(b"\0".join(values.drop_nulls().to_list()))
+    return found
+
+
+def _inner(avro: Any) -> Any:
+    return avro[1] if isinstance(avro, list) else avro
+
+
+def _as_longs(avro: Any) -> Any:
+    """Return a type with longs for ints: they are encoded alike."""
+    if isinstance(avro, list):
+        return [_as_longs(one) for one in avro]
+    if isinstance(avro, Mapping):
+        return {name: _as_longs(value) if name in ("type", "items", "fields") else value for name, value in avro.items()}
+    return "long" if avro == "int" else avro
 
 
 @cache

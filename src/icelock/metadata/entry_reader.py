@@ -1,9 +1,10 @@
 """Records of manifests and manifest lists: blocks by ``io.avro``, which misses no byte of a file, rows by PyIceberg's decoders.
 
 PyIceberg's own reader (0.12) takes a file that is cut, or a block without rows, for the end, and looks neither for what a block's rows
-leave over nor for the last sync marker; so rows could be lost without an error. It also writes partition values in nanoseconds that it
-cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its decoder in C
-gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
+leave over nor for the last sync marker; so rows could be lost without an error. Its decoder in C takes any union branch and any length,
+and reads behind the block's end; so blocks are checked first (``io.avro_check``). PyIceberg also writes partition values in nanoseconds
+that it cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its
+decoder in C gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
 
 Not here: what the records hold (``metadata.manifest``), many entries at once (``metadata.manifest_columns``).
 """
@@ -22,7 +23,8 @@ from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.errors import FormatError, IcelockError
-from icelock.io.avro import AvroBlock, AvroFile
+from icelock.io.avro import AvroFile
+from icelock.io.avro_check import AvroBlock, RowCheck
 from icelock.io.plain_input import RESTORE, PlainBytes
 
 if TYPE_CHECKING:
@@ -72,7 +74,9 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
     """
     try:
         reader, decoder_of = _reader(json.dumps(stored), kind)
+        rows = RowCheck(stored, location=location)
         for block in blocks:
+            rows.check(block)
             decoder = decoder_of(block.data)
             for _ in range(block.rows):
                 yield reader.read(decoder)

@@ -33,13 +33,14 @@ from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
 from icelock.io.file_io import open_input
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
+from icelock.metadata.entry_rules import check_entry, checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO, InputFile
 
-    from icelock.io.avro import AvroBlock
+    from icelock.io.avro_check import AvroBlock
 
 VERSION: Final = 3
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
@@ -177,9 +178,9 @@ def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
     """Read the rows of a plain or decrypting manifest-list file.
 
     Raises:
-        FormatError: the plain bytes are not a manifest list; names the file.
+        FormatError: the plain bytes are not a manifest list, or one with numbers that cannot be; names the file.
     """
-    return list(read_records(file, _ROWS))
+    return checked_rows(read_records(file, _ROWS), file.location)
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
@@ -192,7 +193,11 @@ def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -
 
 
 def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | None) -> int | None:
-    """Fill in what the entry inherits; return the row id for the next file (Java ManifestReader.idAssigner)."""
+    """Fill in what the entry inherits; return the row id for the next file (Java ManifestReader.idAssigner).
+
+    Raises:
+        FormatError: a number that no entry may have.
+    """
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
     added = entry.status == ManifestEntryStatus.ADDED or manifest.sequence_number == 0
@@ -205,6 +210,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     _with_uuids_as_bytes(data_file.partition._data)  # noqa: SLF001 - PyIceberg's Record
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
+    check_entry(entry, manifest.manifest_path)
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id

@@ -25,10 +25,12 @@ from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS, FileForma
 from pyiceberg.types import DecimalType
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-from icelock.io.avro import AvroBlock, AvroFile
+from icelock.io.avro import AvroFile
+from icelock.io.avro_check import AvroBlock, RowCheck
 from icelock.io.avro_columns import ColumnReader, FlatField, NotColumnarError, stored_type
 from icelock.io.file_io import open_input
 from icelock.io.plain_input import PlainBytes
+from icelock.metadata.entry_rules import NEVER_NEGATIVE
 from icelock.metadata.manifest import VERSION, decode_entries, inherit
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ _REQUIRED: Final = ("status", "file_path", "file_format", "record_count", "file_
 _PLAIN_LOGICAL: Final = (None, "date", "time-micros", "timestamp-micros", "timestamp-nanos")
 _BASE: Final = (*_REQUIRED, "content", "sequence_number", "file_sequence_number", "key_metadata", "first_row_id")
 _DELETED: Final = 2
+_MOST: Final[Mapping[str, int]] = {"status": 2, "content": 2}
 _ADDED: Final = 1
 _UUID_BYTES: Final = 16
 
@@ -82,7 +85,7 @@ class ManifestColumns:
             raise NotColumnarError(msg) from e
         self._schema = file.schema
         self._blocks = list(file.blocks())
-        self._reader = ColumnReader(fields=fields, guard="file_path")
+        self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(file.schema, location=manifest.manifest_path))
         self.partitions = Partitions(converters)
         self._names = frozenset(field.column for field in fields)
         self._ends = list(itertools.accumulate(block.rows for block in self._blocks))
@@ -99,6 +102,7 @@ class ManifestColumns:
                 msg = f"an entry without {name}"
                 raise NotColumnarError(msg)
         frame = self._inherited(stored).with_row_index("row")
+        _check_numbers(frame)
         return kept(frame, frame.get_column("status") != _DELETED)
 
     def some(self, rows: pl.Series, columns: Sequence[str]) -> pl.DataFrame:
@@ -175,6 +179,19 @@ class Partitions:
 def kept(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
     """Return the entries where the mask is true; most often that is all of them, and nothing is copied."""
     return frame if mask.all() else frame.filter(mask)
+
+
+def _check_numbers(frame: pl.DataFrame) -> None:
+    """Leave entries with numbers that cannot be to the row-wise reader, which says what is wrong (``metadata.entry_rules``)."""
+    import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
+
+    named = [name for name in NEVER_NEGATIVE if name in frame.columns]
+    wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]
+    wrong += [~pl.col(name).is_between(0, _MOST[name]) for name in _MOST]
+    wrong.append((pl.col("status") != _DELETED) & pl.col("sequence_number").is_null())
+    if frame.select_seq(pl.any_horizontal(wrong).any()).item():
+        msg = "numbers that no entry has"
+        raise NotColumnarError(msg)
 
 
 def file_formats(stored: Sequence[str]) -> list[str]:

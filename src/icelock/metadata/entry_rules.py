@@ -1,0 +1,72 @@
+"""What the numbers of a manifest and of a manifest list may be (spec, "Manifests", "Manifest Lists").
+
+Nothing below 0 is among them: counts, sizes, sequence numbers and row ids. Old versions of Java Iceberg gave -1 rows to Avro files that
+they imported into tables of version 1; such a file cannot be read here, since its rows are counted. A live entry has sequence numbers of its
+own unless it inherits those of its manifest, which an added one does (Java ``ManifestEntryWrapper``).
+
+Not here: whether the bytes are a manifest (``io.avro_check``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.manifest import ManifestEntryStatus
+
+from icelock.errors import FormatError
+from icelock.io.plain_input import RESTORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from icelock.metadata.manifest import ManifestEntry, ManifestFile
+
+ENTRY_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
+FILE_NUMBERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
+NEVER_NEGATIVE: Final = ("sequence_number", "file_sequence_number", *FILE_NUMBERS)
+_ROW_NUMBERS: Final = (
+    "manifest_length",
+    "partition_spec_id",
+    "sequence_number",
+    "min_sequence_number",
+    "added_files_count",
+    "existing_files_count",
+    "deleted_files_count",
+    "added_rows_count",
+    "existing_rows_count",
+    "deleted_rows_count",
+    "first_row_id",
+)
+
+
+def check_entry(entry: ManifestEntry, location: str) -> None:
+    """Look at the numbers of an entry that has what it inherits; ``location`` is the manifest's.
+
+    Raises:
+        FormatError: one that no entry may have; names manifest and file.
+    """
+    file = entry.data_file
+    for name in NEVER_NEGATIVE:
+        value = getattr(entry if name in ENTRY_NUMBERS else file, name)
+        if value is not None and value < 0:
+            msg = f"{location}: {file.file_path} has {name} {value}, which cannot be; the manifest's writer is broken or old; {RESTORE}"
+            raise FormatError(msg)
+    if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is None:
+        msg = f"{location}: {file.file_path} has no sequence number, so nobody can say which deletes apply to it; {RESTORE}"
+        raise FormatError(msg)
+
+
+def checked_rows(rows: Iterable[ManifestFile], location: str) -> list[ManifestFile]:
+    """Return the rows of a manifest list, whose numbers were looked at.
+
+    Raises:
+        FormatError: one that no row may have; names list and manifest.
+    """
+    found = list(rows)
+    for row in found:
+        for name in _ROW_NUMBERS:
+            value = getattr(row, name)
+            if value is not None and value < 0:
+                msg = f"{location}: {row.manifest_path} has {name} {value}, which cannot be; the list's writer is broken; {RESTORE}"
+                raise FormatError(msg)
+    return found
