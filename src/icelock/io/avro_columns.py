@@ -9,7 +9,8 @@ file's rows; it comes out as it went in only if the rows before it used every by
 then the union's branch is a column of numbers, which are looked at. Else all bytes are checked (``io.avro_check``), which takes six
 times as long as polars. Numbers are read as longs, since polars cuts off what an int has not; bits that a long has not are looked for
 in the bytes (``_wide_numbers``). Whatever is amiss, or not of the few shapes below, is ``NotColumnarError``: the caller's
-row-wise reader then says what is wrong, or reads it. Of columns that nobody asked for no more is known than that they end where the next one begins.
+row-wise reader then says what is wrong, or reads it. Of columns that nobody
+asked for no more is known than that they end where the next one begins.
 
     primitive | fixed | record of fields, flattened | array of primitives | array of pairs of primitives | null or one of these
 

@@ -1,8 +1,8 @@
 """What the numbers of a manifest and of a manifest list may be (spec, "Manifests", "Manifest Lists").
 
 Nothing below 0 is among them: counts, sizes, sequence numbers and row ids. Old versions of Java Iceberg gave -1 rows to Avro files that
-they imported into tables of version 1; such a file cannot be read here, since its rows are counted. A live entry has sequence numbers of its
-own unless it inherits those of its manifest, which an added one does (Java ``ManifestEntryWrapper``).
+they imported into tables of version 1; such a file cannot be read here, since its rows are counted. A live entry has sequence numbers of
+its own unless it inherits those of its manifest, which an added one does (Java ``InheritableMetadataFactory``).
 
 Not here: whether the bytes are a manifest (``io.avro_check``).
 """
