@@ -28,6 +28,7 @@ KMS_IMPL: Final = "encryption.kms-impl"
 PY_KMS_IMPL: Final = "py-kms-impl"
 KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
 HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
+REQUIRE_ENCRYPTION: Final = "icelock.require-encryption"
 PINS_PREFIX: Final = "icelock.pins."
 PINS_FILE: Final = "icelock.pins-file"
 SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
@@ -58,12 +59,20 @@ KMS_PKCS11_PIN_FILE: Final = "kms.pkcs11.pin-file"
 KMS_PKCS11_PIN_ENV: Final = "kms.pkcs11.pin-env"
 KMS_RETRY_PREFIX: Final = "kms.retry."
 
+# What a catalog's configuration says of the tables that it makes (Java CatalogProperties)
+TABLE_DEFAULT_PREFIX: Final = "table-default."
+TABLE_OVERRIDE_PREFIX: Final = "table-override."
+# Said when a table is made, and not kept: it makes a plain one where plain ones are not made otherwise.
+PLAIN: Final = "icelock.plain"
+
 _TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
+_OF_NEW_TABLES: Final = (TABLE_DEFAULT_PREFIX, TABLE_OVERRIDE_PREFIX)
 _CATALOG: Final = (
     KMS_TYPE,
     KMS_IMPL,
     KEK_CACHE_SECONDS,
     PLAINTEXT_FILES,
+    REQUIRE_ENCRYPTION,
     HIVE_REQUIRE_HASH,
     PINS_FILE,
     SPARK_PLAIN_RPC,
@@ -99,9 +108,20 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
 def check_catalog_properties(properties: Mapping[str, object]) -> None:
     """Refuse unknown or misspelt ``encryption.*`` and ``icelock.*`` catalog properties; ``kms.*`` is left to the client.
 
+    Below ``table-default.`` and ``table-override.`` are table properties, and checked as such.
+
     Raises:
         PolicyError: names the property and the nearest known one.
     """
+    for name in properties:
+        _refuse_misplaced(name)
+    for prefix in _OF_NEW_TABLES:
+        try:
+            check_table_properties(below(properties, prefix))
+        except PolicyError as e:
+            msg = f"catalog properties below {prefix!r}: {e}"
+            raise PolicyError(msg) from e
+    flag(properties, REQUIRE_ENCRYPTION, default=True)
     _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
     policy = properties.get(PLAINTEXT_FILES, PLAINTEXT_FILES_REFUSE)
     if policy not in (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW):
@@ -111,6 +131,49 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     if rpc not in (SPARK_PLAIN_RPC_WARN, SPARK_PLAIN_RPC_REFUSE):
         msg = f"{SPARK_PLAIN_RPC} is {rpc!r}; it must be {SPARK_PLAIN_RPC_WARN!r} or {SPARK_PLAIN_RPC_REFUSE!r}"
         raise PolicyError(msg)
+
+
+def below(properties: Mapping[str, object], prefix: str) -> dict[str, str]:
+    """Return the properties whose names begin with a prefix, without it (Java PropertyUtil.propertiesWithPrefix)."""
+    return {name.removeprefix(prefix): str(value) for name, value in properties.items() if name.startswith(prefix) and value is not None}
+
+
+def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
+    """Return a property that is true or false.
+
+    Raises:
+        PolicyError: another value.
+    """
+    value = str(properties.get(name, default)).lower()
+    if value not in {"true", "false"}:
+        msg = f"{name} is {properties[name]!r}; it must be true or false"
+        raise PolicyError(msg)
+    return value == "true"
+
+
+def has_kms(properties: Mapping[str, object]) -> bool:
+    """Whether a catalog's properties name a KMS."""
+    return any(properties.get(name) for name in (KMS_TYPE, KMS_IMPL, PY_KMS_IMPL))
+
+
+def _refuse_misplaced(name: str) -> None:
+    """Refuse a catalog property that was to say something of new tables and would say nothing."""
+    if name.startswith(_OF_NEW_TABLES) and name not in _OF_NEW_TABLES:
+        return
+    lowered = name.lower()
+    first = lowered.split(".")[0].replace("_", "-") + "."
+    near = difflib.get_close_matches(first, _OF_NEW_TABLES, n=1, cutoff=0.85)
+    setting = next((known for known in _TABLE if lowered.replace("_", "-").endswith(known)), None)
+    if near:
+        msg = f"unknown catalog property {name!r}; did you mean {near[0] + (lowered.partition('.')[2] or '<table property>')!r}?"
+    elif setting is not None:
+        msg = (
+            f"{name!r} is no catalog property: for all new tables of the catalog set {TABLE_DEFAULT_PREFIX + setting!r}, or give "
+            f"{setting!r} to create_table"
+        )
+    else:
+        return
+    raise PolicyError(msg)
 
 
 def encryption_key_id(properties: Mapping[str, str]) -> str | None:

@@ -130,7 +130,7 @@ def test_register_wants_every_key(lake: CatalogLake) -> None:
 
 def test_plain_tables_are_pyicebergs(lake: CatalogLake) -> None:
     catalog = lake.catalog()
-    plain = catalog.create_table(lake.name("plain"), people().schema)
+    plain = catalog.create_table(lake.name("plain"), people().schema, properties={"icelock.plain": "true"})
     plain.append(people(0, 3))
     assert ids(catalog.load_table(lake.name("plain"))) == [0, 1, 2]
     assert catalog.load_table(lake.name("plain")).format_version == 2

@@ -113,7 +113,7 @@ def test_a_pinned_key_id_is_compared_at_load(lake: CatalogLake) -> None:
     assert ids(lake.load(**{f"icelock.pins.{lake.name()}": "keyA"})) == [0]
     with pytest.raises(IntegrityError, match=r"has encryption\.key-id 'keyA', and icelock\.pins\..* says 'keyB'"):
         lake.load(**{f"icelock.pins.{lake.name()}": "keyB"})
-    lake.catalog().create_table(lake.name("plain"), people().schema)
+    lake.catalog().create_table(lake.name("plain"), people().schema, properties={"icelock.plain": "true"})
     with pytest.raises(IntegrityError, match=r"has encryption\.key-id None"):
         lake.load("plain", **{f"icelock.pins.{lake.name('plain')}": "keyA"})
 

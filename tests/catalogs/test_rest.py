@@ -48,7 +48,7 @@ def test_namespaces_in_namespaces(lake: RestLake) -> None:
 
 
 def test_a_plain_table_is_staged_by_the_server(lake: RestLake) -> None:
-    transaction = lake.catalog().create_table_transaction(lake.name("plain"), people().schema)
+    transaction = lake.catalog().create_table_transaction(lake.name("plain"), people().schema, properties={"icelock.plain": "true"})
     transaction.append(people(0, 2))
     assert not lake.catalog().table_exists(lake.name("plain"))
     transaction.commit_transaction()

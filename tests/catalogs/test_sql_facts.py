@@ -49,7 +49,7 @@ def test_what_stands_there(lake: CatalogLake) -> None:
             "metadata_hash": base64.b64encode(hashlib.sha256(file).digest()).decode(),
         }
     }
-    lake.catalog().create_table(lake.name("plain"), people().schema).append(people(0, 1))
+    lake.catalog().create_table(lake.name("plain"), people().schema, properties={"icelock.plain": "true"}).append(people(0, 1))
     assert list(facts(lake)) == ["t"]
 
 
@@ -138,7 +138,7 @@ def test_a_name_that_another_client_freed_can_be_used_again(lake: CatalogLake) -
     lake.make(rows=1)
     with lake.catalog().engine.begin() as connection:
         connection.execute(text("DELETE FROM iceberg_tables WHERE table_namespace = :s"), {"s": lake.space})
-    lake.catalog().create_table(lake.name(), people().schema).append(people(0, 1))
+    lake.catalog().create_table(lake.name(), people().schema, properties={"icelock.plain": "true"}).append(people(0, 1))
     assert facts(lake) == {}
     assert lake.load().format_version == 2
 

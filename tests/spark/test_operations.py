@@ -374,3 +374,21 @@ def test_jobs_that_write_at_once_all_succeed(spark, spark_lake):
 def stored_rows(number):
     ids = range(number * 100, number * 100 + 10)
     return {"id": list(ids), "name": [f"name-{i}" for i in ids], "city": [f"town-{i % 3}" for i in ids]}
+
+
+def test_a_catalogs_default_key_makes_tables_of_spark_encrypted(spark, lake):
+    """Java's SparkCatalog heeds table-default.* as well; icelock.plain makes no plain table here."""
+    defaults = {"table-default.encryption.key-id": "keyA", "table-override.write.parquet.compression-codec": "gzip"}
+    icelock.spark.register(spark, {"test": lake.properties(**defaults)})
+    rows = spark.createDataFrame([(1, "a")], "id long, name string")
+    with pytest.raises(PolicyError, match="exclude each other"):
+        icelock.spark.write_to(rows, TABLE).tableProperty("encryption.key-id", "keyA").tableProperty("icelock.plain", "true").create()
+    with pytest.raises(PolicyError, match="makes encrypted tables only"):
+        icelock.spark.write_to(rows, TABLE).tableProperty("icelock.plain", "true").create()
+    icelock.spark.write_to(rows, TABLE).createOrReplace()
+    made = lake.catalog().load_table("db.t")
+    assert made.properties["encryption.key-id"] == "keyA"
+    assert made.properties["write.parquet.compression-codec"] == "gzip"
+    assert all(data[:4] in {b"AGS1", b"PARE"} for path, data in lake.files().items() if not path.endswith((".metadata.json", ".crc")))
+    icelock.spark.write_to(rows, TABLE).createOrReplace()
+    assert lake.catalog().load_table("db.t").scan().count() == 1

@@ -199,7 +199,7 @@ def test_types_that_spark_has_not_are_refused_with_a_way_out(spark, spark_lake):
 
 
 def test_tables_below_version_3_are_refused(spark, spark_lake):
-    spark_lake.catalog().create_table("db.t", people().schema)
+    spark_lake.catalog().create_table("db.t", people().schema, properties={"icelock.plain": "true"})
     with pytest.raises(PySparkException, match="format version 2"):
         read(spark)
 

@@ -18,10 +18,11 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
 
 from icelock import properties as names
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
+from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.outcome import waits
 from icelock.catalog.pins_tables import PinnedTables
 from icelock.catalog.recent import RecentMetadata
@@ -64,7 +65,10 @@ class EncryptedCatalog(PinnedTables, TableCreation):
     def __init__(self, name: str, **properties: str) -> None:
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
         self._recent = RecentMetadata()
+        self._plain_tables = set()
         super().__init__(name, **properties)
+        # After a REST server has had its say.
+        self.new_tables = NewProperties.of(name, self.properties, built_in=self.table_defaults)
 
     def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
         """Read and check a metadata file and return its table.
@@ -100,12 +104,14 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """Check the metadata file of a table that is to be registered: rules hold, every key resolves, the KMS opens it.
 
         Raises:
-            PolicyError, IntegrityError: the metadata breaks a rule, or a key entry was changed.
+            PolicyError, IntegrityError: the metadata breaks a rule, or a key entry was changed; or it is a plain table's, where those are
+                not made (``catalog.new_properties``).
             KeyUnavailableError: an entry is missing, no KMS is configured, or the KMS does not open a KEK.
         """
         check_metadata(metadata, location=location)
         check_keys(metadata, table=table)
         if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            self.new_tables.check_plain({}, table=table)
             return
         manager = self.encryption.manager(metadata, table=table)
         key_ids = [snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None]
@@ -136,6 +142,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         check_updates(table.metadata, updates, table=name)
         self._check_manifest_lists(table, updates)
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
+        if any(isinstance(requirement, AssertCreate) for requirement in requirements):
+            self.pins.gone(table.name())  # there was no table of this name
         self._check_kept(response, table.name())
         return response
 
@@ -186,6 +194,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         name = ".".join(table_identifier)
         if current_table is not None:
             check_updates(current_table.metadata, updates, table=name)
+        else:
+            self._check_first_commit(updates, table=name)
         if current_table is None and makes_version_3(updates):
             staged = self.stage_first_commit(table_identifier, requirements, updates)
         elif current_table is None:
@@ -274,7 +284,8 @@ def check_namespace_properties(properties: Mapping[str, str], *, namespace: str 
 
 def _storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Leave out what the storage does not need: KMS settings stay with the catalog."""
-    return {key: value for key, value in properties.items() if not key.startswith(("encryption.", "kms.", "py-kms-impl"))}
+    left_out = ("encryption.", "kms.", "py-kms-impl", names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX)
+    return {key: value for key, value in properties.items() if not key.startswith(left_out)}
 
 
 def _without_aliases(properties: Mapping[str, Any]) -> dict[str, str]:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import StagedTable
+from pyiceberg.table import CreateTableTransaction, StagedTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
-from pyiceberg.table.update import UpgradeFormatVersionUpdate
+from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 
 from icelock import properties as names
 from icelock.arrow.write_options import file_format
+from icelock.catalog.new_properties import NewProperties
 from icelock.errors import KmsError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.metadata.canonical_json import canonical_json
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
+    from icelock.catalog.pins import Pins
     from icelock.table.encryption import TableEncryption
     from icelock.table.transaction import EncryptedTransaction
 
@@ -50,6 +52,9 @@ class TableCreation(MetastoreCatalog):
     """The part of a catalog that makes and replaces tables; base of ``catalog.base.EncryptedCatalog``."""
 
     encryption: TableEncryption
+    pins: Pins
+    new_tables: NewProperties
+    _plain_tables: set[uuid.UUID]
     table_defaults: ClassVar[Mapping[str, str]] = {}
     """Properties that every new table of the catalog gets unless it says otherwise."""
 
@@ -70,7 +75,9 @@ class TableCreation(MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
     ) -> IcebergTable:
-        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+        """Create a table, encrypted under the master key of ``encryption.key-id``, or of the catalog's ``table-default.encryption.key-id``.
+
+        Without either it would be plain: see ``catalog.new_properties``.
 
         Raises:
             PolicyError: settings, column types or a place that cannot be; nothing was made.
@@ -82,21 +89,39 @@ class TableCreation(MetastoreCatalog):
         wanted = self.check_create(identifier, properties or {})
         if names.ENCRYPTION_KEY_ID not in wanted:
             self._before_plain(identifier)
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
+            made = super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
+            self.pins.gone(made.name())  # there was no table of this name
+            return made
         return self._make(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+
+    def _plain_allowed(self, transaction: CreateTableTransaction) -> CreateTableTransaction:
+        """Note that this transaction may make a plain table: that was decided when it was asked for."""
+        self._plain_tables.add(transaction.table_metadata.table_uuid)
+        return transaction
+
+    def _check_first_commit(self, updates: tuple[Any, ...], *, table: str) -> None:
+        """Check that updates that make a table make an encrypted one, or one that may be plain.
+
+        Raises:
+            PolicyError: see ``NewProperties.check_plain``.
+        """
+        keyed = any(isinstance(update, SetPropertiesUpdate) and names.ENCRYPTION_KEY_ID in update.updates for update in updates)
+        uuids = {update.uuid for update in updates if isinstance(update, AssignUUIDUpdate)}
+        if not keyed and not (uuids and uuids <= self._plain_tables):
+            self.new_tables.check_plain({}, table=table)
 
     def _before_plain(self, identifier: str | Identifier) -> None:
         """Do what a catalog has to before a plain table is made; nothing by itself."""
 
     def check_create(self, identifier: str | Identifier, properties: Mapping[str, str]) -> dict[str, str]:
-        """Check what a new table asks for and return its properties with the format version filled in.
+        """Check what a new table asks for and return its properties, with the catalog's defaults and overrides and the format version.
 
         Raises:
-            PolicyError: settings that cannot be.
+            PolicyError: settings that cannot be, or a plain table where those are not made (``catalog.new_properties``).
             KeyUnavailableError: no KMS, or the KMS does not know the key (after one trial wrap).
         """
         table = ".".join(self.identifier_to_tuple(identifier))
-        wanted = {**self.table_defaults, **{key: str(value) for key, value in properties.items()}}
+        wanted = self.new_tables.of_new(properties, table=table)
         encrypted = names.ENCRYPTION_KEY_ID in wanted
         version = _version(wanted.get(FORMAT_VERSION, str(VERSION) if encrypted else "2"), table=table)
         check_new_table(wanted, version, table=table)
@@ -109,6 +134,8 @@ class TableCreation(MetastoreCatalog):
                 f"table {table}: icelock makes format-version 3 tables encrypted only: set {names.ENCRYPTION_KEY_ID}, or make it with Java"
             )
             raise PolicyError(msg)
+        else:
+            self.new_tables.check_plain(properties, table=table)
         return {**wanted, FORMAT_VERSION: str(version)}
 
     def new_metadata(
@@ -182,7 +209,7 @@ class TableCreation(MetastoreCatalog):
         """
         wanted = self.check_create(identifier, properties or {})
         if names.ENCRYPTION_KEY_ID not in wanted:
-            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted)
+            return self._plain_allowed(super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted))
         return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
 
     def resume_create_transaction(self, identifier: str | Identifier, staged_metadata: bytes) -> CreateTransaction:
@@ -221,7 +248,7 @@ class TableCreation(MetastoreCatalog):
         if location is not None and location.rstrip("/") != table.location().rstrip("/"):
             msg = f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
             raise PolicyError(msg)
-        wanted = {key: str(value) for key, value in (properties or {}).items()}
+        wanted = self.new_tables.of_replaced(properties or {}, table=name)
         if _version(wanted.pop(FORMAT_VERSION, str(VERSION)), table=name) != VERSION:
             msg = f"table {name} is encrypted: its format version stays {VERSION}"
             raise PolicyError(msg)

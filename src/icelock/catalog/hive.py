@@ -46,7 +46,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._require_hash = _flag(properties.get(names.HIVE_REQUIRE_HASH, "true"))
+        self._require_hash = names.flag(properties, names.HIVE_REQUIRE_HASH, default=True)
 
     def _make(self, staged: StagedTable) -> IcebergTable:
         """Write a new encrypted table's metadata file and its row, and return the table."""
@@ -121,6 +121,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             with self._client as client:
                 self._get_hive_table(client, database, name)
         except NoSuchTableError:
+            self.pins.gone((database, name))
             return database, name
         msg = f"Table {database}.{name} already exists"
         raise TableAlreadyExistsError(msg)
@@ -128,10 +129,3 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
     def _staged(self, database: str, name: str, metadata: TableMetadata, location: str) -> StagedTable:
         io = self._load_file_io(location=location)
         return StagedTable(identifier=(database, name), metadata=metadata, metadata_location=location, io=io, catalog=self)
-
-
-def _flag(value: str) -> bool:
-    if str(value).lower() not in {"true", "false"}:
-        msg = f"{names.HIVE_REQUIRE_HASH} is {value!r}; it must be true or false"
-        raise PolicyError(msg)
-    return str(value).lower() == "true"

@@ -5,8 +5,10 @@
    is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
    When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
    lies, or exchanged is noticed with any catalog.
-3. Without any setting a process remembers the versions that it saw of encrypted tables, and builds no commit on one that goes back
-   behind them. Reading an older one is not refused: that takes a file.
+3. Without any setting a catalog object remembers the encrypted tables that it saw, by name and by uuid. One that comes back plain, under
+   another master key or with another key length is refused when it is loaded, before anybody can write plain files for it; and no commit
+   is built on a version that goes back behind one that was seen. Reading an older one is not refused: that takes a file. A name is free
+   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called.
 
 Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
 open under the pinned master key.
@@ -37,10 +39,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a table before it is loaded: by the file, and by this process."""
+    """What is known of a table before it is loaded: by the file, and by this process; and the name that it was asked for."""
 
+    name: str
     pinned: Seen | None
-    here: Seen | None
+    here: Here | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """What this process saw of an encrypted table last; ``data_key_length`` in bytes."""
+
+    name: str
+    seen: Seen
+    data_key_length: int
 
 
 class Pins:
@@ -50,7 +62,8 @@ class Pins:
         self._key_ids = dict(key_ids)
         self._file = file
         self._guard = threading.Lock()
-        self._here: dict[str, Seen] = {}
+        self._here: dict[str, Here] = {}
+        self._by_uuid: dict[str, Here] = {}  # a table that another client renamed is the same one
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
@@ -69,16 +82,18 @@ class Pins:
         name = _name(table)
         with self._guard:
             here = self._here.get(name)
-        return Known(pinned=None if self._file is None else self._file.get(name), here=here)
+        return Known(name=name, pinned=None if self._file is None else self._file.get(name), here=here)
 
     def check(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
         """Compare what was loaded with the pins, and remember it.
 
         Raises:
-            IntegrityError: it is not the table that was pinned, or an older or other version than was seen.
+            IntegrityError: it is not the table that was pinned, or an older or other version than was seen, or an encrypted table that
+                this process saw is encrypted no more.
         """
         name, seen = _name(table), known.pinned
         self._check_key(name, metadata, location)
+        self._check_stripped(name, metadata, location, known)
         self._remember(name, metadata, location)
         if self._file is None or not (seen is not None or is_encrypted(metadata)):
             return
@@ -97,17 +112,21 @@ class Pins:
         """
         self.check(table, metadata, location, known)
         here, name = known.here, _name(table)
-        if here is None or str(metadata.table_uuid) != here.table_uuid:
+        if here is None or str(metadata.table_uuid) != here.seen.table_uuid or not isinstance(metadata, TableMetadataV3):
             return
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
-            _refuse(name, location, "it is not encrypted any more")
-        _compare_here(here, metadata, location, table=name)
+        _compare_here(here.seen, metadata, location, table=name)
+
+    def gone(self, table: Identifier | str) -> None:
+        """Take note that the catalog had no table of this name: the next one may be any, but a uuid that was seen stays encrypted."""
+        with self._guard:
+            self._here.pop(_name(table), None)
 
     def forget(self, table: Identifier | str) -> None:
         """Forget the versions that were seen of a table: the next one that is loaded is believed."""
         name = _name(table)
         with self._guard:
             self._here.pop(name, None)
+            self._by_uuid = {uuid: here for uuid, here in self._by_uuid.items() if here.name != name}
         if self._file is not None:
             self._file.drop(name)
 
@@ -117,8 +136,29 @@ class Pins:
         now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
         with self._guard:
             last = self._here.get(table)
-            if last is None or last.table_uuid != now.table_uuid or not now.is_before(last):
-                self._here[table] = now
+            if last is None or last.seen.table_uuid != now.table_uuid or not now.is_before(last.seen):
+                here = Here(name=table, seen=now, data_key_length=names.data_key_length(metadata.properties))
+                self._here[table] = self._by_uuid[now.table_uuid] = here
+
+    def _check_stripped(self, table: str, metadata: TableMetadata, location: str, known: Known) -> None:
+        """Refuse metadata from which the encryption of a table that was seen was taken, wholly or in part."""
+        with self._guard:
+            # What another thread dropped since it was asked for is not held against the table.
+            by_name = known.here if known.here is not None and known.name in self._here else None
+            by_uuid = self._by_uuid.get(str(metadata.table_uuid))
+        here = by_uuid or by_name
+        if here is None:
+            return
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            other = "" if by_uuid else f" (it is table {metadata.table_uuid}, and {here.seen.table_uuid} was seen before)"
+            _refuse(table, location, f"it is not encrypted any more{other}")
+        if str(metadata.table_uuid) != here.seen.table_uuid:
+            return  # made anew by another client, encrypted
+        key_id, length = metadata.properties.get(names.ENCRYPTION_KEY_ID), names.data_key_length(metadata.properties)
+        if key_id != here.seen.key_id:
+            _refuse(table, location, f"its {names.ENCRYPTION_KEY_ID} is {key_id!r}, and was {here.seen.key_id!r}")
+        if length != here.data_key_length:
+            _refuse(table, location, f"its {names.DATA_KEY_LENGTH} is {length}, and was {here.data_key_length}")
 
     def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
         pinned = self._key_ids.get(table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from icelock.catalog.pins import Pins
 
@@ -29,12 +30,16 @@ class PinnedTables(Catalog):
         """Load a table and compare it with the pins (``catalog.pins``).
 
         Raises:
-            IntegrityError: it is not what was pinned, or what was seen before.
+            IntegrityError: it is not what was pinned, or what was seen before, such as an encrypted table that is plain now.
             NoSuchTableError: as PyIceberg.
         """
         name = self.identifier_to_tuple(identifier)
         seen = self.pins.seen(name)
-        table = super().load_table(identifier)  # type: ignore[safe-super]  # the concrete catalog is next
+        try:
+            table = super().load_table(identifier)  # type: ignore[safe-super]  # the concrete catalog is next
+        except NoSuchTableError:
+            self.pins.gone(name)
+            raise
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return table
 

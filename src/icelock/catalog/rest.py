@@ -63,7 +63,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
     ) -> IcebergTable:
-        """Create a table; it is encrypted when ``encryption.key-id`` is among its properties.
+        """Create a table, encrypted under the master key of ``encryption.key-id``, or of the catalog's ``table-default.encryption.key-id``.
 
         Raises:
             PolicyError: settings that cannot be; nothing was made.
@@ -95,10 +95,11 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         properties: Mapping[str, str] | None = None,
     ) -> Any:
         """Return a transaction that makes a table with what is staged in it; see ``TableCreation``. The server says where the table is."""
-        if names.ENCRYPTION_KEY_ID in (properties or {}):
-            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
         wanted = self.check_create(identifier, properties or {})
-        return IcebergRestCatalog.create_table_transaction(self, identifier, schema, location, partition_spec, sort_order, wanted)
+        if names.ENCRYPTION_KEY_ID in wanted:
+            return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+        made = IcebergRestCatalog.create_table_transaction(self, identifier, schema, location, partition_spec, sort_order, wanted)
+        return self._plain_allowed(made)
 
     def stage_new_table(  # noqa: PLR0913 - as above
         self,
@@ -171,6 +172,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=".".join(name), location=metadata_location)
         self._ask_register(name, metadata_location)
+        self.pins.gone(name)  # there was no table of this name
         return self._read_back(name, metadata.properties, metadata)
 
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:  # noqa: FBT001, FBT002
@@ -287,4 +289,5 @@ class RestCatalog(EncryptedCatalog, RestCommits):
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> IcebergTable:
         # PyIceberg's answer to the creation of a plain table.
         del table_response
+        self.pins.gone(identifier_tuple)  # there was no table of this name
         return self.load_table(identifier_tuple)

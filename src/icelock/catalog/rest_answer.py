@@ -70,8 +70,11 @@ class TableAnswer:
 
 
 def is_own(name: str) -> bool:
-    """Whether a setting is the client's business alone."""
-    return name.lower().startswith(_OWN)
+    """Whether a setting is the client's business alone; so is what it says of new tables in such a name."""
+    lowered = name.lower()
+    for prefix in (names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX):
+        lowered = lowered.removeprefix(prefix)
+    return lowered.startswith(_OWN)
 
 
 def without_own(sent: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

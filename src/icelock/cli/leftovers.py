@@ -20,13 +20,14 @@ from rich.table import Table
 from icelock.catalog.load import load_catalog
 from icelock.cli.output import emit, json_option
 from icelock.errors import PolicyError
-from icelock.maintenance import Leftover, remove_leftovers
+from icelock.maintenance import Content, Kind, Leftover, remove_leftovers
 from icelock.maintenance import leftovers as list_leftovers
 from icelock.table.table import Table as EncryptedTable
 
 if TYPE_CHECKING:
     from icelock.maintenance import Leftovers
 
+_ROWS: Final = (Kind.DATA, Kind.DELETE, Kind.MANIFEST, Kind.MANIFEST_LIST)
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _AGE: Final = re.compile(r"(\d+)([dhms])")
 
@@ -87,17 +88,26 @@ def _as_json(found: Leftovers, *, deleted: bool) -> dict[str, Any]:
 
 
 def _file(file: Leftover) -> dict[str, Any]:
-    return {"path": file.path, "size": file.size, "modified": _utc(file.modified_ms), "kind": file.kind.value}
+    return {
+        "path": file.path,
+        "size": file.size,
+        "modified": _utc(file.modified_ms),
+        "kind": file.kind.value,
+        "content": file.content.value,
+    }
 
 
 def _view(name: str, found: Leftovers, *, deleted: bool) -> RenderableType:
     table = Table(title=f"{'deleted' if deleted else 'left over'}: {escape(name)}", title_justify="left")
-    for column in ("kind", "bytes", "modified (UTC)", "path"):
+    for column in ("kind", "content", "bytes", "modified (UTC)", "path"):
         table.add_column(column, overflow="fold", justify="right" if column == "bytes" else "left")
     for file in found.files:
-        table.add_row(file.kind.value, str(file.size), _utc(file.modified_ms) or "unknown", escape(file.path))
+        table.add_row(file.kind.value, file.content.value, str(file.size), _utc(file.modified_ms) or "unknown", escape(file.path))
     size = sum(file.size for file in found.files)
     lines = [f"{len(found.files)} files, {size} bytes{' deleted' if deleted else ''}"]
+    plain = sum(file.content is Content.PLAIN and file.kind in _ROWS for file in found.files)
+    if plain:
+        lines.append(f"{plain} of them hold rows or values in plaintext: a client that does not encrypt wrote them")
     lines += [f"not deleted: {escape(file.path)}" for file in found.failed]
     if found.keys:
         lines.append(f"{len(found.keys)} key entries that nothing needs go with the next expiry")

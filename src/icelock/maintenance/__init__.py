@@ -1,5 +1,5 @@
 """Work on whole tables: what is left over, and removing it."""
 
-from icelock.maintenance.leftovers import Kind, Leftover, Leftovers, leftovers, remove_leftovers
+from icelock.maintenance.leftovers import Content, Kind, Leftover, Leftovers, leftovers, remove_leftovers
 
-__all__ = ["Kind", "Leftover", "Leftovers", "leftovers", "remove_leftovers"]
+__all__ = ["Content", "Kind", "Leftover", "Leftovers", "leftovers", "remove_leftovers"]

@@ -21,16 +21,30 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from icelock.errors import IntegrityError, PolicyError
+from icelock.format import ags1
 from icelock.io.listing import StoredFile, delete_files, list_files, place_of
+from icelock.io.parquet import ENCRYPTED_MAGIC
 from icelock.table.expire import check_gc
 from icelock.table.reach import reached
 from icelock.table.retention import dead_keys
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
     from icelock.table.table import Table
 
 SAFE_AGE: Final = timedelta(days=3)
+_MAGIC_LENGTH: Final = 4
 _DATA: Final = ("parquet", "avro", "orc")
+
+
+class Content(Enum):
+    """How a file begins: only a look, since who can write to storage can write these bytes too."""
+
+    ENCRYPTED = "encrypted"
+    PLAIN = "plain"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
 
 
 class Kind(Enum):
@@ -55,12 +69,17 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A file that nothing reaches: its size in stored bytes, and when it was last written (None: the storage does not say)."""
+    """A file that nothing reaches: its size in stored bytes, and when it was last written (None: the storage does not say).
+
+    ``content`` says whether it is encrypted. A plain data file, manifest or delete file was left by a client that knows nothing of
+    encryption, whose commit was refused: its rows can be read by whoever reads the storage. Metadata files are always plain.
+    """
 
     path: str
     size: int
     modified_ms: int | None
     kind: Kind
+    content: Content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +151,8 @@ class _Search:
             late = self._reached()
             found = [file for file in found if place_of(file.location) not in late]
         for file in sorted(found, key=lambda file: file.location):
-            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=_kind(file.location))
+            content = _content(self._table.storage, file.location)
+            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=_kind(file.location), content=content)
 
     def keys(self) -> tuple[str, ...]:
         """Return the key entries that nothing needs, in the metadata that was loaded last."""
@@ -183,6 +203,18 @@ def _checked(name: str) -> str:
 def _kind(location: str) -> Kind:
     name = _checked(location.rpartition("/")[2])
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), Kind.OTHER)
+
+
+def _content(io: FileIO, location: str) -> Content:
+    """Look at a file's first bytes."""
+    try:
+        with io.new_input(location).open() as stream:
+            first = stream.read(_MAGIC_LENGTH)
+    except Exception:  # noqa: BLE001 - gone meanwhile, or not to be had: the list is worth more than one answer
+        return Content.UNREADABLE
+    if not first:
+        return Content.EMPTY
+    return Content.ENCRYPTED if first in {ags1.MAGIC, ENCRYPTED_MAGIC} else Content.PLAIN
 
 
 def _limit_ms(table: Table, older_than: timedelta | datetime | None) -> int | None:

@@ -19,7 +19,7 @@ from pyiceberg.io import InputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
 
-from icelock.errors import FormatError
+from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.snapshot import Snapshot
 
@@ -85,11 +85,18 @@ def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:
 
 
 def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMetadata:
-    """Parse the object form of a metadata.json; see ``parse_metadata``."""
+    """Parse the object form of a metadata.json; see ``parse_metadata``.
+
+    Raises:
+        IntegrityError: it says format version 1 or 2 and has encryption keys, which only version 3 has: it was edited.
+    """
     version = data.get("format-version") if isinstance(data, dict) else None
     if version not in SUPPORTED_VERSIONS:
         msg = f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it"
         raise FormatError(msg)
+    if version != 3 and _has_traces_of_encryption(data):  # noqa: PLR2004
+        msg = f"{location} has encryption keys but format version {version}: it was changed; restore the metadata file"
+        raise IntegrityError(msg)
     try:
         if version == 3:  # noqa: PLR2004
             return TableMetadataV3.model_validate(data)
@@ -97,6 +104,12 @@ def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMet
     except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError) as e:
         msg = f"{location} is not valid table metadata: {e}"
         raise FormatError(msg) from e
+
+
+def _has_traces_of_encryption(data: Mapping[str, Any]) -> bool:
+    snapshots = data.get("snapshots")
+    found = snapshots if isinstance(snapshots, list) else []
+    return bool(data.get("encryption-keys")) or any(isinstance(snapshot, dict) and snapshot.get("key-id") for snapshot in found)
 
 
 def read_metadata(file: InputFile) -> TableMetadata:

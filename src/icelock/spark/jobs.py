@@ -74,8 +74,12 @@ class Jobs:
         if layout is None:
             from icelock.spark.new_table import new_layout  # noqa: PLC0415 - tables, which executors that import this package do without
 
-            layout = self.describe(job).layout if job.new_table is None else new_layout(job, rows.schema)
+            layout = self.describe(job).layout if job.new_table is None else new_layout(job, rows.schema, self._properties_of(job))
         self.write(job, distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive))
+
+    def _properties_of(self, job: Job) -> Mapping[str, str]:
+        """Return a catalog's properties as far as this process knows them."""
+        return self._settings.catalogs.get(job.table.catalog) or {}
 
     def describe(self, job: Job) -> Described:
         """Return what the table of a job is like now."""

@@ -38,6 +38,8 @@ from icelock.spark.types import arrow_schema
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.schema import Schema
 
     from icelock.catalog.base import EncryptedCatalog
@@ -68,10 +70,11 @@ def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
     there = catalog.table_exists(job.table.identifier)
     if job.action == Action.CREATE_OR_REPLACE:
         job = replace(job, action=Action.REPLACE if there else Action.CREATE)
-    if job.action == Action.CREATE and names.ENCRYPTION_KEY_ID not in _new(job).properties:
+    wanted = catalog.new_tables.of_new(_new(job).properties, table=str(job.table)) if job.action == Action.CREATE else None
+    if wanted is not None and names.ENCRYPTION_KEY_ID not in wanted:
         msg = (
             f"table {job.table} would be plain, and icelock makes encrypted tables only: name its master key by "
-            f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...)"
+            f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
         )
         raise PolicyError(msg)
     return job
@@ -99,8 +102,8 @@ def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructT
     return transaction
 
 
-def new_layout(job: Job, given: sp.StructType) -> Layout:
-    """Return how rows of a table that is to be made are spread; the table has no sort order.
+def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> Layout:
+    """Return how rows of a table that is to be made are spread; the table has no sort order. ``catalog`` are its properties.
 
     Raises:
         PolicyError: columns or transforms that an encrypted table cannot have.
@@ -108,7 +111,8 @@ def new_layout(job: Job, given: sp.StructType) -> Layout:
     new = _new(job)
     schema = iceberg_schema(given)
     spec = partition_spec(schema, new.partitioned_by, table=str(job.table))
-    return Layout(schema=schema, spec=spec, sort_order=UNSORTED_SORT_ORDER, properties=new.properties)
+    defaults, overrides = (names.below(catalog, prefix) for prefix in (names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX))
+    return Layout(schema=schema, spec=spec, sort_order=UNSORTED_SORT_ORDER, properties={**defaults, **new.properties, **overrides})
 
 
 def iceberg_schema(given: sp.StructType) -> Schema:

@@ -116,7 +116,7 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
 
     Raises:
         PolicyError: encryption below format version 3, or misspelt settings.
-        IntegrityError: the table has encryption keys but its key id is gone (case C-15).
+        IntegrityError: the table has encryption keys, or snapshots with one, but its key id is gone (case C-15).
     """
     if not isinstance(metadata, TableMetadataV3):
         if any(name in metadata.properties for name in _FIXED):
@@ -124,7 +124,9 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
             raise PolicyError(msg)
         return
     names.check_table_properties({k: v for k, v in metadata.properties.items() if k in _FIXED})
-    if metadata.encryption_keys and names.ENCRYPTION_KEY_ID not in metadata.properties:
+    if names.ENCRYPTION_KEY_ID in metadata.properties:
+        return
+    if metadata.encryption_keys or any(getattr(snapshot, "key_id", None) is not None for snapshot in metadata.snapshots):
         msg = f"{location} has encryption keys but no {names.ENCRYPTION_KEY_ID}: the property was removed; restore the metadata file"
         raise IntegrityError(msg)
 

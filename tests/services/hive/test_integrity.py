@@ -143,7 +143,7 @@ def test_the_file_of_another_table_under_the_same_key_is_refused(hive: HiveLake)
 def test_a_plain_file_in_the_place_of_an_encrypted_one_is_refused(hive: HiveLake) -> None:
     """The writer after it would write plaintext."""
     hive.make(rows=5)
-    hive.catalog().create_table(hive.name("plain"), people().schema)
+    hive.catalog().create_table(hive.name("plain"), people().schema, properties={"icelock.plain": "true"})
     plain = json.loads(hive.metadata_path("plain").read_bytes())
     hive.metadata_path().write_bytes(compact(plain))
     refused(hive, r"encryption\.key-id is None, and the metastore says 'keyA'")
@@ -155,7 +155,7 @@ def test_a_plain_file_in_the_place_of_an_encrypted_one_is_refused(hive: HiveLake
 def test_an_encrypted_file_in_the_place_of_a_plain_one_is_refused(hive: HiveLake) -> None:
     """Else rows would be written under a key that the attacker chose."""
     hive.make("u", rows=5)
-    hive.catalog().create_table(hive.name(), people().schema)
+    hive.catalog().create_table(hive.name(), people().schema, properties={"icelock.plain": "true"})
     hive.metadata_path().write_bytes(hive.metadata_path("u").read_bytes())
     refused(hive, r"no encryption\.key-id in the metastore")
 
@@ -330,7 +330,9 @@ def test_registering_needs_the_kms_a_free_name_and_version_3(hive: HiveLake) -> 
     assert caught.value.kind is KmsErrorKind.DENIED
     with pytest.raises(PolicyError, match="overwrite"):
         hive.catalog().register_table(hive.name("again"), location, overwrite=True)
-    hive.catalog().create_table(hive.name("plain"), Schema(NestedField(1, "id", LongType(), required=False)))
+    hive.catalog().create_table(
+        hive.name("plain"), Schema(NestedField(1, "id", LongType(), required=False)), properties={"icelock.plain": "true"}
+    )
     plain = json.loads(hive.metadata_path("plain").read_bytes())
     plain["properties"].update(KEYED)
     below = local(location).with_name("v2.metadata.json")

@@ -240,7 +240,9 @@ def test_a_new_table_has_row_ids_from_zero(hive: HiveLake) -> None:
 
 def test_plain_tables_of_version_2_are_pyiceberg_s(hive: HiveLake) -> None:
     catalog = hive.catalog()
-    table = catalog.create_table(hive.name("plain"), Schema(NestedField(1, "id", LongType(), required=False)))
+    table = catalog.create_table(
+        hive.name("plain"), Schema(NestedField(1, "id", LongType(), required=False)), properties={"icelock.plain": "true"}
+    )
     table.append(pa.table({"id": [1, 2]}))
     table.transaction().set_properties({"owner": "me"}).commit_transaction()
     loaded = hive.load("plain")

@@ -79,7 +79,7 @@ def test_nessie_is_found_out_before_a_row_is_written(nessie: Nessie, storage: An
 def test_what_nessie_does_with_key_updates_is_what_the_stub_does(nessie: Nessie, storage: Any, tmp_path: Path) -> None:
     catalog = NessieLake(tmp_path, nessie, storage).catalog()
     catalog.create_namespace("plain")
-    catalog.create_table("plain.t", people().schema)
+    catalog.create_table("plain.t", people().schema, properties={"icelock.plain": "true"})
     entry = {"key-id": "k", "encrypted-key-metadata": "AAAA", "encrypted-by-id": "m", "properties": {}}
     body = {"requirements": [], "updates": [{"action": "add-encryption-key", "encryption-key": entry}]}
     place = f"{nessie.uri}/v1/main%7Clake/namespaces/plain/tables/t"

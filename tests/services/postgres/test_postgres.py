@@ -58,7 +58,7 @@ def test_names(lake: PostgresLake) -> None:
 
 
 def test_plain_tables_pass_through_to_pyiceberg(lake: PostgresLake) -> None:
-    lake.catalog().create_table("db.plain", SCHEMA).append(people())
+    lake.catalog().create_table("db.plain", SCHEMA, properties={"icelock.plain": "true"}).append(people())
     assert lake.without_kms().load_table("db.plain").scan().count() == 10
 
 

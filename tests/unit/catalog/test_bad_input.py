@@ -128,7 +128,9 @@ def test_removing_the_key_id_or_setting_a_length_later(lake: TestLake) -> None:
 
 def test_setting_a_key_id_on_a_plain_table(lake: TestLake) -> None:
     """C-14: also through PyIceberg's own transaction, because the commit is guarded."""
-    table = lake.catalog().create_table("db.plain", Schema(NestedField(1, "id", LongType(), required=False)))
+    table = lake.catalog().create_table(
+        "db.plain", Schema(NestedField(1, "id", LongType(), required=False)), properties={"icelock.plain": "true"}
+    )
     assert table.format_version == 2
     before = lake.files()
     with pytest.raises(PolicyError, match="table that exists"), table.transaction() as tx:
@@ -231,3 +233,65 @@ def test_names_that_are_taken_or_missing(lake: TestLake) -> None:
 def test_catalogs_that_cannot_hold_keys_yet(kind: str) -> None:
     with pytest.raises(PolicyError, match="cannot hold encrypted tables in this version"):
         icelock.load_catalog("other", type=kind, uri="http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("table-default.encryption.keyid", "did you mean 'encryption.key-id'"),
+        ("table-override.encryption.key_id", "did you mean 'encryption.key-id'"),
+        ("table-default.Encryption.Key-Id", "did you mean 'encryption.key-id'"),
+        ("table-default.encryption.data-key-lenght", "did you mean 'encryption.data-key-length'"),
+        ("table-default.encryption.kms-type", "unknown table property"),
+        ("table-default.kms.memory.keys.x", "unknown table property"),
+        ("table-default.icelock.plain", "unknown table property"),
+        ("table-override.icelock.require-encryption", "unknown table property"),
+        ("table-defaults.encryption.key-id", "did you mean 'table-default.encryption.key-id'"),
+        ("table_default.encryption.key-id", "did you mean 'table-default.encryption.key-id'"),
+        ("Table-Default.encryption.key-id", "did you mean 'table-default.encryption.key-id'"),
+        ("table-overide.owner", "did you mean 'table-override.owner'"),
+        ("table-default", "did you mean 'table-default.<table property>'"),
+        ("table-default.", "did you mean"),
+        ("encryption.key-id", "set 'table-default.encryption.key-id'"),
+        ("default.encryption.key-id", "set 'table-default.encryption.key-id'"),
+        ("table.encryption.data-key-length", "set 'table-default.encryption.data-key-length'"),
+        ("icelock.require_encryption", "did you mean 'icelock.require-encryption'"),
+        ("icelock.plain", "unknown catalog property"),
+    ],
+)  # fmt: skip
+def test_settings_for_new_tables_that_would_mean_nothing(lake: TestLake, name: str, match: str) -> None:
+    with pytest.raises(PolicyError, match=match):
+        lake.catalog(**{name: "keyA"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("encryption.key-id", " keyA"), ("encryption.key-id", ""), ("encryption.data-key-length", "15")]
+)
+@pytest.mark.parametrize("prefix", ["table-default.", "table-override."])
+def test_values_for_new_tables_that_cannot_be(lake: TestLake, prefix: str, name: str, value: str) -> None:
+    with pytest.raises(PolicyError, match=f"below '{prefix}'"):
+        lake.catalog(**{prefix + name: value})
+
+
+def test_flags_that_are_neither_true_nor_false(lake: TestLake) -> None:
+    with pytest.raises(PolicyError, match="must be true or false"):
+        lake.catalog(**{"icelock.require-encryption": "no"})
+    refused(lake, {"icelock.plain": "yes"}, PolicyError, "must be true or false")
+    refused(lake, {**KEYED, "icelock.plain": "true"}, PolicyError, "exclude each other")
+
+
+def test_a_default_length_needs_a_key_only_where_a_table_has_one(lake: TestLake) -> None:
+    catalog = lake.catalog(**{"table-default.encryption.data-key-length": "32"})
+    assert catalog.create_table("db.keyed", SCHEMA, properties=KEYED).properties["encryption.data-key-length"] == "32"
+    assert catalog.create_table("db.plain", SCHEMA, properties={"icelock.plain": "true"}).format_version == 2
+    with pytest.raises(PolicyError, match="would be plain"):
+        catalog.create_table("db.bad", SCHEMA)
+
+
+def test_without_a_kms_plain_tables_are_made_unless_encryption_is_asked_for(lake: TestLake) -> None:
+    keep = {name: value for name, value in lake.properties().items() if not name.startswith(("encryption.", "kms."))}
+    assert icelock.load_catalog("test", **keep).create_table("db.plain", SCHEMA).format_version == 2
+    with pytest.raises(PolicyError, match="would be plain"):
+        icelock.load_catalog("test", **keep, **{"icelock.require-encryption": "true"}).create_table("db.bad", SCHEMA)
+    with pytest.raises(KeyUnavailableError, match="no KMS"):
+        icelock.load_catalog("test", **keep, **{"table-default.encryption.key-id": "keyA"}).create_table("db.bad", SCHEMA)

@@ -42,7 +42,7 @@ def test_what_stands_in_the_file(lake: TestLake, tmp_path: Path) -> None:
 
 def test_plain_tables_are_not_remembered(lake: TestLake, tmp_path: Path) -> None:
     path = tmp_path / "pins.json"
-    lake.catalog(**{"icelock.pins-file": str(path)}).create_table("db.t", people().schema)
+    lake.catalog(**{"icelock.pins-file": str(path)}).create_table("db.t", people().schema, properties={"icelock.plain": "true"})
     assert not path.exists()
 
 

@@ -106,7 +106,7 @@ def test_iceberg_schemas_sort_orders_and_locations(lake: TestLake) -> None:
 
 def test_plain_tables_of_version_2_pass_through_to_pyiceberg(lake: TestLake) -> None:
     """A catalog holds both; only encrypted ones are icelock's."""
-    table = lake.catalog().create_table("db.plain", SCHEMA)
+    table = lake.catalog().create_table("db.plain", SCHEMA, properties={"icelock.plain": "true"})
     assert not isinstance(table, Table)
     table.append(people())
     assert lake.without_kms().load_table("db.plain").scan().count() == 10

@@ -230,7 +230,7 @@ def test_if_not_exists(lake: TestLake) -> None:
 
 def test_plain_tables_are_staged_by_pyiceberg(lake: TestLake) -> None:
     catalog = lake.catalog()
-    with catalog.create_table_transaction("db.plain", people().schema) as tx:
+    with catalog.create_table_transaction("db.plain", people().schema, properties={"icelock.plain": "true"}) as tx:
         tx.append(people())
     assert rows(catalog.load_table("db.plain")) == list(range(10))
 
@@ -335,7 +335,7 @@ def test_a_change_of_form_meanwhile_is_a_conflict(lake: TestLake, table: Any) ->
 
 def test_what_a_replacement_may_not_do(lake: TestLake, table: Any) -> None:
     catalog = lake.catalog()
-    catalog.create_table("db.plain", people().schema)
+    catalog.create_table("db.plain", people().schema, properties={"icelock.plain": "true"})
     before = lake.files()
     cases: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (PolicyError, "db.t", {"properties": {"encryption.key-id": "keyB"}}),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
     table.append(people())
     for name, days in (("old", 4), ("young", 2)):
         path = Path(table.location()) / "data" / f"{name}.parquet"
-        path.write_bytes(b"PARE" * 3)
+        path.write_bytes(b"PARE" * 3 if name == "old" else b"PAR1" * 3)
         when = path.stat().st_mtime - days * 86_400
         os.utime(path, (when, when))
-    catalog.create_table("db.plain", people().schema)
+    catalog.create_table("db.plain", people().schema, properties={"icelock.plain": "true"})
     for name, value in lake.properties().items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('.', '__').replace('-', '_')}", value)
     return lake
@@ -45,15 +46,17 @@ def test_files_are_listed_and_nothing_is_deleted(configured: TestLake, monkeypat
     monkeypatch.setenv("COLUMNS", "400")  # a narrow table folds paths
     before = configured.files()
     found = listed()
-    assert [(Path(file["path"]).name, file["size"], file["kind"]) for file in found["files"]] == [
-        ("old.parquet", 12, "data"),
-        ("young.parquet", 12, "data"),
+    assert [(Path(file["path"]).name, file["size"], file["kind"], file["content"]) for file in found["files"]] == [
+        ("old.parquet", 12, "data", "encrypted"),
+        ("young.parquet", 12, "data", "plain"),
     ]
     assert (found["deleted"], found["failed"], found["unneeded-keys"]) == (False, [], [])
     assert [Path(file["path"]).name for file in listed("--older-than", "71h")["files"]] == ["old.parquet"]
     text = run("db.t", "--catalog", "test").stdout
     assert "old.parquet" in text
     assert "2 files, 24 bytes" in text
+    assert re.search(r"data\W+plain\W+12\W", text)
+    assert "1 of them hold rows or values in plaintext" in text
     assert configured.files() == before
 
 

@@ -17,7 +17,7 @@ from tests.unit.table.model import verified
 
 import icelock
 from icelock.errors import IntegrityError, KmsError, PolicyError
-from icelock.maintenance import Kind, leftovers, remove_leftovers
+from icelock.maintenance import Content, Kind, leftovers, remove_leftovers
 
 NOTHING = timedelta(0)
 MODULE = sys.modules[leftovers.__module__]
@@ -72,6 +72,45 @@ def test_each_file_comes_with_its_size_age_and_kind(table: Any) -> None:
     assert {file.path: (file.size, file.kind) for file in found} == paths
     now = datetime.now(UTC).timestamp() * 1000
     assert all(abs(now - file.modified_ms - 5 * 3_600_000) < 60_000 for file in found)
+
+
+def test_each_file_is_marked_encrypted_or_plain_by_its_first_bytes(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AGS1: RFC, "AES GCM Stream"; PARE and PAR1: Parquet, "Encrypted Footer Mode" and plain; Obj1: Avro."""
+    begins = {
+        "data/a.parquet": (b"PAREx", Content.ENCRYPTED), "data/b.avro": (b"AGS1x", Content.ENCRYPTED),
+        "data/c.parquet": (b"PAR1x", Content.PLAIN), "metadata/d-m0.avro": (b"Obj\x01x", Content.PLAIN),
+        "data/e.parquet": (b"", Content.EMPTY), "data/f.parquet": (b"PAR", Content.PLAIN),
+        "metadata/9.metadata.json": (b"{}", Content.PLAIN), "data/g.parquet": (b"xPARE", Content.PLAIN),
+    }  # fmt: skip
+    paths = {put(table, name, data=data): content for name, (data, content) in begins.items()}
+    assert {file.path: file.content for file in leftovers(table).files} == paths
+    first = min(paths)
+    opened = type(table.storage).new_input
+
+    def gone(io: Any, location: str) -> Any:
+        if location == first:
+            raise FileNotFoundError(location)
+        return opened(io, location)
+
+    monkeypatch.setattr(type(table.storage), "new_input", gone)
+    assert {file.path: file.content for file in leftovers(table).files} == {**paths, first: Content.UNREADABLE}
+
+
+def test_what_pyiceberg_without_icelock_leaves_behind_is_marked_plain(lake: TestLake, table: Any) -> None:
+    """Its append writes the rows before the commit of the snapshot is refused."""
+    plain = lake.catalog(**{"icelock.require-encryption": "false"}).create_table("db.plain", people().schema)
+    [file] = write_plain(plain, table)
+    [found] = leftovers(table).files
+    assert (found.path, found.kind, found.content) == (file, Kind.DATA, Content.PLAIN)
+
+
+def write_plain(plain: Any, table: Any) -> list[str]:
+    """Write a data file as PyIceberg does, into the folder of an encrypted table."""
+    location = table.location().removeprefix("file://")
+    with plain.transaction() as tx:
+        tx.set_properties({"write.data.path": f"{location}/data"})
+    plain.append(people())
+    return [task.file.file_path for task in plain.scan().plan_files()]
 
 
 def test_only_old_files_of_the_tables_kinds_are_removed(lake: TestLake, table: Any) -> None:

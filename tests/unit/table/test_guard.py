@@ -488,7 +488,7 @@ def test_register_does_not_replace_a_table(table: Any, lake: TestLake) -> None:
 @pytest.mark.usefixtures("table")
 def test_a_metadata_file_of_version_2_with_a_key_id_is_not_registered(lake: TestLake) -> None:
     """C-14."""
-    plain = lake.catalog().create_table("db.old", people().schema)
+    plain = lake.catalog().create_table("db.old", people().schema, properties={"icelock.plain": "true"})
     source = Path(plain.metadata_location.removeprefix("file://"))
     text = json.loads(source.read_text())
     text["properties"]["encryption.key-id"] = "keyA"
@@ -502,7 +502,7 @@ def test_a_metadata_file_of_version_2_with_a_key_id_is_not_registered(lake: Test
 @pytest.mark.parametrize("change", [{"encryption.key-id": "keyA"}, {"encryption.data-key-length": "16"}])
 def test_a_plain_table_does_not_become_encrypted_by_a_property(lake: TestLake, change: dict[str, str]) -> None:
     """C-14."""
-    plain = lake.catalog().create_table("db.old", people().schema)
+    plain = lake.catalog().create_table("db.old", people().schema, properties={"icelock.plain": "true"})
     before, location = lake.files(), plain.metadata_location
     with pytest.raises(PolicyError, match="cannot be set"), plain.transaction() as transaction:
         transaction.set_properties(change)

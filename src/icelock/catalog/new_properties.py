@@ -1,0 +1,128 @@
+"""Which properties a table gets that a catalog makes or replaces, and whether it may be plain: the one place that decides it.
+
+As in Java (``BaseMetastoreCatalog``, ``RESTSessionCatalog``), later ones win: what the kind of catalog sets, ``table-default.*`` of the
+catalog's properties, what the caller gives, ``table-override.*``. Two things are not Java's:
+
+1. In a catalog that has a KMS a table without a master key is refused, unless ``icelock.require-encryption=false`` or the caller gives
+   ``icelock.plain=true``. That one is taken out here: it is never a property of a table, since those lie on storage.
+2. A default key is one for new tables: a table that is replaced keeps its own.
+
+Not here: whether the properties can be (``table.guard``, ``catalog.create``).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from icelock import properties as names
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+_KEYS: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewProperties:
+    """What one catalog says of its new tables.
+
+    Args:
+        catalog: its name, for messages.
+        built_in: what every new table of this kind of catalog gets unless something else is said.
+        defaults: ``table-default.*``, without the prefix.
+        overrides: ``table-override.*``, likewise.
+        require_encryption: plain tables are made on demand only.
+    """
+
+    catalog: str
+    built_in: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    require_encryption: bool = False
+
+    @classmethod
+    def of(cls, catalog: str, properties: Mapping[str, object], *, built_in: Mapping[str, str]) -> Self:
+        """Read a catalog's properties.
+
+        Raises:
+            PolicyError: ``icelock.require-encryption`` is neither true nor false.
+        """
+        return cls(
+            catalog=catalog,
+            built_in=built_in,
+            defaults=names.below(properties, names.TABLE_DEFAULT_PREFIX),
+            overrides=names.below(properties, names.TABLE_OVERRIDE_PREFIX),
+            require_encryption=names.flag(properties, names.REQUIRE_ENCRYPTION, default=names.has_kms(properties)),
+        )
+
+    def of_new(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
+        """Return the properties of a table that is to be made; whether it may be plain is not looked at.
+
+        Raises:
+            PolicyError: it is to be plain, and is given a key.
+        """
+        asked = {name: str(value) for name, value in given.items()}
+        plain = names.flag(asked, names.PLAIN, default=False)
+        asked.pop(names.PLAIN, None)
+        self._say_overridden(asked, table=table)
+        defaults = dict(self.defaults)
+        if plain or names.ENCRYPTION_KEY_ID not in {**defaults, **asked, **self.overrides}:
+            # Without a key, or for a table that is to have none, a default length says nothing.
+            defaults = {name: value for name, value in defaults.items() if name not in _KEYS}
+        wanted = {**self.built_in, **defaults, **asked, **self.overrides}
+        if plain and names.ENCRYPTION_KEY_ID in wanted:
+            msg = f"table {table}: {names.PLAIN}=true and {names.ENCRYPTION_KEY_ID} exclude each other{self._whose(asked)}: leave one out"
+            raise PolicyError(msg)
+        return wanted
+
+    def of_replaced(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
+        """Return the properties that are added to those of an encrypted table that is to be replaced.
+
+        Raises:
+            PolicyError: it is to become plain.
+        """
+        asked = {name: str(value) for name, value in given.items()}
+        if names.flag(asked, names.PLAIN, default=False):
+            msg = f"table {table} is encrypted, and stays so when it is replaced: leave {names.PLAIN} out"
+            raise PolicyError(msg)
+        asked.pop(names.PLAIN, None)
+        self._say_overridden(asked, table=table)
+        defaults = {name: value for name, value in self.defaults.items() if name not in _KEYS}
+        return {**defaults, **asked, **self.overrides}
+
+    def check_plain(self, given: Mapping[str, object], *, table: str) -> None:
+        """Check that a table may be plain; ``given`` is what the caller gave.
+
+        Raises:
+            PolicyError: the catalog has a KMS, or says that it wants encryption; says how to have the table, encrypted or plain.
+        """
+        if self.require_encryption and not names.flag(given, names.PLAIN, default=False):
+            msg = (
+                f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. Name "
+                f"its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "
+                f"If it is to be plain, create it with {names.PLAIN}=true, or set the catalog property {names.REQUIRE_ENCRYPTION}=false"
+            )
+            raise PolicyError(msg)
+
+    def _say_overridden(self, asked: Mapping[str, str], *, table: str) -> None:
+        for name in _KEYS:
+            if name in asked and self.overrides.get(name, asked[name]) != asked[name]:
+                logger.warning(
+                    "table %s: catalog %s has %s%s=%s, which wins over the %r that was asked for",
+                    table,
+                    self.catalog,
+                    names.TABLE_OVERRIDE_PREFIX,
+                    name,
+                    self.overrides[name],
+                    asked[name],
+                )
+
+    def _whose(self, asked: Mapping[str, str]) -> str:
+        if names.ENCRYPTION_KEY_ID in self.overrides:
+            return f" (catalog {self.catalog} has {names.TABLE_OVERRIDE_PREFIX}{names.ENCRYPTION_KEY_ID})"
+        return "" if names.ENCRYPTION_KEY_ID in asked else f" (catalog {self.catalog} sets it)"
