@@ -103,8 +103,8 @@ class NewProperties:
         """
         if self.require_encryption and not names.flag(given, names.PLAIN, default=False):
             msg = (
-                f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. Name "
-                f"its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "
+                f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. "
+                f"Name its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "
                 f"If it is to be plain, create it with {names.PLAIN}=true, or set the catalog property {names.REQUIRE_ENCRYPTION}=false"
             )
             raise PolicyError(msg)
