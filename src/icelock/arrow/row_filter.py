@@ -1,13 +1,13 @@
 """Which rows of a batch a bound filter keeps: Iceberg predicates as Arrow kernels.
 
 The filter sees the table's values (after projection: promoted, defaulted, from partitions), so a row is kept or not whatever
-file it is in. Null and NaN are as in PyIceberg's scans: a comparison with null is null and drops the row, also ``!=`` and
-``not starts with``; ``not in`` keeps nulls; NaN compares as in IEEE 754, so only ``!=``, ``not in`` and a negated comparison keep it.
+file it is in. What is kept of null, NaN and -0.0 is decided in ``exact_filter``, which every plan goes through.
 
-Two differences to PyIceberg 0.12, where it contradicts itself and Java: it compares a promoted column in the file's type (a float
-0.1 read as double equals 0.1), and lets ``!=`` keep the nulls of a column that the file lacks.
+Three differences to PyIceberg 0.12, where it contradicts itself, SQL and Java: it compares a promoted column in the file's type (a float
+0.1 read as double equals 0.1), lets ``!=`` keep the nulls of a column that the file lacks and NOT IN those of any, and tells -0.0 from 0.0
+in IN only.
 
-Not here: skipping row groups (``prune``).
+Not here: what a filter means (``exact_filter``), skipping row groups (``prune``).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, BooleanExpression, BoundPredicate, BoundTerm, Not, Or
+from pyarrow import types as pat
+from pyiceberg.expressions import BooleanExpression, BoundTerm
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, extract_field_ids, visit
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import StructType, UUIDType
 
 from icelock.arrow.arrow_types import UUID_STORAGE, output_schema, output_type, plain_array
+from icelock.arrow.exact_filter import exact_filter
 from icelock.arrow.project import FileColumns, Projection
 
 if TYPE_CHECKING:
@@ -46,25 +48,16 @@ class FilterPlan:
 
     @classmethod
     def make(cls, row_filter: BooleanExpression, table_schema: Schema, *, case_sensitive: bool) -> FilterPlan:
-        """Bind a filter, unless it is bound already.
+        """Bind a filter, which may be bound already.
 
         Raises:
-            ValueError: a column that the schema lacks (PyIceberg's error).
-            TypeError: a literal that does not fit its column's type (PyIceberg's error).
+            PolicyError: see ``exact_filter``.
         """
-        bound = row_filter if _is_bound(row_filter) else bind(table_schema, row_filter, case_sensitive=case_sensitive)
+        bound = bind(table_schema, exact_filter(row_filter, table_schema, case_sensitive=case_sensitive), case_sensitive=True)
         ids = extract_field_ids(bound)
         schema = prune_columns(table_schema, ids, select_full_types=True)
         paths = {field_id: path for field_id, path in _paths(schema.as_struct()) if field_id in ids}
         return cls(expression=bound, schema=schema, arrow_schema=output_schema(schema), paths=paths)
-
-
-def _is_bound(expression: BooleanExpression) -> bool:
-    if isinstance(expression, (And, Or)):
-        return _is_bound(expression.left) or _is_bound(expression.right)
-    if isinstance(expression, Not):
-        return _is_bound(expression.child)
-    return isinstance(expression, BoundPredicate)
 
 
 class RowFilter:
@@ -130,7 +123,11 @@ class _Mask(BoundBooleanExpressionVisitor[Any]):
         return pa.scalar(_raw(literal.value), _literal_type(term))
 
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
-        return pc.is_in(self._column(term), value_set=pa.array([_raw(value) for value in literals], _literal_type(term)))
+        column, values = self._column(term), pa.array([_raw(value) for value in literals], _literal_type(term))
+        if pat.is_floating(column.type):  # -0.0 + 0.0 is 0.0
+            column, values = (pc.add(array, pa.scalar(0.0, array.type)) for array in (column, values))
+        found = pc.is_in(column, value_set=values)
+        return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.bool_())) if column.null_count else found
 
     def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Any:
         return pc.invert(self.visit_in(term, literals))

@@ -1,9 +1,9 @@
 """An Iceberg filter as a condition on a DataFrame's columns: a row is kept if and only if the Arrow engine keeps it.
 
-Both drop rows for which the filter is unknown. Where Spark differs from Arrow's rules the condition spells those out:
+Both drop rows for which the filter is unknown. Where Spark differs from ``arrow.exact_filter`` the condition spells those rules out:
 
     NaN    is unequal to everything, itself included, and neither greater nor less:  x > 5  →  x > 5 and not isnan(x)
-    IN     of a null is false, so NOT IN keeps it; it tells -0.0 from 0.0, which = does not
+    -0.0   is 0.0 in IN too
     UUID   is text in Spark, and compared as such: canonical text sorts as the bytes do
 
 Not here: filters of Spark's, in the other direction (``filters``).
@@ -72,8 +72,8 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         zeros = [value for value in literals if value == 0] if isinstance(term.ref().field.field_type, _FLOATS) else []
         values = [self._literal(term, value) for value in literals if value not in zeros]
         found = [column.isin(*values)] if values else []
-        found += [column.cast("string") == str(float(zero)) for zero in zeros]
-        return F.coalesce(reduce(operator.or_, found), F.lit(False))  # noqa: FBT003
+        found += [column == F.lit(0.0) for _ in zeros[:1]]
+        return reduce(operator.or_, found)
 
     def visit_not_in(self, term: Any, literals: set[Any]) -> Column:
         return ~self.visit_in(term, literals)

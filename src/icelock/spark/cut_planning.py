@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -28,7 +26,7 @@ from icelock.spark.target import target_scan
 from icelock.spark.task_read import ReadPlan
 from icelock.spark.write import WritePlan
 from icelock.table.cut_files import lineage_schema
-from icelock.table.planner import null_safe
+from icelock.table.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
@@ -47,12 +45,11 @@ def result_schema(*, staged: bool) -> StructType:
 
 def whole_and_cut(scan: DataScan) -> tuple[list[FileScanTask], list[FileScanTask]]:
     """Return the files that the filter takes as a whole, as metadata tells, and those that have to be looked into."""
-    claims = null_safe(scan.row_filter)
-    strict = _StrictMetricsEvaluator(scan.full_schema, scan.row_filter, scan.case_sensitive).eval
+    known = WholeFiles(scan.full_schema, scan.exact_filter)
     whole: list[FileScanTask] = []
     cut: list[FileScanTask] = []
     for planned in scan.plan_files():
-        (whole if claims and (planned.residual == AlwaysTrue() or strict(planned.file)) else cut).append(planned)
+        (whole if known.certain(planned) else cut).append(planned)
     return whole, cut
 
 

@@ -75,7 +75,7 @@ def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bo
 def _wanted(scan: DataScan) -> Schema | None:
     """Return the scan's columns with those of its filter, or None if the filter's are nested ones that the scan has a part of."""
     projection = scan.projection()
-    used = extract_field_ids(bind(scan.full_schema, scan.row_filter, case_sensitive=scan.case_sensitive))
+    used = extract_field_ids(bind(scan.full_schema, scan.exact_filter, case_sensitive=True))
     missing = used - projection.field_ids
     if not missing:
         return projection
@@ -155,7 +155,7 @@ class _Part:
         return found if len(projection.fields) == len(self._wanted.fields) else found.select(*(quoted(f.name) for f in projection.fields))
 
     def _bound(self) -> BooleanExpression:
-        return bind(self._scan.full_schema, self._scan.row_filter, case_sensitive=self._scan.case_sensitive)
+        return bind(self._scan.full_schema, self._scan.exact_filter, case_sensitive=True)
 
     def _partition(self) -> sp.StructType:
         names = {field.name for field in self._columns.constant_fields}

@@ -138,6 +138,8 @@ class WriteOptions:
         Raises:
             PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
         """
+        from icelock.arrow.filter_text import parse_filter  # noqa: PLC0415 - executors import this module
+
         properties = snapshot_properties(options)
         given = _known({name: value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}, _WRITE, "write")
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
@@ -180,28 +182,6 @@ class WriteOptions:
 def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options ``snapshot-property.*`` without their prefix."""
     return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in options.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}
-
-
-def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
-    """Return a filter that was given as text in PyIceberg's language, or as an expression.
-
-    Raises:
-        PolicyError: it cannot be parsed.
-    """
-    from pyiceberg.expressions import BooleanExpression  # noqa: PLC0415 - executors import this module
-    from pyiceberg.expressions.parser import parse  # noqa: PLC0415
-    from pyparsing import ParseBaseException  # noqa: PLC0415
-
-    if isinstance(row_filter, BooleanExpression):
-        return row_filter
-    if not isinstance(row_filter, str):
-        msg = f"the filter is a {type(row_filter).__name__}; it must be text such as \"city = 'Oslo'\", or a PyIceberg expression"
-        raise PolicyError(msg)
-    try:
-        return parse(row_filter)
-    except (ParseBaseException, ValueError) as e:
-        msg = f"the filter {row_filter!r} cannot be read: {e}; it is text such as \"city = 'Oslo' and day >= '2026-01-31'\""
-        raise PolicyError(msg) from e
 
 
 def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
+from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
 from icelock.spark.job import Action, Base, Job
 from icelock.spark.jobs import Jobs
-from icelock.spark.options import ReadOptions, TableName, parse_filter
+from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.settings import settings_of
 from icelock.spark.wire import check_wire_of
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Self
 
 from pyiceberg.expressions import AlwaysTrue
 
+from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
 from icelock.spark.distribution import check_options
 from icelock.spark.job import MAIN, Action, Job, NewTable, Purpose
 from icelock.spark.jobs import Jobs
-from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions, parse_filter
+from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
 from icelock.spark.source import NAME
 
 if TYPE_CHECKING:

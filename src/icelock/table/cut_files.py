@@ -22,7 +22,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
 from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap64
@@ -35,7 +34,7 @@ from icelock.arrow.write import DataFileWriter
 from icelock.errors import PolicyError
 from icelock.io.puffin_write import DeletionVector
 from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
-from icelock.table.planner import null_safe
+from icelock.table.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -173,12 +172,11 @@ class FilterWork(FileWork):
 
     def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
         super().__init__(transaction, scan, mode)
-        self._strict = _StrictMetricsEvaluator(scan.full_schema, scan.row_filter, scan.case_sensitive).eval
-        self._claims = null_safe(scan.row_filter)
+        self._known = WholeFiles(scan.full_schema, scan.exact_filter)
 
     def _on(self, planned: FileScanTask) -> FileResult:
         unchanged = unchanged_file(planned)
-        if self._claims and (planned.residual == AlwaysTrue() or self._strict(planned.file)):
+        if self._known.certain(planned):
             return dataclasses.replace(unchanged, goes=True)
         task = self._tasks.build(planned)
         if self._mode is DeleteMode.MERGE_ON_READ:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.table import ALWAYS_TRUE, _parse_row_filter
+from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
+from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
 from icelock.table.commit import Cleanup
 from icelock.table.conflicts import isolation_level
@@ -59,7 +60,7 @@ class GivenFiles(Staging):
             self.track(*(file.file_path for file in files))
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
-                producer.delete_by_predicate(_parse_row_filter(overwrite_filter))
+                producer.delete_by_predicate(parse_filter(overwrite_filter))
                 for file in replaced:
                     producer.delete_data_file(file)
                 for file in files:
@@ -89,7 +90,7 @@ class GivenFiles(Staging):
             PolicyError: settings or columns that do not allow it.
             ValidationException: when committed, if another writer changed what was replaced.
         """
-        row_filter = _parse_row_filter(overwrite_filter)
+        row_filter = parse_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
         with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
@@ -164,7 +165,7 @@ class GivenFiles(Staging):
         with Cleanup(self):
             self.track(*(file.file_path for file in change.added))
             isolation_level(self.table_metadata, operation, isolation_property)
-            matching = _parse_row_filter(row_filter)
+            matching = parse_filter(row_filter)
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
                 producer.isolation_property = isolation_property
@@ -179,7 +180,7 @@ class GivenFiles(Staging):
         Raises:
             PolicyError: only some rows of a file do.
         """
-        scan = self.branch_scan(_parse_row_filter(overwrite_filter), case_sensitive=True, branch=branch)
+        scan = self.branch_scan(parse_filter(overwrite_filter), case_sensitive=True, branch=branch)
         matched, cut = ([], []) if scan is None else scan.whole_files()
         if cut:
             msg = f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others: use overwrite or delete"

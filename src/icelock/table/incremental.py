@@ -15,7 +15,7 @@ from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendSca
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 
 from icelock.arrow.read import count_task
-from icelock.table.scan import DataScan
+from icelock.table.scan import DataScan, Filtered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from icelock.metadata.plan import ScanTask
 
 
-class IncrementalAppendScan(IcebergIncrementalAppendScan):
+class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
     """PyIceberg's ``IncrementalAppendScan`` that decrypts; every method raises IntegrityError when bytes were changed."""
 
     def projection(self) -> Schema:

@@ -1,8 +1,11 @@
-"""PyIceberg's planner with all kinds of delete files, and without two of its faults with nulls (met in 0.12.0).
+"""PyIceberg's planner with all kinds of delete files, and without its faults with nulls and with what its calendar lacks (met in 0.12.0).
 
-1. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match; the strict
-   metrics evaluator says the same of files with nulls. Nothing is claimed for such predicates: see ``null_safe``.
-2. ``p < 1`` on a null partition value raises TypeError. The whole filter is the residual then.
+1. The filter is planned in the form of ``arrow.exact_filter``: PyIceberg's binding makes "always" of ``x < 3000000000`` on an int, and
+   its rewriting of ``not`` prunes files whose NaN rows match.
+2. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match. Nothing is claimed for such
+   predicates: see ``null_safe``.
+3. ``p < 1`` on a null partition value raises TypeError, and a date beyond the year 9999 OverflowError. The whole filter is the residual
+   then.
 
 Delete files are pruned by partition, as data files are, but not by their metrics: a delete file may hold columns that it does not
 compare, and their values say nothing about the rows it deletes.
@@ -22,33 +25,21 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotNull,
-    Or,
-    StartsWith,
-)
-from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, _min_sequence_number
 from pyiceberg.types import IcebergType, strtobool
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.arrow.exact_filter import exact_filter
 from icelock.errors import FormatError
 from icelock.metadata.plan import DeleteFile, ScanTask, TaskBuilder
 from icelock.table.columnar_plan import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.table.delete_index import DeleteIndex
+from icelock.table.partition_filter import partition_filter
+from icelock.table.whole_files import null_safe
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -58,30 +49,20 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _MOST_AHEAD: Final = 8
-_POSITIVE: Final = (
-    AlwaysFalse,
-    AlwaysTrue,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotNull,
-    StartsWith,
-)
-
-
-def null_safe(expression: BooleanExpression) -> bool:
-    """Whether PyIceberg's evaluators treat nulls as the rows do: no predicate that a null makes neither true nor false."""
-    if isinstance(expression, (And, Or)):
-        return null_safe(expression.left) and null_safe(expression.right)
-    return isinstance(expression, _POSITIVE)
 
 
 class Planner(ManifestGroupPlanner):
     """A ``ManifestGroupPlanner`` that knows equality deletes and whose residuals claim no more than is true."""
+
+    def __init__(self, **arguments: Any) -> None:
+        """Take PyIceberg's arguments, by name.
+
+        Raises:
+            PolicyError: the filter does not fit the current schema, see ``exact_filter``.
+        """
+        super().__init__(**arguments)
+        self.row_filter = exact_filter(self.row_filter, self.table_metadata.schema(), case_sensitive=self.case_sensitive)
+        self.case_sensitive = True  # its names are the schema's
 
     @cached_property
     def schemas(self) -> list[Schema]:
@@ -191,7 +172,10 @@ class Planner(ManifestGroupPlanner):
 
     @cached_property
     def _bound_filter(self) -> BooleanExpression:
-        return bind(self.table_metadata.schema(), rewrite_not(self.row_filter), self.case_sensitive)
+        return bind(self.table_metadata.schema(), self.row_filter, self.case_sensitive)
+
+    def _build_partition_projection(self, spec_id: int) -> BooleanExpression:
+        return partition_filter(self.table_metadata.schema(), self.table_metadata.specs()[spec_id], self.row_filter)
 
     @property
     def _empty_files(self) -> bool:
@@ -281,6 +265,6 @@ class _Residual:
             return self._row_filter
         try:
             residual: BooleanExpression = self._evaluator.residual_for(partition)
-        except TypeError:  # a null partition value was compared
+        except (TypeError, OverflowError, ValueError):  # a null partition value was compared, or a date beyond the calendar
             return self._row_filter
         return residual

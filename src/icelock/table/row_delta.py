@@ -25,9 +25,11 @@ from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.arrow.exact_filter import exact_filter
 from icelock.metadata.manifest import ManifestEntry
 from icelock.table.conflicts import Conflicts, Window, isolation_level
 from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.table.partition_filter import partition_filter
 from icelock.table.partition_set import PartitionSet
 from icelock.table.producer import EncryptedProducer
 
@@ -223,6 +225,10 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         """Say which rows the snapshot is about; files are not looked for by it."""
         self._predicate = predicate if self._predicate == AlwaysFalse() else Or(self._predicate, predicate)
         self._case_sensitive = case_sensitive
+
+    def _build_partition_projection(self, spec_id: int) -> BooleanExpression:
+        exact = exact_filter(self._predicate, self.schema(), case_sensitive=self._case_sensitive)
+        return partition_filter(self.schema(), self.spec(spec_id), exact)
 
 
 class _Goes:

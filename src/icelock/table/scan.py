@@ -16,25 +16,29 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
+from pyiceberg.expressions import AlwaysTrue, And
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan as IcebergDataScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.arrow.column_names import find_column
+from icelock.arrow.exact_filter import exact_filter
+from icelock.arrow.filter_text import parse_filter
 from icelock.arrow.metadata_columns import metadata_column
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.plan import ScanTask, TaskBuilder
-from icelock.table.planner import PlanDeletes, Planner, null_safe
+from icelock.table.planner import PlanDeletes, Planner
+from icelock.table.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Self
+    from typing import Any, Self
 
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +50,36 @@ _TABLE_SCHEMA = "icelock.scan-schema"
 CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
 
 
-class DataScan(IcebergDataScan):
-    """PyIceberg's ``DataScan`` that decrypts; every method raises IntegrityError when bytes were changed."""
+class Filtered:
+    """What scans do with the filter that they are given: text is read by ``arrow.filter_text``."""
+
+    row_filter: BooleanExpression
+
+    def update(self, **overrides: Any) -> Self:
+        """Return a copy of this scan with other arguments.
+
+        Raises:
+            PolicyError: ``row_filter`` is text that cannot be read.
+        """
+        if "row_filter" in overrides:
+            overrides["row_filter"] = parse_filter(overrides["row_filter"])
+        changed: Self = super().update(**overrides)  # type: ignore[misc]  # PyIceberg's scan
+        return changed
+
+    def filter(self, expr: str | BooleanExpression) -> Self:
+        """Return a scan of the rows that match ``expr`` too.
+
+        Raises:
+            PolicyError: it is text that cannot be read.
+        """
+        return self.update(row_filter=And(self.row_filter, parse_filter(expr)))
+
+
+class DataScan(Filtered, IcebergDataScan):
+    """PyIceberg's ``DataScan`` that decrypts; every method raises IntegrityError when bytes were changed.
+
+    What reads or plans raises PolicyError for a filter that does not fit the columns.
+    """
 
     @property
     def full_schema(self) -> Schema:
@@ -64,12 +96,14 @@ class DataScan(IcebergDataScan):
         """Return the selected columns of the scan's schema, and the metadata columns that are named.
 
         Raises:
-            ValueError: a name is not a column.
+            PolicyError: a name is not a column.
         """
         schema = self.full_schema
         special = {name: field for name in self.selected_fields if (field := self._metadata_column(name)) is not None}
         names = [name for name in self.selected_fields if name not in special]
         if "*" not in names:
+            for name in names:
+                find_column(schema, name, case_sensitive=self.case_sensitive)
             schema = schema.select(*names, case_sensitive=self.case_sensitive)
         if not special:
             return schema
@@ -107,12 +141,20 @@ class DataScan(IcebergDataScan):
         return self.update(snapshot_id=snapshot_id, options={**self.options, _TABLE_SCHEMA: "current"})
 
     @cached_property
+    def exact_filter(self) -> BooleanExpression:
+        """The filter by SQL's rules, see ``arrow.exact_filter``; its names are those of ``full_schema``, whatever their case was.
+
+        Raises:
+            PolicyError: it does not fit the columns.
+        """
+        return exact_filter(self.row_filter, self.full_schema, case_sensitive=self.case_sensitive)
+
+    @cached_property
     def _manifest_planner(self) -> Planner:
         return Planner(
             table_metadata=self._planning_metadata(),
             io=self.io,
-            row_filter=self.row_filter,
-            case_sensitive=self.case_sensitive,
+            row_filter=self.exact_filter,
             options=self.options,
         )
 
@@ -151,13 +193,13 @@ class DataScan(IcebergDataScan):
 
         Where metrics do not decide it, the filter's columns are read; where a file has deletes, they are too.
         """
-        strict = _StrictMetricsEvaluator(self.full_schema, self.row_filter, self.case_sensitive).eval
+        known = WholeFiles(self.full_schema, self.exact_filter)
         context, builder = self.read_context(), self._task_builder
         every_row = dataclasses.replace(context, row_filter=AlwaysTrue())
         whole: list[DataFile] = []
         cut: list[DataFile] = []
         for planned in self.plan_files():
-            if null_safe(self.row_filter) and (planned.residual == AlwaysTrue() or strict(planned.file)):
+            if known.certain(planned):
                 whole.append(planned.file)  # type: ignore[arg-type]
                 continue
             task = builder.build(planned)
@@ -172,8 +214,7 @@ class DataScan(IcebergDataScan):
         return ReadContext(
             schema=self.projection(),
             table_schema=self.full_schema,
-            row_filter=self.row_filter,
-            case_sensitive=self.case_sensitive,
+            row_filter=self.exact_filter,
             specs=self.table_metadata.specs(),
             name_mapping=self.table_metadata.name_mapping(),
             io=storage_of(self.io),

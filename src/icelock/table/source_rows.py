@@ -30,6 +30,7 @@ from pyiceberg.expressions import (
 from pyiceberg.types import PrimitiveType
 
 from icelock.arrow.arrow_types import output_schema
+from icelock.arrow.column_names import find_column
 from icelock.arrow.conform import InputPlan
 from icelock.arrow.write_schema import write_schema
 from icelock.errors import PolicyError
@@ -113,13 +114,14 @@ def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensiti
     if not names:
         msg = "upsert needs a key: give join_cols, or set the table's identifier fields"
         raise PolicyError(msg)
-    fields = {field.name if case_sensitive else field.name.lower(): field for field in schema.fields}
-    found = [fields.get(name if case_sensitive else name.lower()) for name in names]
-    for name, field in zip(names, found, strict=True):
-        if field is None or not isinstance(field.field_type, PrimitiveType):
-            msg = f"{name!r} cannot be a key: it is no column with one value at top level; the table has {', '.join(schema.column_names)}"
+    top = {field.field_id for field in schema.fields}
+    found = {field.field_id: field for field in (find_column(schema, name, case_sensitive=case_sensitive) for name in names)}
+    for field in found.values():
+        if field.field_id not in top or not isinstance(field.field_type, PrimitiveType):
+            name = schema.find_column_name(field.field_id)
+            msg = f"column {name!r} cannot be a key: it is no column with one value at top level"
             raise PolicyError(msg)
-    return list({field.field_id: field for field in found if field is not None}.values())
+    return list(found.values())
 
 
 def _conformed(context: WriteContext, rows: pa.Table) -> pa.Table:

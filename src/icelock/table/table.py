@@ -20,6 +20,7 @@ from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.branches import ManageSnapshots
@@ -176,12 +177,16 @@ class Table(IcebergTable):
         options: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> DataScan:
-        """Return a scan of the table's current metadata, or of one snapshot."""
+        """Return a scan of the table's current metadata, or of one snapshot.
+
+        Raises:
+            PolicyError: the filter is text that cannot be read.
+        """
         version = self._version
         return DataScan(
             table_metadata=version.metadata,
             io=version.io,
-            row_filter=row_filter,
+            row_filter=parse_filter(row_filter),
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             snapshot_id=snapshot_id,
@@ -214,12 +219,16 @@ class Table(IcebergTable):
         options: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> IncrementalAppendScan:
-        """Return a scan of the rows that append snapshots added after one snapshot and up to another."""
+        """Return a scan of the rows that append snapshots added after one snapshot and up to another.
+
+        Raises:
+            PolicyError: the filter is text that cannot be read.
+        """
         version = self._version
         return IncrementalAppendScan(
             table_metadata=version.metadata,
             io=version.io,
-            row_filter=row_filter,
+            row_filter=parse_filter(row_filter),
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             from_snapshot_id=from_snapshot_id_exclusive,

@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
-from pyiceberg.table import ALWAYS_TRUE, UpsertResult, _parse_row_filter
+from pyiceberg.table import ALWAYS_TRUE, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
+from icelock.arrow.filter_text import parse_filter
 from icelock.arrow.write import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.table.add_files import PlainFiles
@@ -78,10 +79,11 @@ class EncryptedTransaction(GivenFiles):
         Files that keep some of their rows are rewritten or get a deletion vector, by ``write.delete.mode``, as in ``delete``.
 
         Raises:
-            PolicyError: the rows do not fit the table; nothing was written.
+            PolicyError: the rows, or the filter, do not fit the table; nothing was written.
             KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
             ValidationException: when committed, if another writer changed what was replaced.
         """
+        overwrite_filter = parse_filter(overwrite_filter)
         self._before_writing(df)
         self.overwrite_with_data_files(
             _lazily(lambda: self._write(df)),
@@ -105,12 +107,12 @@ class EncryptedTransaction(GivenFiles):
         the default) or a deletion vector is added (``merge-on-read``). Rows that the filter leaves undecided stay.
 
         Raises:
-            PolicyError: settings or columns that do not allow it; nothing was changed.
+            PolicyError: settings or columns that do not allow it, or a filter that does not fit them; nothing was changed.
             KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
             ValidationException: when committed, under isolation level serializable, if another writer added rows that may match.
         """
+        row_filter = parse_filter(delete_filter)
         self.prepare_kek()
-        row_filter = _parse_row_filter(delete_filter)
         operation = _isolation_operation or Operation.DELETE
         isolation_level(self.table_metadata, operation)
         with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:

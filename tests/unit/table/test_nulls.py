@@ -18,10 +18,17 @@ ROWS = pa.table(
     }
 )
 FILTERS = {
-    # by hand: SQL's three-valued logic, except that PyIceberg's "not in" takes nulls
+    # by hand: SQL's three-valued logic
     "p != 1": [1, 4],
     "p = 1": [0, 3],
-    "p not in (1, 3)": [1, 2, 4, 5],
+    "p not in (1, 3)": [1, 4],
+    "not (p in (1, 3))": [1, 4],
+    "not (not (p in (1, 3)))": [0, 3],
+    "not (p in (1, 3) or x > 5)": [4],
+    "not (p = 1 and x = 5)": [1, 2, 4, 5],
+    "x not in (5, 6) or p is null": [2, 5],
+    "p < 3000000000": [0, 1, 3, 4],
+    "x >= 5.5": [1, 2, 5],
     "p is null": [2, 5],
     "p is not null": [0, 1, 3, 4],
     "p < 2": [0, 3],

@@ -1,0 +1,213 @@
+"""What a filter means: the one place that decides which rows it takes, for scans, deletes and the planning of both.
+
+SQL's three-valued logic. A comparison with a null is unknown, a negation of unknown is unknown, and a row is taken if the filter is true
+for it. ``exact_filter`` writes a filter so that every evaluator, PyIceberg's of partitions and metrics too, finds these rows and no
+others, whatever it makes of nulls itself:
+
+    not               gone: a negated predicate becomes its opposite, and by De Morgan's laws ``and`` becomes ``or``
+    x != 1            x is not null and x != 1, likewise NOT IN and NOT LIKE (Iceberg's own rule takes nulls)
+    not (x < 1)       x >= 1; of floats also NaN, which is unequal to all numbers and neither less nor greater (IEEE 754)
+    x is not nan      x is not null and x is not nan; of other types than floats: x is not null
+    s.x is not null   where x is required and s is not: s is not null (PyIceberg binds it to "always")
+    x < 1.5           a literal of exactly the column's type, see ``filter_literals``
+
+The result is not bound; its names are the schema's. Doing it twice changes nothing.
+
+Not here: text (``filter_text``), rows of a batch (``row_filter``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg import expressions as ex
+from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType, UnknownType
+
+from icelock.arrow.column_names import find_column, is_metadata_column, shortened
+from icelock.arrow.filter_literals import FLOATS, compared
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_OPPOSITE: Final[Mapping[Any, Any]] = {
+    ex.LessThan: ex.GreaterThanOrEqual,
+    ex.LessThanOrEqual: ex.GreaterThan,
+    ex.GreaterThan: ex.LessThanOrEqual,
+    ex.GreaterThanOrEqual: ex.LessThan,
+}
+_NEGATIVE: Final[Mapping[Any, Any]] = {
+    ex.NotEqualTo: ex.EqualTo,
+    ex.NotIn: ex.In,
+    ex.NotStartsWith: ex.StartsWith,
+    ex.NotNull: ex.IsNull,
+    ex.NotNaN: ex.IsNaN,
+}
+
+
+def exact_filter(row_filter: ex.BooleanExpression, schema: Schema, *, case_sensitive: bool) -> ex.BooleanExpression:
+    """Return the filter in a form that says of nulls and NaN what the module's rules say.
+
+    Args:
+        row_filter: bound or not.
+        schema: the columns.
+        case_sensitive: whether its column names are.
+
+    Raises:
+        PolicyError: a column that is not there, or that cannot be compared, or a literal that does not fit its column.
+    """
+    try:
+        return _Exact(schema, case_sensitive=case_sensitive).of(row_filter, negated=False)
+    except RecursionError as e:
+        msg = "the filter is nested too deeply: use IN for many values"
+        raise PolicyError(msg) from e
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    name: str
+    kind: Any
+    present: ex.BooleanExpression
+    missing: ex.BooleanExpression
+
+
+class _Exact:
+    def __init__(self, schema: Schema, *, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def of(self, expression: ex.BooleanExpression, *, negated: bool) -> ex.BooleanExpression:
+        """Return what is true where the expression is true, or, negated, where it is false."""
+        if isinstance(expression, ex.Not):
+            return self.of(expression.child, negated=not negated)
+        if isinstance(expression, (ex.And, ex.Or)):
+            left, right = self.of(expression.left, negated=negated), self.of(expression.right, negated=negated)
+            return _both(left, right) if isinstance(expression, ex.And) != negated else ex.Or(left, right)
+        if isinstance(expression, (ex.AlwaysTrue, ex.AlwaysFalse)):
+            return _constant(holds=isinstance(expression, ex.AlwaysTrue) != negated)
+        return self._predicate(expression, negated=negated)
+
+    def _predicate(self, given: Any, *, negated: bool) -> ex.BooleanExpression:
+        column = self._column(given)
+        kind = given.as_unbound if isinstance(given, ex.BoundPredicate) else type(given)
+        if kind in _NEGATIVE:
+            kind, negated = _NEGATIVE[kind], not negated
+        if kind is ex.IsNull:
+            return column.present if negated else column.missing
+        if kind is ex.IsNaN:
+            return _is_nan(column, negated=negated)
+        if isinstance(column.kind, (StructType, ListType, MapType)):
+            hint = ": name a field of it" if isinstance(column.kind, StructType) else ""
+            msg = f"column {shortened(column.name)!r} is a {_word(column.kind)}, which can be filtered by null only{hint}"
+            raise PolicyError(msg)
+        if isinstance(column.kind, UnknownType):
+            return ex.AlwaysFalse()  # it holds nulls only
+        if kind is ex.In:
+            return _among(column, given.literals, negated=negated)
+        if kind is ex.StartsWith:
+            return _starts_with(column, given.literal, negated=negated)
+        return _comparison(column, kind, given.literal, negated=negated)
+
+    def _column(self, given: Any) -> _Column:
+        field = self._field(given)
+        name = self._schema.find_column_name(field.field_id) or field.name
+        try:
+            self._schema.accessor_for_field(field.field_id)
+        except ValueError as e:
+            msg = f"column {shortened(name)!r} is inside a list or map: a row has many values of it, so it cannot be filtered by"
+            raise PolicyError(msg) from e
+        nullable = _nullable(self._schema.fields, field.field_id)
+        if nullable is None:
+            return _Column(name=name, kind=field.field_type, present=ex.AlwaysTrue(), missing=ex.AlwaysFalse())
+        path = self._schema.find_column_name(nullable) or name
+        return _Column(name=name, kind=field.field_type, present=_made(ex.NotNull, path), missing=_made(ex.IsNull, path))
+
+    def _field(self, given: Any) -> NestedField:
+        term = getattr(given, "term", None)
+        if isinstance(term, ex.BoundReference):
+            return self._schema.find_field(term.field.field_id)
+        if not isinstance(term, ex.Reference):
+            msg = f"a filter is made of columns and values, not of {shortened(str(given))}"
+            raise PolicyError(msg)
+        if is_metadata_column(term.name) and not _known(self._schema, term.name):
+            msg = f"{term.name!r} is a metadata column, which filters do not know: select it, and filter the rows that come out"
+            raise PolicyError(msg)
+        return find_column(self._schema, term.name, case_sensitive=self._case_sensitive)
+
+
+def _known(schema: Schema, name: str) -> bool:
+    return name.lower() in {known.lower() for known in schema.column_names}
+
+
+def _nullable(fields: Any, field_id: int) -> int | None:
+    """Return the innermost field on the way to a field, itself included, that may be null: it is null when the field is."""
+    for field in fields:
+        if field.field_id == field_id:
+            return None if field.required else field_id
+        if isinstance(field.field_type, StructType) and _within(field.field_type, field_id):
+            below = _nullable(field.field_type.fields, field_id)
+            return below if below is not None or field.required else field.field_id
+    return None
+
+
+def _within(struct: StructType, field_id: int) -> bool:
+    return any(
+        field.field_id == field_id or (isinstance(field.field_type, StructType) and _within(field.field_type, field_id))
+        for field in struct.fields
+    )
+
+
+def _word(kind: Any) -> str:
+    return "struct" if isinstance(kind, StructType) else "list" if isinstance(kind, ListType) else "map"
+
+
+def _made(kind: Any, *arguments: Any) -> ex.BooleanExpression:
+    # PyIceberg's constructors are hidden from type checkers by pydantic's plugin.
+    made: ex.BooleanExpression = kind(*arguments)
+    return made
+
+
+def _constant(*, holds: bool) -> ex.BooleanExpression:
+    return ex.AlwaysTrue() if holds else ex.AlwaysFalse()
+
+
+def _both(left: ex.BooleanExpression, right: ex.BooleanExpression) -> ex.BooleanExpression:
+    return right if isinstance(right, ex.And) and right.left == left else ex.And(left, right)
+
+
+def _is_nan(column: _Column, *, negated: bool) -> ex.BooleanExpression:
+    if not isinstance(column.kind, FLOATS):
+        return column.present if negated else ex.AlwaysFalse()
+    return _both(column.present, _made(ex.NotNaN, column.name)) if negated else _made(ex.IsNaN, column.name)
+
+
+def _comparison(column: _Column, kind: Any, literal: Any, *, negated: bool) -> ex.BooleanExpression:
+    found = compared(column.name, column.kind, kind, literal)
+    if isinstance(found, bool):
+        return column.present if found != negated else ex.AlwaysFalse()
+    comparison, value = found
+    if not negated:
+        return _made(comparison, column.name, value)
+    if comparison is ex.EqualTo:
+        return _both(column.present, _made(ex.NotEqualTo, column.name, value))
+    opposite = _made(_OPPOSITE[comparison], column.name, value)
+    return ex.Or(opposite, _made(ex.IsNaN, column.name)) if isinstance(column.kind, FLOATS) else opposite
+
+
+def _among(column: _Column, literals: Any, *, negated: bool) -> ex.BooleanExpression:
+    found = [compared(column.name, column.kind, ex.EqualTo, literal) for literal in literals]
+    values = {one[1] for one in found if not isinstance(one, bool)}
+    if not values:
+        return column.present if negated else ex.AlwaysFalse()
+    return _both(column.present, _made(ex.NotIn, column.name, values)) if negated else _made(ex.In, column.name, values)
+
+
+def _starts_with(column: _Column, literal: Any, *, negated: bool) -> ex.BooleanExpression:
+    if not isinstance(column.kind, StringType):
+        msg = f"column {shortened(column.name)!r} is {column.kind}, and only text starts with something"
+        raise PolicyError(msg)
+    prefix = compared(column.name, column.kind, ex.EqualTo, literal)
+    value = literal if isinstance(prefix, bool) else prefix[1]
+    return _both(column.present, _made(ex.NotStartsWith, column.name, value)) if negated else _made(ex.StartsWith, column.name, value)

@@ -1,0 +1,60 @@
+r"""Filters that are given as text, in PyIceberg's language: ``city = 'Oslo' and day >= '2026-01-31'``.
+
+``like`` takes ``%`` at the end only. ``_`` would be any one character to SQL and is a plain one to PyIceberg's parser, so that a delete
+would take other rows than it says: it has to be written ``\_``.
+
+Not here: what a filter means (``exact_filter``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyparsing import ParseBaseException
+
+from icelock.arrow.column_names import shortened
+from icelock.errors import PolicyError
+
+_EXAMPLE: Final = "city = 'Oslo' and day >= '2026-01-31'"
+_QUOTED: Final = re.compile(r"(\blike\s*)?'((?:[^']|'')*)'", re.IGNORECASE)
+_ANY_CHARACTER: Final = re.compile(r"(?<!\\)_")
+_EXCERPT: Final = 30
+
+
+def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
+    """Return a filter that was given as text, or as an expression.
+
+    Raises:
+        PolicyError: it is neither, or cannot be read; says from which character on.
+    """
+    if isinstance(row_filter, BooleanExpression):
+        return row_filter
+    if not isinstance(row_filter, str):
+        msg = f'the filter is a {type(row_filter).__name__}; it must be text such as "{_EXAMPLE}", or a PyIceberg expression'
+        raise PolicyError(msg)
+    text = _QUOTED.sub(_plain_underscores, row_filter)
+    try:
+        return parse(text)
+    except ParseBaseException as e:
+        rest = text[e.loc : e.loc + _EXCERPT]
+        msg = f'the filter cannot be read from character {e.loc + 1} on ({rest!r}); it is text such as "{_EXAMPLE}"'
+        raise PolicyError(msg) from e
+    except RecursionError as e:
+        msg = "the filter cannot be read: its parentheses are too deep; give a PyIceberg expression"
+        raise PolicyError(msg) from e
+    except (ValueError, TypeError, ArithmeticError) as e:
+        msg = f'the filter cannot be read: {shortened(str(e))}; it is text such as "{_EXAMPLE}"'
+        raise PolicyError(msg) from e
+
+
+def _plain_underscores(match: re.Match[str]) -> str:
+    like, pattern = match.groups()
+    if like is None:
+        return match[0]
+    if _ANY_CHARACTER.search(pattern):
+        msg = f"like {shortened(pattern)!r}: _ stands for any character in SQL, which is not supported; write \\_ for the character itself"
+        raise PolicyError(msg)
+    return f"{like}'{pattern}'".replace(r"\_", "_")

@@ -1,0 +1,91 @@
+"""Files all of whose rows match a filter, as metadata alone tells: a delete drops them unread, so nothing may be guessed.
+
+Claimed is what counts, bounds and partition values prove of every row. PyIceberg's strict evaluator takes a count that is not there for 0,
+so that a null or a NaN would go with its file, and fails on fields of structs; here what is not known may be (Java
+``StrictMetricsEvaluator`` claims nothing of fields of structs).
+
+Not here: what a filter means (``arrow.exact_filter``), which files may match (``table.planner``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    NotNull,
+    Or,
+    StartsWith,
+)
+from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor, bind, visit
+from pyiceberg.types import DoubleType, FloatType
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask
+
+_POSITIVE: Final = (
+    AlwaysFalse,
+    AlwaysTrue,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    NotNull,
+    StartsWith,
+)
+
+
+def null_safe(expression: BooleanExpression) -> bool:
+    """Whether PyIceberg's evaluators treat nulls as the rows do: no predicate that a null makes neither true nor false."""
+    if isinstance(expression, (And, Or)):
+        return null_safe(expression.left) and null_safe(expression.right)
+    return isinstance(expression, _POSITIVE)
+
+
+class WholeFiles:
+    """Which planned files the filter takes as a whole."""
+
+    def __init__(self, schema: Schema, exact: BooleanExpression) -> None:
+        """Prepare it; ``exact`` is an ``exact_filter`` on the columns of ``schema``."""
+        self._struct = schema.as_struct()
+        self._claims = null_safe(exact)
+        self._bound = bind(schema, exact, case_sensitive=True) if self._claims else exact
+
+    def certain(self, planned: FileScanTask) -> bool:
+        """Whether all rows of a file match; False where that is not certain."""
+        return self._claims and (planned.residual == AlwaysTrue() or self._by_metrics(planned.file))
+
+    def _by_metrics(self, file: DataFile) -> bool:
+        if file.record_count <= 0:
+            return file.record_count == 0
+        return visit(self._bound, _Strict(self._struct, file))
+
+
+class _Strict(_StrictMetricsEvaluationVisitor):
+    def _can_contain_nulls(self, field_id: int) -> bool:
+        field = self.struct.field(field_id)
+        if field is None:
+            return True  # of a struct, which may be null itself
+        count = self.null_counts.get(field_id)
+        return not field.required if count is None else count > 0
+
+    def _can_contain_nans(self, field_id: int) -> bool:
+        field = self.struct.field(field_id)
+        if field is None or not isinstance(field.field_type, (FloatType, DoubleType)):
+            return field is None
+        return self.nan_counts.get(field_id) != 0
