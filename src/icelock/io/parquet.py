@@ -5,6 +5,9 @@ key = DEK, AAD prefix supplied and not stored, no key metadata in the file. Arro
 file gets fresh ones and no open reader is shared (cases C-18, C-19).
 
 Whether a file is encrypted is said by the parent's key metadata, never by its bytes; they are looked at only to word an error.
+Arrow would believe the file about its algorithm, whose bytes nothing authenticates (ADR 0013). So the end of an encrypted file is read
+once, here, checked by ``format.parquet_crypto``, and given to Arrow from memory; the reader of the pages has no other key than the one
+that came with that footer, and never sees the end on storage, which may be another by then.
 
 Not here: projection and filters (``arrow``), streams (``io.streams``).
 """
@@ -12,13 +15,22 @@ Not here: projection and filters (``arrow``), streams (``io.streams``).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
+from icelock.format.parquet_crypto import (
+    ENCRYPTED_MAGIC,
+    END_LENGTH,
+    PLAIN_MAGIC,
+    check_encrypted_footer,
+    check_signed_footer,
+    footer_length,
+)
+from icelock.io.raw import read_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,10 +39,13 @@ if TYPE_CHECKING:
     from pyiceberg.io import InputFile, InputStream
 
     from icelock.format.key_metadata import FileKey, KeyMetadata
+    from icelock.io.raw import Source
 
-ENCRYPTED_MAGIC: Final = b"PARE"
-PLAIN_MAGIC: Final = b"PAR1"
 MIN_PYARROW: Final = 25
+_END_READ: Final = 1 << 16
+"""As much as Arrow reads of a file's end at first; smaller files are read whole."""
+# INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
+_READER: Final[dict[str, Any]] = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": True}
 _RESTORE: Final = "restore the file from a backup, or read a snapshot that does not need it"
 # Arrow raises the storage's errors and its own as the same OSError; these are the storage's.
 _STORAGE_ERROR: Final = re.compile(r"AWS Error|HTTP|curl|GCS|Azure|HDFS|[Cc]onnection|[Tt]imed? ?out")
@@ -86,21 +101,11 @@ class ParquetInput:
     def __init__(self, source: InputFile, key_metadata: KeyMetadata | None) -> None:
         self.location = source.location
         self._key_metadata = key_metadata
-        properties = None if key_metadata is None else decryption_properties(key_metadata)
         self._stream = source.open()
         try:
-            self._check_length()
-            # INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
-            self._file = pq.ParquetFile(
-                self._stream,
-                decryption_properties=properties,
-                coerce_int96_timestamp_unit="us",
-                arrow_extensions_enabled=False,
-                pre_buffer=True,
-            )
+            self._file = self._plain_file() if key_metadata is None else self._encrypted_file(key_metadata)
             self.schema: pa.Schema = self._file.schema_arrow
             self.metadata: pq.FileMetaData = self._file.metadata
-            self._check_magic()
         except BaseException as e:
             mapped = self._mapped(e)
             self._stream.close()
@@ -139,30 +144,47 @@ class ParquetInput:
         self._file.close()
         self._stream.close()
 
-    def _check_length(self) -> None:
-        expected = None if self._key_metadata is None else self._key_metadata.encrypted_length
-        if expected is None:
-            return
+    def _plain_file(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._stream, **_READER)
+
+    def _encrypted_file(self, key_metadata: KeyMetadata) -> pq.ParquetFile:
+        """Return Arrow's reader of the pages; the footer that it goes by, algorithm included, is the one that was checked."""
+        size = self._checked_size(key_metadata.encrypted_length)
+        end = self._read(max(0, size - _END_READ), size)
+        whole = len(end) == size
+        self._check_magic(end[: len(ENCRYPTED_MAGIC)] if whole else self._read(0, len(ENCRYPTED_MAGIC)), end[-len(ENCRYPTED_MAGIC) :])
+        length = footer_length(end[-END_LENGTH:], size, self.location) + END_LENGTH
+        if length > len(end):
+            end = self._read(size - length, size - len(end)) + end
+        footer = end[-length:]
+        check = check_encrypted_footer if footer.endswith(ENCRYPTED_MAGIC) else check_signed_footer
+        check(footer[:-END_LENGTH], self.location)
+        metadata = pq.read_metadata(pa.BufferReader(footer), decryption_properties=decryption_properties(key_metadata))
+        return pq.ParquetFile(pa.BufferReader(end) if whole else self._stream, metadata=metadata, **_READER)
+
+    def _checked_size(self, expected: int | None) -> int:
         found = _size(self._stream)
-        if found != expected:
+        if expected is not None and found != expected:
             msg = (
                 f"{self.location} has {found} bytes on storage, its key metadata says {expected}: "
                 f"the file was cut, extended or replaced; {_RESTORE}"
             )
             raise IntegrityError(msg)
+        return found
 
-    def _check_magic(self) -> None:
+    def _read(self, start: int, end: int) -> bytes:
+        """Return the bytes of a range of the file, or fewer where the storage has no more."""
+        self._stream.seek(start)
+        view = memoryview(bytearray(end - start))
+        return bytes(view[: read_up_to(cast("Source", self._stream), view)])
+
+    def _check_magic(self, first: bytes, last: bytes) -> None:
         """Arrow looks at the last four bytes only; a file whose footer is signed and not encrypted has PAR1 at both ends."""
-        if self._key_metadata is None:
-            return
-        self._stream.seek(0)
-        first = bytes(self._stream.read(len(ENCRYPTED_MAGIC)))
-        signed = False
-        if first == PLAIN_MAGIC:
-            self._stream.seek(-len(PLAIN_MAGIC), 2)
-            signed = bytes(self._stream.read(len(PLAIN_MAGIC))) == PLAIN_MAGIC
-        if first != ENCRYPTED_MAGIC and not signed:
-            msg = f"{self.location} begins with {first!r}, expected {ENCRYPTED_MAGIC!r}: its bytes were changed; {_RESTORE}"
+        if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
+            raise IntegrityError(_no_parquet(self.location, first))
+        if first != last:
+            what = f"it begins with {first!r} and ends with {last!r}"
+            msg = f"{self.location} failed authentication: {what}; bytes were changed or cut; {_RESTORE}"
             raise IntegrityError(msg)
 
     def _mapped(self, error: BaseException) -> IcelockError | None:
@@ -215,6 +237,10 @@ def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockEr
     return FormatError(f"{location} is a damaged plain Parquet file ({str(error).strip()}); {_RESTORE}")
 
 
+def _no_parquet(location: str, first: bytes) -> str:
+    return f"{location} is not PARE (encrypted Parquet): expected first bytes PARE, got {first!r}; {_RESTORE}"
+
+
 def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str) -> IcelockError:
     if "plaintext file" in text:
         return IntegrityError(
@@ -230,7 +256,7 @@ def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str)
             "select other columns, or rewrite the file with one key"
         )
     if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
-        return IntegrityError(f"{location} is not PARE (encrypted Parquet): expected first bytes PARE, got {first!r}; {_RESTORE}")
+        return IntegrityError(_no_parquet(location, first))
     cause = "bytes were changed or cut" if "decryption" not in text else "wrong key or AAD prefix, or bytes were changed or swapped"
     if "parquet-mr" in created_by and "ciphertext length" in text:
         cause += "; or it has data pages of version 2 (write.parquet.page-version=v2), which Arrow cannot decrypt: rewrite it with v1"
