@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
+from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files, place_of
-from icelock.io.parquet import ENCRYPTED_MAGIC
 from icelock.table.expire import check_gc
 from icelock.table.reach import reached
 from icelock.table.retention import dead_keys
