@@ -29,6 +29,9 @@ PY_KMS_IMPL: Final = "py-kms-impl"
 KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
 HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
 REQUIRE_ENCRYPTION: Final = "icelock.require-encryption"
+REST_ANSWER_TIMEOUT: Final = "icelock.rest.answer-timeout-ms"
+REST_MAX_ANSWER: Final = "icelock.rest.max-answer-bytes"
+REST_MAX_ANSWER_DEFAULT: Final = 128 * 2**20
 PINS_PREFIX: Final = "icelock.pins."
 PINS_FILE: Final = "icelock.pins-file"
 SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
@@ -74,10 +77,13 @@ _CATALOG: Final = (
     PLAINTEXT_FILES,
     REQUIRE_ENCRYPTION,
     HIVE_REQUIRE_HASH,
+    REST_ANSWER_TIMEOUT,
+    REST_MAX_ANSWER,
     PINS_FILE,
     SPARK_PLAIN_RPC,
     SPARK_EXECUTOR_PROPERTIES,
 )
+_LONG: Final = 15
 _GUARDED_PREFIXES: Final = ("encryption.", "encryption-", "encryption_", "kms.", "icelock.")
 # ``kms.`` names belong to the KMS client, which checks its own; a user's class may have any.
 
@@ -174,6 +180,17 @@ def _refuse_misplaced(name: str) -> None:
     else:
         return
     raise PolicyError(msg)
+def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:
+    """Return a catalog property that is a whole number from 1 on.
+
+    Raises:
+        PolicyError: it is something else.
+    """
+    text = str(properties.get(name, default))
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONG and int(text) > 0):
+        msg = f"{name} is {text[:80]!r}; it must be a whole number from 1 on"
+        raise PolicyError(msg)
+    return int(text)
 
 
 def encryption_key_id(properties: Mapping[str, str]) -> str | None:

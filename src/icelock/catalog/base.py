@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyiceberg.catalog import PropertiesUpdateSummary
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import StagedTable
@@ -23,7 +23,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
 from icelock import properties as names
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
 from icelock.catalog.new_properties import NewProperties
-from icelock.catalog.outcome import waits
+from icelock.catalog.outcome import has_commit, not_there, waits
 from icelock.catalog.pins_tables import PinnedTables
 from icelock.catalog.recent import RecentMetadata
 from icelock.errors import CommitError, IcelockError, PolicyError
@@ -35,13 +35,13 @@ from icelock.table.encryption import TableEncryption
 from icelock.table.expire import check_gc
 from icelock.table.guard import (
     check_change,
-    check_kept,
     check_keys,
     check_manifest_lists,
     check_metadata,
     check_updates,
     is_encrypted,
 )
+from icelock.table.kept import check_kept
 from icelock.table.reach import reached
 from icelock.table.table import Table
 
@@ -91,7 +91,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
 
     def _read(self, location: str) -> tuple[TableMetadata, bytes]:
         """Return what a metadata file holds, and the SHA-256 of its bytes."""
-        with load_file_io(properties=self.properties, location=location).new_input(location).open() as stream:
+        with self._load_file_io(location=location).new_input(location).open() as stream:
             data = stream.read()
         digest = sha256(data).digest()
         metadata = self._recent.get(digest)
@@ -137,14 +137,16 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             IntegrityError: a new manifest list is not on storage as it was written; nothing was committed.
             CommitFailedException: another writer was first.
             CommitError: the catalog did not keep what was committed, or could not be asked; the commit was made.
+            CommitStateUnknownException: the catalog says that the commit was made, but has a table without it; nothing was deleted.
         """
         name = ".".join(table.name())
         check_updates(table.metadata, updates, table=name)
         self._check_manifest_lists(table, updates)
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
-        if any(isinstance(requirement, AssertCreate) for requirement in requirements):
+        new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
+        if new:
             self.pins.gone(table.name())  # there was no table of this name
-        self._check_kept(response, table.name())
+        self._check_kept(response, table, updates, new=new)
         return response
 
     def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
@@ -222,7 +224,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return load_file_io({**_storage_properties(self.properties), **(properties or {})}, location)
+        return load_file_io({**without_kms(self.properties), **(properties or {})}, location)
 
     def _check_manifest_lists(self, table: IcebergTable, updates: tuple[Any, ...]) -> None:
         snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
@@ -239,23 +241,29 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             msg = f"table {'.'.join(table.name())}: a new manifest list cannot be looked at ({e!r}); nothing was changed"
             raise CommitFailedException(msg) from e
 
-    def _check_kept(self, sent: CommitTableResponse, identifier: Identifier) -> None:
-        table = ".".join(identifier)
+    def _check_kept(self, sent: CommitTableResponse, table: IcebergTable, updates: tuple[Any, ...], *, new: bool) -> None:
+        """Read the table back; ``new`` says that the commit has made it."""
+        name = ".".join(table.name())
         failure: Exception | None = None
         for seconds in waits(sent.metadata.properties):
             time.sleep(seconds)
             try:
-                kept = self.load_table(identifier)
-                check_kept(_still_needed(sent, kept), kept.metadata, table=table, catalog=self.name)
+                kept = self.load_table(table.name())
+                if has_commit(sent, kept, updates, before=table.metadata_location):
+                    check_kept(_still_needed(sent, kept), kept.metadata, table=name, catalog=self.name)
+                    return
+                failure = not_there(name, catalog=self.name, found=kept.metadata_location)
             except IcelockError:
                 raise
             except NoSuchTableError:
-                return  # dropped or renamed since
+                if not new:
+                    return  # dropped or renamed since
+                failure = not_there(name, catalog=self.name, found="no table")
             except Exception as e:  # noqa: BLE001 - whatever it was, the next look may do
                 failure = e
-            else:
-                return
-        msg = f"table {table}: the commit was made, but the catalog could not be asked whether it kept it: {failure}; do not repeat it"
+        if isinstance(failure, CommitStateUnknownException):
+            raise failure
+        msg = f"table {name}: the commit was made, but the catalog could not be asked whether it kept it: {failure}; do not repeat it"
         raise CommitError(msg) from failure
 
 
@@ -282,7 +290,7 @@ def check_namespace_properties(properties: Mapping[str, str], *, namespace: str 
             raise PolicyError(msg)
 
 
-def _storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def without_kms(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what the storage does not need: KMS settings stay with the catalog."""
     left_out = ("encryption.", "kms.", "py-kms-impl", names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX)
     return {key: value for key, value in properties.items() if not key.startswith(left_out)}

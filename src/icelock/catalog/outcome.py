@@ -12,15 +12,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.utils.properties import property_as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pyiceberg.table import StagedTable
+    from pyiceberg.table import CommitTableResponse, StagedTable
+    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,38 @@ def waits(properties: Mapping[str, str]) -> list[float]:
     looks = 1 + max(0, property_as_int(given, STATUS_CHECKS, STATUS_CHECKS_DEFAULT) or 0)
     first = max(0, property_as_int(given, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) or 0) / 1000
     return [0.0, *(min(60.0, first * 2**look) for look in range(looks - 1))]
+
+
+def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str | None) -> bool:
+    """Whether a table that was read back has had a commit that the catalog took; others may have gone on since.
+
+    Args:
+        sent: what the catalog says it has.
+        kept: what it has.
+        updates: those of the commit.
+        before: the metadata file of the version on which the commit was prepared.
+    """
+    added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    there = {snapshot.snapshot_id for snapshot in kept.metadata.snapshots}
+    if kept.metadata_location == sent.metadata_location:
+        return added <= there
+    if added and added <= there:
+        return True
+    history = [entry.metadata_file for entry in kept.metadata.metadata_log]
+    if sent.metadata_location in history:
+        return True
+    replaced = {before, *(entry.metadata_file for entry in sent.metadata.metadata_log[-1:])}
+    # A server that keeps no history cannot be asked about a change without a snapshot.
+    return not added and not history and kept.metadata_location not in replaced
+
+
+def not_there(table: str, *, catalog: str, found: str) -> CommitStateUnknownException:
+    """Return the error for a commit that the catalog took and does not show; ``found`` is what it has instead."""
+    msg = (
+        f"catalog {catalog} says that the commit to table {table} was made, but has {found}, without it; nothing was deleted: load the "
+        "table again later, and repeat the commit only if it still is not there"
+    )
+    return CommitStateUnknownException(msg)
 
 
 def unknown(staged: StagedTable, cause: Exception, *, who: str) -> CommitStateUnknownException:

@@ -25,6 +25,7 @@ from icelock.catalog.outcome import undone
 from icelock.catalog.turn import Turns
 from icelock.metadata.canonical_json import canonical_form
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.kept import check_sealing
 from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class PointerCommits(MetastoreCatalog):
 
         Raises:
             CommitFailedException: a requirement is not met, another client was first, or the catalog refused; nothing was changed.
+            IntegrityError: see ``table.guard.check_sealing``; nothing was changed.
             CommitStateUnknownException: the catalog did not answer, and the row does not tell; nothing was deleted.
         """
         identifier = table.name()
@@ -148,6 +150,8 @@ class PointerCommits(MetastoreCatalog):
             assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
             turn.stage = Stage.PREPARING
             current = None if turn.location is None else turn.load()
+            if current is not None:
+                check_sealing(table.metadata, current.metadata, updates, table=".".join(identifier))
             staged = self._update_and_stage_table(current, identifier, requirements, updates)
             if current is not None and staged.metadata is current.metadata:
                 return _response(current.metadata, current.metadata_location)

@@ -16,6 +16,7 @@ from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, ServerError, TableAlreadyExistsError
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
@@ -23,14 +24,15 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from requests import RequestException
 
 from icelock import properties as names
-from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.base import EncryptedCatalog, without_kms
 from icelock.catalog.create import FORMAT_VERSION
-from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of, without_own
+from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest_commit import RestCommits
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.guard import check_kept, check_metadata
+from icelock.table.guard import check_metadata
+from icelock.table.kept import check_kept
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
@@ -275,16 +277,16 @@ class RestCatalog(EncryptedCatalog, RestCommits):
 
     def _credentials(self, name: Identifier, place: str) -> Mapping[str, str]:
         if Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
-            answered = self._load_credentials(name).storage_credentials
+            answered = self._ask_credentials(name)
             if answered:
                 return best_credentials(answered, place)
         return self._ask_table(name).storage_config(place)
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        settings: dict[str, Any] = without_own(properties or {})[0]
+        settings = without_kms(self.storage_settings(properties or {}))
         if self._auth_manager is not None:
             settings[AUTH_MANAGER] = self._auth_manager
-        return super()._load_file_io(settings, location)
+        return load_file_io(settings, location)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> IcebergTable:
         # PyIceberg's answer to the creation of a plain table.

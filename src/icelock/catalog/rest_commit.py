@@ -5,9 +5,10 @@
 The server compares and swaps, so a turn keeps no other process out: it is the queue of this process's threads. It begins with a look
 at the table: what the server has now is compared with what was seen (``catalog.pins``) before anything is sent, so nothing is built on
 a table that was rolled back, and a commit that would lose is made again first. 409 means that another writer was first. A
-refusal (4xx) changes nothing. After a 5xx, a lost connection or no answer in time the table is loaded: it has the new snapshot, or
-what was changed otherwise, or nobody knows; nothing is deleted then. A 409 is looked into as well: a gateway may have sent the
-request twice.
+refusal (4xx, a redirect) changes nothing, but a gateway may have sent the request twice and have been refused the second time: the
+table is loaded, and only if it is without the commit was nothing changed. After a 5xx, a lost connection, no answer in time or one
+that is none the table is loaded some times: it has the new snapshot, or what was changed otherwise, or nobody knows; nothing is
+deleted then.
 
 Not here: other requests (``catalog.rest_requests``), the rules (``catalog.base``).
 """
@@ -38,12 +39,13 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from icelock.catalog.outcome import waits
 from icelock.catalog.rest_answer import TableAnswer
+from icelock.catalog.rest_http import RedirectError
 from icelock.catalog.rest_requests import RestRequests, raise_for
 from icelock.catalog.turn import Turns
 from icelock.errors import CommitError, FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.guard import check_kept
+from icelock.table.kept import check_kept, check_sealing
 from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
@@ -158,7 +160,8 @@ class RestCommits(RestRequests):
         Raises:
             CommitFailedException: another client was first, or no server answers; nothing was changed.
             TableAlreadyExistsError, NoSuchTableError, RESTError: the server refused; nothing was changed.
-            IntegrityError: the server's table is not what was pinned, or goes back behind what was seen; nothing was sent.
+            IntegrityError: the server's table is not what was pinned, goes back behind what was seen, or has other keys; nothing was sent.
+                Or the server changed a KEK with the commit, which says so; nothing was deleted.
             CommitStateUnknownException: the server did not say what became of it, and the table does not tell; nothing was deleted.
             CommitError: the commit was made, and the server did not keep its keys.
         """
@@ -167,6 +170,8 @@ class RestCommits(RestRequests):
             turn.stage = Stage.PREPARING
             new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
             base = None if new else turn.load()
+            if base is not None:
+                check_sealing(table.metadata, base.metadata, updates, table=".".join(identifier))
             staged = self._update_and_stage_table(base, identifier, requirements, updates)
             if base is not None and staged.metadata is base.metadata:
                 return _response(base.metadata, base.metadata_location)
@@ -189,41 +194,57 @@ class RestCommits(RestRequests):
         identifier = staged.name()
         try:
             response = self._ask_commit(identifier, body, config)
+        except (RedirectError, RESTError) as e:
+            return self._after_refusal(turn, base, staged, updates, e)
         except RequestException as e:
             if _not_sent(e):
                 msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
                 raise CommitFailedException(msg) from e
             return self._looked_up(base, staged, updates, e)
-        except (RESTError, NotImplementedError):
-            turn.stage = Stage.PREPARING  # not let in, or there is no such endpoint: nothing can have happened
+        except NotImplementedError:
+            turn.stage = Stage.PREPARING  # there is no such endpoint, so nothing was sent
             raise
         if response.ok:
-            try:
-                return self._answer(response, identifier, {})
-            except FormatError as e:
-                return self._looked_up(base, staged, updates, e)
+            return self._succeeded(base, staged, updates, response)
         refusal = _refusal(response)
         if response.status_code == _TIME_OUT or (response.status_code >= _SERVER and response.status_code != _NOT_IMPLEMENTED):
             return self._looked_up(base, staged, updates, refusal)
-        if response.status_code == _CONFLICT:
-            return self._after_conflict(base, staged, updates, refusal)
-        turn.stage = Stage.PREPARING
-        raise refusal
+        if response.status_code == _CONFLICT and base is None:
+            refusal = TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
+        return self._after_refusal(turn, base, staged, updates, refusal)
 
-    def _after_conflict(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], refusal: Exception) -> TableAnswer:
+    def _succeeded(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], response: Response) -> TableAnswer:
+        """Return the table of a success that has the commit; find out about one that has not."""
+        problem: Exception | None
+        try:
+            answer = self._answer(response, staged.name(), {})
+            problem = _answered_without(base, staged, updates, answer)
+        except FormatError as e:
+            problem = e
+        return answer if problem is None else self._looked_up(base, staged, updates, problem)
+
+    def _after_refusal(
+        self, turn: Turn, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], refusal: Exception
+    ) -> TableAnswer:
+        """Return the table if it has the commit that was refused: a gateway may have sent it twice, and only the second was refused.
+
+        Raises:
+            Exception: the refusal; the table has not had the commit.
+            CommitStateUnknownException: there is no telling.
+        """
         try:
             now = self._ask_table(staged.name())
-        except NoSuchTableError:
-            raise refusal from None
-        except Exception as e:  # noqa: BLE001 - whatever it was, nobody knows
-            raise _unknown(staged, e) from refusal
-        tells = base is None or any(isinstance(update, AddSnapshotUpdate) for update in updates)
-        if tells and _made(base, staged, updates, now):
+        except NoSuchTableError as e:
+            if base is not None:  # dropped or renamed since, perhaps with the commit
+                raise _unknown(staged, refusal) from e
+            now = None
+        except Exception as e:
+            raise _unknown(staged, refusal) from e
+        if now is not None and _made(base, staged, updates, now):
             logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
             return now
-        if base is None:
-            msg = f"Table {'.'.join(staged.name())} already exists"
-            raise TableAlreadyExistsError(msg) from refusal
+        if not isinstance(refusal, CommitFailedException):
+            turn.stage = Stage.PREPARING
         raise refusal
 
     def _looked_up(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], cause: Exception) -> TableAnswer:
@@ -301,15 +322,26 @@ def _check_answer(staged: StagedTable, answer: TableMetadata, updates: tuple[Any
     table = ".".join(staged.name())
     removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKeyUpdate)}
     keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+    under = {key.encrypted_by_id for key in keys} - {key.key_id for key in keys}
+    keys += [key for key in staged.metadata.encryption_keys if key.key_id in under]
     snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
     kept_keys = [key for key in keys if key.key_id not in removed]
     sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
     check_kept(sent, answer, table=table, catalog=catalog)
-    there = {snapshot.snapshot_id for snapshot in answer.snapshots}
-    lost = [str(snapshot.snapshot_id) for snapshot in snapshots if snapshot.snapshot_id not in there]
+
+
+def _answered_without(base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], answer: TableAnswer) -> Exception | None:
+    """Return an error when the table of a success is without what was committed."""
+    sent = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    lost = sent - {snapshot.snapshot_id for snapshot in answer.metadata.snapshots}
     if lost:
-        msg = f"table {table}: snapshot {', '.join(lost)} was committed, but catalog {catalog} has a table without it; nothing was deleted"
-        raise CommitError(msg)
+        return CommitError(f"success was answered, with a table without snapshot {', '.join(map(str, sorted(lost)))}")
+    if base is None or sent:
+        return None
+    before = _content(base.metadata)
+    if _content(answer.metadata) == before and _content(staged.metadata) != before:
+        return CommitError("success was answered, with a table as it was before")
+    return None
 
 
 def _refusal(response: Response) -> Exception:

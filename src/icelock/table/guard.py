@@ -13,7 +13,8 @@ Rules (seeds, "catalog security requirements"; cases C-06, C-09, C-12, C-14, C-1
 ``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so what it refuses cannot be had by
 any update. Each function raises before anything is written.
 
-Not here: whether a KMS is there (``catalog``), plain files (``io.file_io``, ``metadata.manifest_writer``, ``metadata.manifest_list``).
+Not here: whether a KMS is there (``catalog``), what catalogs have to keep (``table.kept``), plain files (``io.file_io``,
+``metadata.manifest_writer``, ``metadata.manifest_list``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from pyiceberg.table.update import (
 
 from icelock import properties as names
 from icelock.arrow.closed_file import check_stored
-from icelock.errors import CommitError, IntegrityError, KeyUnavailableError, PolicyError
+from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -219,30 +220,6 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
             continue
         msg = f"table {table}: key {key.key_id} is encrypted by {key.encrypted_by_id}, which is not in encryption-keys"
         raise KeyUnavailableError(msg)
-
-
-def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
-    """Check that the catalog kept what was committed: format version, keys, snapshot key ids (catalogs.md).
-
-    Raises:
-        CommitError: says what was lost; the files of the commit are kept.
-    """
-    if not isinstance(sent, TableMetadataV3):
-        return
-    remedy = f"catalog {catalog} cannot hold encrypted tables; nothing was deleted: load {table} through a catalog that keeps keys"
-    if kept.format_version != sent.format_version or not isinstance(kept, TableMetadataV3):
-        msg = f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}"
-        raise CommitError(msg)
-    have = {key.key_id: key for key in kept.encryption_keys}
-    lost = [key.key_id for key in sent.encryption_keys if have.get(key.key_id) != key]
-    if lost:
-        msg = f"table {table}: encryption keys {', '.join(lost)} did not come back after the commit; {remedy}"
-        raise CommitError(msg)
-    key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in kept.snapshots}
-    for snapshot in sent.snapshots:
-        if snapshot.snapshot_id in key_ids and key_ids[snapshot.snapshot_id] != snapshot.key_id:
-            msg = f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}"
-            raise CommitError(msg)
 
 
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:

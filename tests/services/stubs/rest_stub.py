@@ -3,7 +3,8 @@
 Tables are JSON objects in memory, and each version is a file below ``warehouse``. Subclasses change what the server makes of a request
 (``servers_that_lose_keys``). Nothing of icelock or PyIceberg is used.
 
-    stub.fail("POST", "/tables/t", when="after", how=500)      the next such request; ``how`` is a status, "drop" or "hang"
+    stub.fail("POST", "/tables/t", when="after", how=500)      the next such request; ``how`` is a status, "drop", "hang", "garbage",
+                                                               bytes of an answer, or a function of the connection's file
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class RestStub:
 
     def __init__(self, warehouse: Path) -> None:
         self.warehouse = warehouse
-        self.defaults: dict[str, str] = {}
-        self.overrides: dict[str, str] = {}
-        self.table_config: dict[str, str] = {}
+        self.defaults: dict[str, Any] = {}
+        self.overrides: dict[str, Any] = {}
+        self.table_config: dict[str, Any] = {}
         self.credentials: list[dict[str, Any]] = []
         self.tables: dict[tuple[str, str], dict[str, Any]] = {}
         self.staged: dict[tuple[str, str], dict[str, Any]] = {}
@@ -272,6 +273,15 @@ class _Handler(BaseHTTPRequestHandler):
         if how == "drop":
             self.close_connection = True
             self.connection.close()
+            return True
+        if isinstance(how, bytes):
+            self.wfile.write(how)
+            self.close_connection = True
+            return True
+        if callable(how):
+            with contextlib.suppress(OSError):
+                how(self.wfile)
+            self.close_connection = True
             return True
         if how == "hang":
             time.sleep(HANG_SECONDS)

@@ -1,0 +1,88 @@
+"""What a catalog has to keep of a table between two looks: keys before a commit, and what was committed after it.
+
+Source: seeds, "catalog security requirements".
+
+Not here: what may be committed (``table.guard``), whether it was (``catalog.outcome``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from icelock import properties as names
+from icelock.errors import CommitError, IntegrityError
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.updates import AddEncryptionKeyUpdate
+from icelock.table.guard import is_encrypted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyiceberg.table.metadata import TableMetadata
+
+    from icelock.format.encrypted_key import EncryptedKey
+
+_FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
+
+
+def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
+    """Check that new key entries are sealed under what the table has now, and not under a copy that this client holds.
+
+    Args:
+        held: the version on which the commit was prepared.
+        current: what the catalog has now.
+        updates: those of the commit.
+        table: for the message.
+
+    Raises:
+        IntegrityError: a KEK's entry, the master key or the key length is another one; nothing was committed.
+    """
+    if not is_encrypted(held):
+        return
+    new = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+    needed = {key.encrypted_by_id for key in new} - {key.key_id for key in new}
+    mine, theirs = _entries(held), _entries(current)
+    changed = [f"key entry {key_id}" for key_id in sorted(needed) if key_id in mine and mine[key_id] != theirs.get(key_id)]
+    changed += [name for name in _FIXED if held.properties.get(name) != current.properties.get(name)]
+    if changed:
+        msg = (
+            f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Nobody else could read what is "
+            "sealed under the old one, so nothing was committed: find out who changed it, and restore the metadata"
+        )
+        raise IntegrityError(msg)
+
+
+def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
+    """Check that the catalog kept what was committed: format version, keys, snapshot key ids (catalogs.md).
+
+    Raises:
+        CommitError: says what was lost; the files of the commit are kept.
+        IntegrityError: a key entry came back as another one; the same.
+    """
+    if not isinstance(sent, TableMetadataV3):
+        return
+    remedy = f"catalog {catalog} cannot hold encrypted tables; nothing was deleted: load {table} through a catalog that keeps keys"
+    if kept.format_version != sent.format_version or not isinstance(kept, TableMetadataV3):
+        msg = f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}"
+        raise CommitError(msg)
+    have = _entries(kept)
+    changed = [key.key_id for key in sent.encryption_keys if have.get(key.key_id, key) != key]
+    if changed:
+        msg = (
+            f"table {table}: the commit was made, but catalog {catalog} has other key entries {', '.join(changed)} than the commit is "
+            "sealed under: others cannot read it. Nothing was deleted: put the entries back as they were, or commit the rows again"
+        )
+        raise IntegrityError(msg)
+    lost = [key.key_id for key in sent.encryption_keys if key.key_id not in have]
+    if lost:
+        msg = f"table {table}: encryption keys {', '.join(lost)} did not come back after the commit; {remedy}"
+        raise CommitError(msg)
+    key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in kept.snapshots}
+    for snapshot in sent.snapshots:
+        if snapshot.snapshot_id in key_ids and key_ids[snapshot.snapshot_id] != snapshot.key_id:
+            msg = f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}"
+            raise CommitError(msg)
+
+
+def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:
+    return {key.key_id: key for key in getattr(metadata, "encryption_keys", ())}
