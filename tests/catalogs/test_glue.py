@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from lake import KEYED, people
-from lakes import GlueLake
+from lakes import QUICK, GlueLake
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
 
 from icelock.errors import IntegrityError, PolicyError
@@ -119,3 +119,26 @@ def test_other_tables_are_not_icebergs(lake: GlueLake) -> None:
     lake.glue.create_table(DatabaseName=lake.space, TableInput={"Name": "csv", "Parameters": {"classification": "csv"}})
     with pytest.raises(NoSuchIcebergTableError, match="is no Iceberg table"):
         lake.load("csv")
+
+
+@pytest.mark.parametrize(
+    "change", [lambda table: table.append(people(1, 1)), lambda table: table.transaction().set_properties({"a": "b"}).commit_transaction()]
+)
+def test_a_glue_that_says_done_and_does_nothing_is_found_out(change: Any, lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.make(rows=1)
+    files, parameters = set(lake.files()), lake.parameters()
+    monkeypatch.setattr(lake.glue, "update_table", lambda **_: {"ResponseMetadata": {"HTTPStatusCode": 200}})
+    with pytest.raises(CommitStateUnknownException, match=r"says that the commit .* was made, but has .*, without it; nothing was deleted"):
+        change(table)
+    assert lake.parameters() == parameters
+    assert files < set(lake.files())
+    assert ids(lake.load()) == [0]
+
+
+def test_a_glue_that_says_done_and_makes_no_table_is_found_out(lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    transaction = lake.catalog().create_table_transaction(lake.name(), people().schema, properties={**KEYED, **QUICK})
+    transaction.append(people(0, 1))
+    monkeypatch.setattr(lake.glue, "create_table", lambda **_: {"ResponseMetadata": {"HTTPStatusCode": 200}})
+    with pytest.raises(CommitStateUnknownException, match="nothing was deleted"):
+        transaction.commit_transaction()
+    assert [path for path in lake.files() if path.endswith(".parquet")]
