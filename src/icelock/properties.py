@@ -180,6 +180,8 @@ def _refuse_misplaced(name: str) -> None:
     else:
         return
     raise PolicyError(msg)
+
+
 def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:
     """Return a catalog property that is a whole number from 1 on.
 

@@ -242,7 +242,7 @@ def test_a_kek_that_changes_with_the_commit_is_noticed_and_nothing_is_deleted(wh
 def test_a_master_key_that_changed_while_the_table_was_held_is_noticed(lake: StubLake) -> None:
     table = lake.table(rows=1)
     lake.kept["properties"]["encryption.key-id"] = "keyB"
-    with pytest.raises(IntegrityError, match=r"encryption\.key-id changed in the catalog"):
+    with pytest.raises(IntegrityError, match=r"encryption\.key-id (changed in the catalog|is .keyB., and was .keyA.)"):
         table.append(people(1, 1))
 
 
