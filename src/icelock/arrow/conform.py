@@ -132,8 +132,7 @@ class _Compiler:
         if pat.is_dictionary(source):
             return _decoded(self.converter(source.value_type, target, stored, path))
         if pat.is_run_end_encoded(source):
-            inner = self.converter(source.value_type, target, stored, path)
-            return lambda array: inner(pc.run_end_decode(array))
+            return _runs_decoded(self.converter(source.value_type, target, stored, path))
         if isinstance(source, pa.BaseExtensionType) and source != stored:
             inner = self.converter(source.storage_type, target, stored, path)
             return lambda array: inner(array.storage)
@@ -172,6 +171,18 @@ def _is_list(source: pa.DataType) -> bool:
 def _decoded(convert: Converter) -> Converter:
     """Convert a dictionary's values once, then look them up."""
     return lambda array: pc.take(convert(array.dictionary), array.indices)
+
+
+def _runs_decoded(convert: Converter) -> Converter:
+    """Convert the value of each run once, then repeat it: Arrow decodes runs of few types."""
+
+    def run(array: pa.Array) -> pa.Array:
+        runs = pa.array(range(len(array.values)), pa.int32())
+        kind = pa.run_end_encoded(array.run_ends.type, runs.type)
+        numbers = pa.Array.from_buffers(kind, len(array), [None], offset=array.offset, children=[array.run_ends, runs])
+        return pc.take(convert(array.values), pc.run_end_decode(numbers))
+
+    return run
 
 
 def _structs(slots: Sequence[_Slot], fields: Sequence[pa.Field]) -> Converter:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 FIELD_ID: Final = b"PARQUET:field_id"
+_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ def _child_fields(arrow_type: pa.DataType) -> list[pa.Field]:
         return list(arrow_type)
     if pat.is_map(arrow_type):
         return [arrow_type.key_field, arrow_type.item_field]
-    if pat.is_list(arrow_type) or pat.is_large_list(arrow_type) or pat.is_fixed_size_list(arrow_type):
+    if any(is_type(arrow_type) for is_type in _LISTS):
         return [arrow_type.value_field]
     return []
 

@@ -113,7 +113,7 @@ class Upsert(DeleteByFilter):
             raise PolicyError(msg)
         updated = pa.concat_arrays([_none(), *(match.updated for match in matches)])
         row_ids = pa.concat_arrays([_none(), *(match.row_ids for match in matches)])
-        inserted = _others(self._source.rows.num_rows, found) if self._insert else _none()
+        inserted = _others(self._source.stored.num_rows, found) if self._insert else _none()
         rows = (pa.concat_arrays([updated, inserted]), pa.concat_arrays([row_ids, pa.nulls(len(inserted), pa.int64())]))
         self.result = UpsertResult(rows_updated=len(updated), rows_inserted=len(inserted))
         if self._new_rows == rows:
@@ -129,7 +129,7 @@ class Upsert(DeleteByFilter):
 
     def _batches(self, rows: pa.Array, row_ids: pa.Array, *, lineage: bool) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(rows), _FEW_ROWS):
-            taken = self._source.rows.take(rows.slice(start, _FEW_ROWS))
+            taken = self._source.stored.take(rows.slice(start, _FEW_ROWS))  # Arrow takes no rows of some other types, such as views
             if lineage:
                 taken = taken.append_column(ROW_ID.name, row_ids.slice(start, _FEW_ROWS))
                 taken = taken.append_column(LAST_UPDATED.name, pa.nulls(len(taken), pa.int64()))
@@ -166,7 +166,7 @@ class _UpsertWork(FileWork):
         return _Matches(**{name: pa.concat_arrays([_none(), *(getattr(part, name) for part in parts)]) for name in names})
 
     def _gathered(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        wanted = min(max(self._source.rows.num_rows, _FEW_ROWS), _MANY_ROWS)
+        wanted = min(max(self._source.stored.num_rows, _FEW_ROWS), _MANY_ROWS)
         waiting: list[pa.RecordBatch] = []
         for batch in read_task(self._reading, task):
             waiting.append(batch)

@@ -50,6 +50,9 @@ UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 EMPTY_TEXT = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
 
 
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int16()), pa.array(["a", None, "b"], pa.string_view()))
+
+
 def views(values: list) -> pa.Array:
     return pa.array(values, pa.list_view(pa.string_view()))
 
@@ -79,6 +82,10 @@ def views(values: list) -> pa.Array:
         (TimestampNanoType(), pa.array([1], pa.timestamp("us")), [1000]),
         (BinaryType(), pa.array([b"ab"], pa.binary(2)), [b"ab"]),
         (BinaryType(), pa.array([b"ab"], pa.binary_view()), [b"ab"]),
+        (StringType(), RUNS, ["a", "a", None, "b"]),
+        (StringType(), RUNS.slice(1, 2), ["a", None]),
+        (DecimalType(9, 2), pa.array([Decimal("1.25"), None], pa.decimal32(5, 2)), [Decimal("1.25"), None]),
+        (DecimalType(12, 2), pa.array([Decimal("1.25"), None], pa.decimal64(12, 2)), [Decimal("1.25"), None]),
         (FixedType(2), pa.array([b"ab", None], pa.large_binary()), [b"ab", None]),
         (UUIDType(), pa.array([UUID.bytes], pa.binary(16)), [UUID]),
         (UUIDType(), pa.array([str(UUID), None]), [UUID, None]),

@@ -142,3 +142,14 @@ def test_a_kms_that_is_out_writes_nothing(lake: TestLake, table: Any, outside: P
     lake.calls.deny("")
     table.add_files([path], reencrypt=True)
     assert ids(table) == [0, 1, 2, 10, 11]
+
+
+def test_views_of_text_and_lists_are_taken_in(lake: TestLake, outside: Path) -> None:
+    schema = pa.schema([("s", pa.string()), ("l", pa.list_(pa.string()))])
+    table = lake.catalog().create_table("db.views", schema, properties=KEYED)
+    texts = pa.array(["a", None], pa.string_view())
+    lists = [["x", None], None]
+    for number, kind in enumerate((pa.list_view(pa.string_view()), pa.large_list_view(pa.large_string()))):
+        path = plain(outside, f"{number}.parquet", pa.table([texts, pa.array(lists, kind)], ["s", "l"]))
+        table.add_files([path], reencrypt=True)
+    assert table.scan().to_arrow().to_pydict() == {"s": ["a", None] * 2, "l": lists * 2}

@@ -297,6 +297,35 @@ def test_keys_of_every_type(lake: TestLake, mode: str, kind: Any, values: list[A
     assert set(found["v"].to_pylist()) == {2}
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.string(), pa.array(["a", "b", "c"], pa.string_view())),
+        (pa.binary(), pa.array([b"a", b"b", b"c"], pa.binary_view())),
+        (pa.string(), pa.array(["a", "b", "c"]).dictionary_encode()),
+        (pa.int64(), pa.RunEndEncodedArray.from_arrays([1, 2, 3], [1, 2, 3])),
+        (pa.decimal128(9, 2), pa.array([decimal.Decimal(1), decimal.Decimal(2), decimal.Decimal(3)], pa.decimal32(9, 2))),
+        (pa.string(), pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", "2", "3"]))),
+    ],
+    ids=str,
+)
+def test_other_arrow_forms_of_keys_and_values(lake: TestLake, mode: str, kind: Any, values: Any) -> None:
+    """What pa.table(polars_frame) gives, and other forms that Arrow cannot take rows of."""
+    types = pa.schema([("k", kind), ("v", kind)])
+    table = lake.catalog().create_table("db.forms", types, properties={**KEYED, "write.merge.mode": mode})
+    table.append(pa.table([values, values], ["k", "v"]))
+    before = table.scan().to_arrow().to_pylist()
+    assert table.upsert(pa.table([values, values], ["k", "v"]), ["k"]).rows_updated == 0
+    moved = pa.concat_arrays([values.slice(1), values.slice(0, 1)])
+    result = table.upsert(pa.table([values, moved], ["k", "v"]), ["k"])
+    assert (result.rows_updated, result.rows_inserted) == (3, 0)
+    assert [row["v"] for row in sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["k"])] == [
+        before[1]["v"],
+        before[2]["v"],
+        before[0]["v"],
+    ]
+
+
 def test_nan_and_zero_as_keys_are_those_of_spark(lake: TestLake, mode: str) -> None:
     """NaN equals NaN, whatever its bits, and -0.0 equals 0.0; nulls of the table are found by nothing."""
     schema = pa.schema([("k", pa.float64()), ("v", pa.int64())])
