@@ -8,7 +8,7 @@ setting would otherwise mean plaintext.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from icelock.errors import PolicyError
@@ -68,6 +68,20 @@ TABLE_OVERRIDE_PREFIX: Final = "table-override."
 # Said when a table is made, and not kept: it makes a plain one where plain ones are not made otherwise.
 PLAIN: Final = "icelock.plain"
 
+FORMAT_VERSION: Final = "format-version"
+
+# Names that are no table's own. Java keeps none of the first (TableProperties.RESERVED_PROPERTIES), Spark gives the second another
+# meaning (SparkTable, Spark3Util); the last are parameters of a table's row in Hive or Glue (metadata_hash_location is ours).
+_RESERVED: Final = frozenset(
+    (
+        *(FORMAT_VERSION, "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms"),
+        *("current-schema", "default-partition-spec", "default-sort-order"),
+        *("provider", "location", "format", "sort-order", "identifier-fields"),
+        *("table_type", "metadata_location", "previous_metadata_location", "metadata_hash", "metadata_hash_location", "storage_handler"),
+        *("external", "numfiles", "numrows", "totalsize", "transient_lastddltime", "column_stats_accurate", "do_not_update_stats"),
+    )
+)
+
 _TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
 _OF_NEW_TABLES: Final = (TABLE_DEFAULT_PREFIX, TABLE_OVERRIDE_PREFIX)
 _CATALOG: Final = (
@@ -111,6 +125,27 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
     data_key_length(properties)
 
 
+def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
+    """Refuse names that Java Iceberg, Spark, Hive or Glue keep for themselves, in capitals too.
+
+    Stored as a property, ``format-version`` is a request that makes every later change of Java's fail; others replace what a metastore
+    knows of the table.
+
+    Args:
+        given: names of table properties.
+        making: a table is made, and ``format-version`` says in which version; it is not stored.
+
+    Raises:
+        PolicyError: names the first one.
+    """
+    for name in given:
+        if name.lower() not in _RESERVED or (making and name == FORMAT_VERSION):
+            continue
+        hint = "upgrade the table by upgrade_table_version" if name.lower() == FORMAT_VERSION else "choose another name"
+        msg = f"{name!r} cannot be a table property: Iceberg and its catalogs keep the name for themselves; {hint}"
+        raise PolicyError(msg)
+
+
 def check_catalog_properties(properties: Mapping[str, object]) -> None:
     """Refuse unknown or misspelt ``encryption.*`` and ``icelock.*`` catalog properties; ``kms.*`` is left to the client.
 
@@ -124,6 +159,7 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     for prefix in _OF_NEW_TABLES:
         try:
             check_table_properties(below(properties, prefix))
+            check_reserved(below(properties, prefix), making=True)
         except PolicyError as e:
             msg = f"catalog properties below {prefix!r}: {e}"
             raise PolicyError(msg) from e

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lake import KEYED, people
 from lakes import CatalogLake
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from icelock.errors import IcelockError, PolicyError
 from icelock.table.table import Table
@@ -129,3 +130,41 @@ def test_a_commit_by_hand_makes_no_plain_table_either(lake: CatalogLake) -> None
     with pytest.raises(IcelockError, match="would be plain"):
         transaction.commit_transaction()
     assert strict.list_tables(lake.space) == []
+
+
+# Java's TableProperties.RESERVED_PROPERTIES; what Spark has a clause for; parameters of a row in a metastore.
+RESERVED = [
+    "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms", "current-schema",
+    "default-partition-spec", "default-sort-order", "provider", "location", "metadata_location", "previous_metadata_location",
+    "table_type", "metadata_hash", "metadata_hash_location", "storage_handler", "EXTERNAL", "numRows", "transient_lastDdlTime",
+]  # fmt: skip
+
+
+def test_names_that_java_or_the_catalog_keeps_for_itself_are_refused(lake: CatalogLake) -> None:
+    table = lake.make(rows=1)
+    catalog, before = table.catalog, lake.files()
+    for name in [*RESERVED, "format-version"]:
+        given = {name: "2"}
+        for use in (
+            lambda given=given: table.transaction().set_properties(given),
+            lambda name=name: table.transaction().remove_properties(name),
+            lambda given=given: catalog.create_table(lake.name("u"), SCHEMA, properties={**KEYED, **given}),
+            lambda given=given: catalog.create_table_transaction(lake.name("u"), SCHEMA, properties={**KEYED, **given}),
+            lambda given=given: catalog.replace_table_transaction(lake.name(), SCHEMA, properties=given),
+            lambda given=given: catalog.commit_table(table, (), (SetPropertiesUpdate(updates=given),)),
+        ):
+            with pytest.raises(PolicyError, match=r"cannot be a table property|format.version"):
+                use()
+    assert lake.files() == before
+    assert catalog.list_tables(lake.space) == [table.name()]
+
+
+def test_the_format_version_is_given_when_a_table_is_made_and_is_no_property(lake: CatalogLake) -> None:
+    catalog = lake.catalog(**{"table-default.format-version": "3"})
+    made = catalog.create_table(lake.name(), SCHEMA, properties={**KEYED, "format-version": "3"})
+    assert (made.format_version, "format-version" in made.properties) == (3, False)
+    again = catalog.replace_table_transaction(lake.name(), SCHEMA, properties={"format-version": "3"}).commit_transaction()
+    assert "format-version" not in again.properties
+    plain = lake.catalog().create_table(lake.name("p"), SCHEMA, properties={**PLAIN, "format-version": "2"})
+    with pytest.raises(PolicyError, match="cannot be a table property"):
+        plain.transaction().set_properties({"format-version": "3"}).commit_transaction()

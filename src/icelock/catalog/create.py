@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from icelock.table.encryption import TableEncryption
     from icelock.table.transaction import EncryptedTransaction
 
-FORMAT_VERSION: Final = "format-version"
+FORMAT_VERSION: Final = names.FORMAT_VERSION
 VERSION: Final = 3
 _TRIAL_LENGTH: Final = 16
 
@@ -154,6 +154,7 @@ class TableCreation(MetastoreCatalog):
         order = assign_fresh_sort_order_ids(sort_order, given, fresh)
         return TableMetadataV3(
             location=location,
+            last_updated_ms=self.encryption.clock(),
             last_column_id=fresh.highest_field_id,
             current_schema_id=fresh.schema_id,
             schemas=[fresh],

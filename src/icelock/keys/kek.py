@@ -5,6 +5,8 @@
   KEK cannot be made to look young (iceberg PR 14396). A KEK without it cannot be used.
 - New snapshots use a KEK for 730 days from then (NIST SP 800-57; Java ``StandardEncryptionManager``); old snapshots keep
   theirs for good.
+- A KEK of the future, made by a clock that was ahead, is passed over by new snapshots until its time comes: else it would be the newest
+  for as long as the clock was ahead, and 730 days more. Five minutes are allowed for clocks that differ. Java takes it.
 
 Source: format "Key entries in table metadata". Not here: caching (``keys/cache.py``), which KEK is chosen (``keys/manager.py``).
 """
@@ -23,7 +25,9 @@ from icelock.kms.client import KmsClient
 from icelock.secret import SecretBytes
 
 KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1_000
+CLOCKS_DIFFER_MS: Final = 5 * 60 * 1_000
 _INT64_DIGITS: Final = 19
+_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,22 +57,22 @@ def created_ms(kek: EncryptedKey) -> int:
 
     Raises:
         KeyUnavailableError: it has no timestamp.
-        FormatError: the timestamp is no decimal number.
+        FormatError: the timestamp is no decimal number of 63 bits.
     """
     text = _timestamp_text(kek)
-    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS):
+    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS and int(text) <= _INT64_MAX):
         raise _bad_timestamp(kek, text)
     return int(text)
 
 
 def is_live(kek: EncryptedKey, now_ms: int) -> bool:
-    """Tell whether new snapshots may use the KEK: it is younger than 730 days.
+    """Tell whether new snapshots may use the KEK: it is younger than 730 days, and not of the future.
 
     Raises:
         KeyUnavailableError: it has no timestamp.
         FormatError: the timestamp is no decimal number.
     """
-    return now_ms - created_ms(kek) < KEK_LIFESPAN_MS
+    return -CLOCKS_DIFFER_MS <= now_ms - created_ms(kek) < KEK_LIFESPAN_MS
 
 
 def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> MintedKek:

@@ -9,7 +9,7 @@ A manager never changes: what it mints it returns, and the commit puts the entri
 snapshot that needs them. The next version of the metadata gets its own manager (iceberg 17990, 17984 lost keys otherwise).
 
 Source: format "Key entries in table metadata"; Java ``StandardEncryptionManager``. Deviation: Java takes the first live KEK,
-this the newest; Java unwraps every KEK with the table's key id, this refuses a KEK of another master key.
+this the newest that is not of the future; Java unwraps every KEK with the table's key id, this refuses a KEK of another master key.
 Not here: files (``io``), and what executors need, which is ``keys/entropy.py`` only.
 """
 

@@ -17,6 +17,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from icelock.errors import FormatError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
+from icelock.metadata.commit_time import timed
 from icelock.metadata.table_metadata import TableMetadataV3
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def apply_updates(
     Args:
         base: the metadata as it is.
         updates: PyIceberg's updates and the two here, in order.
-        now_ms: the clock, for changes that bring no time of their own.
+        now_ms: the clock, for changes that bring no time of their own (``metadata.commit_time``).
         metadata_location: the file of ``base``, which goes into the metadata log; None while the result is only looked at.
     """
     context = _TableMetadataUpdateContext()
@@ -46,8 +47,7 @@ def apply_updates(
     if context.has_changes():
         if metadata_location is not None:
             metadata = _update_table_metadata_log(metadata, metadata_location, base.last_updated_ms)
-        if metadata.last_updated_ms == base.last_updated_ms:
-            metadata = metadata.model_copy(update={"last_updated_ms": now_ms()})
+        metadata = timed(base, metadata, now_ms())
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
     return metadata  # type: ignore[no-any-return]

@@ -101,9 +101,10 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     """Check the properties of a table that is to be created.
 
     Raises:
-        PolicyError: misspelt or bad ``encryption.*`` settings, or encryption below format version 3.
+        PolicyError: misspelt or bad ``encryption.*`` settings, encryption below format version 3, or a reserved name.
     """
     names.check_table_properties(properties)
+    names.check_reserved(properties, making=True)
     if any(name in properties for name in _FIXED) and format_version != VERSION:
         msg = f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
         raise PolicyError(msg)
@@ -223,6 +224,7 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
 
 
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:
+    names.check_reserved(updates)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
     for name in _FIXED:
         if name in updates and updates[name] != metadata.properties.get(name):
@@ -237,6 +239,8 @@ def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: st
 
 
 def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: str) -> None:
+    # One that an earlier version stored may go: that puts the table right.
+    names.check_reserved(name for name in removals if name not in metadata.properties)
     for name in removals:
         if name in _FIXED and name in metadata.properties:
             msg = f"table {table}: {name} cannot be removed: the table's files are encrypted with that key"

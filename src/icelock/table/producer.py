@@ -28,6 +28,7 @@ from pyiceberg.table.update.snapshot import (
 )
 
 from icelock.errors import PolicyError
+from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
@@ -180,6 +181,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             parent_snapshot_id=self._parent_snapshot_id,
             manifest_list=location,
             sequence_number=metadata.next_sequence_number(),
+            timestamp_ms=commit_time_ms(metadata, self._transaction._table.encryption.clock()),  # noqa: SLF001
             summary=self._summary(self.snapshot_properties),
             schema_id=metadata.current_schema_id,
             first_row_id=metadata.next_row_id,

@@ -229,6 +229,50 @@ def test_the_newest_live_kek_is_used(manager, clock):
         assert [entry.encrypted_by_id for entry in seal.new_entries] == [keks[1].key_id]
 
 
+@pytest.mark.parametrize("ahead_ms", [5 * 60_000 + 1, DAY_MS, 3_650 * DAY_MS])
+def test_a_kek_of_the_future_is_passed_over_and_opens_all_the_same(manager, clock, ahead_ms):
+    """One writer's clock was ahead for a while; those of the others are right."""
+    clock.now = NOW_MS + ahead_ms
+    after, of_the_future = sealed(manager)
+    clock.now = NOW_MS
+    after, first = sealed(after)
+    after, second = sealed(after)
+    keks = [key for key in after.keys if key.encrypted_by_id == "keyA"]
+    assert [int(kek.properties["KEY_TIMESTAMP"]) - NOW_MS for kek in keks] == [ahead_ms, 0], "one more, and then that one"
+    assert after.keys[-1].encrypted_by_id == keks[1].key_id
+    for key_id, metadata in of_the_future + first + second:
+        assert fresh(after).open_manifest_list_key(key_id) == metadata
+
+
+def test_rotation_is_not_put_off_by_a_kek_of_the_future(manager, clock):
+    clock.now = NOW_MS + 3_650 * DAY_MS
+    after, _ = sealed(manager)
+    for day in (0, 731, 1_500):
+        clock.now = NOW_MS + day * DAY_MS
+        after, _ = sealed(after)
+        kek = next(key for key in after.keys if key.key_id == after.keys[-1].encrypted_by_id)
+        assert int(kek.properties["KEY_TIMESTAMP"]) == clock.now
+    clock.now = NOW_MS + 3_651 * DAY_MS
+    after, _ = sealed(after)
+    assert after.keys[-1].encrypted_by_id == after.keys[0].key_id, "its time has come"
+
+
+def test_a_clock_that_is_five_minutes_ahead_makes_no_more_keks(manager, clock):
+    clock.now = NOW_MS + 5 * 60_000
+    after, _ = sealed(manager)
+    clock.now = NOW_MS
+    after, _ = sealed(after)
+    assert len([key for key in after.keys if key.encrypted_by_id == "keyA"]) == 1
+
+
+def test_a_writer_whose_clock_is_behind_for_good_makes_one_kek(manager, clock):
+    after, _ = sealed(manager)
+    clock.now = NOW_MS - 400 * DAY_MS
+    for _ in range(3):
+        after, _ = sealed(after)
+    assert len([key for key in after.keys if key.encrypted_by_id == "keyA"]) == 2
+
+
 def test_keks_of_another_master_key_are_not_used(manager, kms, clock):
     after, _ = sealed(manager)
     kms.keys["keyB"] = b"1123456789012345"
@@ -236,7 +280,9 @@ def test_keks_of_another_master_key_are_not_used(manager, kms, clock):
     assert kek.encrypted_by_id == "keyB"
 
 
-@pytest.mark.parametrize(("timestamp", "error"), [(None, KeyUnavailableError), ("soon", FormatError)])
+@pytest.mark.parametrize(
+    ("timestamp", "error"), [(None, KeyUnavailableError), ("soon", FormatError), ("-1", FormatError), (str(2**63), FormatError)]
+)
 def test_a_kek_without_a_good_timestamp_stops_sealing(manager, timestamp, error):
     after, _ = sealed(manager)
     broken = replace(after.keys[0], properties={} if timestamp is None else {"KEY_TIMESTAMP": timestamp})

@@ -31,9 +31,10 @@ def test_the_result_is_pyiceberg_s(lake: TestLake) -> None:
 def test_what_does_not_change_is_shared_and_the_base_stays(lake: TestLake) -> None:
     base = table(lake).metadata
     before = base.model_dump_json()
-    result = apply_updates(base, UPDATES, now_ms=lambda: 5)
+    later = base.last_updated_ms + 5
+    result = apply_updates(base, UPDATES, now_ms=lambda: later)
     assert all(one is other for one, other in zip(result.snapshots, base.snapshots, strict=True))
-    assert (result.properties["b"], result.last_updated_ms) == ("2", 5)
+    assert (result.properties["b"], result.last_updated_ms) == ("2", later)
     assert result.metadata_log == base.metadata_log, "there is no entry while nothing is committed"
     assert base.model_dump_json() == before
 

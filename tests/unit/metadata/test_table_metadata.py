@@ -52,10 +52,26 @@ def test_encryption_properties_below_version_3_are_refused(data: dict[str, Any])
     data["format-version"] = 2
     for snapshot in data["snapshots"]:
         del snapshot["key-id"]
+    del data["encryption-keys"]
     metadata = parse_metadata_object(data, location="t.json")
     assert isinstance(metadata, TableMetadataV2)
     with pytest.raises(PolicyError, match="encryption needs version 3"):
         check_metadata(metadata, location="t.json")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("left", ["encryption-keys", "snapshots"])
+def test_keys_below_version_3_are_noticed(data: dict[str, Any], version: int, left: str) -> None:
+    """Spec: encryption-keys and a snapshot's key-id are of version 3."""
+    data["format-version"] = version
+    del data["properties"]["encryption.key-id"]
+    if left == "snapshots":
+        del data["encryption-keys"]
+    else:
+        for snapshot in data["snapshots"]:
+            del snapshot["key-id"]
+    with pytest.raises(IntegrityError, match=rf"t\.json has encryption keys but format version {version}"):
+        parse_metadata_object(data, location="t.json")
 
 
 def test_a_removed_key_id_is_noticed_while_keys_are_there(data: dict[str, Any]) -> None:

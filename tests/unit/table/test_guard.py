@@ -47,6 +47,7 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.secret import SecretBytes
+from icelock.table.guard import check_updates
 
 UNKNOWN = "4711"
 LIST_KEY_ID = "bGlzdC1rZXktb2YtdGVzdA=="
@@ -568,3 +569,12 @@ def test_a_file_key_is_for_one_file(table: Any) -> None:
     (head, *_) = table.current_snapshot().manifests(table.io)
     (entry, *_) = head.fetch_manifest_entry(table.io)
     assert KeyMetadata.decode(entry.data_file.key_metadata).dek != KeyMetadata.decode(head.key_metadata).dek
+
+
+def test_a_reserved_name_that_an_earlier_version_stored_can_be_removed_and_stops_nothing_else(table: Any) -> None:
+    """Java refuses every later ALTER of such a table ("Cannot downgrade v3 table to v2")."""
+    stored = table.metadata.model_copy(update={"properties": {**table.properties, "format-version": "2"}})
+    check_updates(stored, (SetPropertiesUpdate(updates={"owner": "me"}),), table="db.t")
+    check_updates(stored, (RemovePropertiesUpdate(removals=["format-version"]),), table="db.t")
+    with pytest.raises(PolicyError, match="'uuid' cannot be a table property"):
+        check_updates(stored, (RemovePropertiesUpdate(removals=["uuid"]),), table="db.t")
