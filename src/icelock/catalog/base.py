@@ -42,6 +42,7 @@ from icelock.table.guard import (
     is_encrypted,
 )
 from icelock.table.kept import check_kept
+from icelock.table.plain import PlainTable
 from icelock.table.reach import reached
 from icelock.table.table import Table
 
@@ -121,12 +122,12 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             self._trial_wrap(metadata.properties, table=table)
 
     def table_of(self, identifier: Identifier, metadata: TableMetadata, metadata_location: str) -> IcebergTable:
-        """Return the table object of metadata that was checked: ours for version 3, PyIceberg's below."""
+        """Return the table object of metadata that was checked: ours for version 3, PyIceberg's in essence below."""
         # Not by the table's properties, as PyIceberg does: who writes metadata.json could send the client's credentials elsewhere.
         io = self._load_file_io(location=metadata_location)
         if isinstance(metadata, TableMetadataV3):
             return Table(identifier, metadata, metadata_location, io, self, encryption=self.encryption)
-        return IcebergTable(identifier, metadata, metadata_location, io, self)
+        return PlainTable(identifier, metadata, metadata_location, io, self)
 
     def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
         """Commit updates, checked before and after.
@@ -175,6 +176,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         Raises:
             KeyUnavailableError, IntegrityError: the manifests cannot be read; nothing was dropped or deleted.
             PolicyError: the table says ``gc.enabled=false``; the same.
+            CommitStateUnknownException: the catalog says that the table was dropped, but has it; nothing was deleted.
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """
         table = self.load_table(identifier)
@@ -184,10 +186,25 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         check_gc(table.metadata, table=".".join(table.name()))
         files = reached(table.metadata, table.metadata_location, table.io, live_only=False)
         self.drop_table(identifier)
+        self._check_gone(table)
         left = delete_files(table.storage, files)
         if left:
             msg = f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}"
             raise OSError(msg)
+
+    def _check_gone(self, dropped: IcebergTable) -> None:
+        """Look whether a table that was dropped is gone, before its files are deleted; another one of its name may be there."""
+        name = ".".join(dropped.name())
+        try:
+            if self.load_table(dropped.name()).metadata.table_uuid != dropped.metadata.table_uuid:
+                return
+            why = "but still has it"
+        except NoSuchTableError:
+            return
+        except Exception as e:  # noqa: BLE001 - whatever it was, nobody knows
+            why = f"but does not say whether it still has it ({e})"
+        msg = f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: look, and purge it again"
+        raise CommitStateUnknownException(msg)
 
     def _update_and_stage_table(
         self, current_table: IcebergTable | None, table_identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]

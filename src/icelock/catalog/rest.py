@@ -33,6 +33,7 @@ from icelock.errors import CommitError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.guard import check_metadata
 from icelock.table.kept import check_kept
+from icelock.table.plain import PlainTable
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         io = self._storage(name, answer, location)
         if isinstance(metadata, TableMetadataV3):
             return Table(name, metadata, location, io, self, config, encryption=self.encryption)
-        return IcebergTable(name, metadata, location, io, self, config)
+        return PlainTable(name, metadata, location, io, self, config)
 
     def _storage(self, name: Identifier, answer: TableAnswer, place: str, *, stage: Callable[[], TableAnswer] | None = None) -> FileIO:
         """Return access to the storage at a place; ``stage`` asks for a table that the server may not have yet."""
@@ -293,3 +294,8 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         del table_response
         self.pins.gone(identifier_tuple)  # there was no table of this name
         return self.load_table(identifier_tuple)
+
+    def _response_to_staged_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> StagedTable:
+        # PyIceberg's answer to the staging of a plain table, whose properties are the server's.
+        self.encryption.check_locations(table_response.metadata.properties, table=".".join(identifier_tuple))
+        return super()._response_to_staged_table(identifier_tuple, table_response)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from lake import people
+from pyiceberg.exceptions import CommitStateUnknownException
 from rest_stub import RestStub
 from stub_lake import StubLake, ids
 
-from icelock.errors import FormatError
+from icelock.errors import FormatError, PolicyError
 from icelock.io.file_io import storage_of
 
 PLACES = ["defaults", "overrides", "table_config", "credentials"]
@@ -208,3 +209,54 @@ def test_endpoints_that_this_client_does_not_know_are_left_out(lake: StubLake, s
     catalog = lake.catalog()
     with pytest.raises(NotImplementedError, match="does not support endpoint: POST"):
         catalog.create_table("db.t", people().schema, properties={"encryption.key-id": "keyA"})
+
+
+LOCATIONS = "write.py-location-provider.impl"
+PLAIN = {"icelock.plain": "true", "format-version": "2"}
+
+
+def test_a_class_of_paths_that_a_plain_table_names_is_not_loaded(lake: StubLake, stub: RestStub) -> None:
+    catalog = lake.catalog()
+    catalog.create_table("db.p", people().schema, properties=PLAIN).append(people(0, 2))
+    stub.tables["db", "p"]["metadata"]["properties"][LOCATIONS] = "antigravity.Provider"
+    kept, files = stub.tables["db", "p"], set(lake.files())
+    table = catalog.load_table("db.p")
+    assert ids(table) == [0, 1], "reading needs none"
+    uses: list[Any] = [
+        lambda: table.append(people(2, 1)),
+        lambda: table.overwrite(people(2, 1)),
+        lambda: table.delete("id = 0"),
+        lambda: table.upsert(people(1, 2), join_cols=["id"]),
+        lambda: table.dynamic_partition_overwrite(people(2, 1)),
+        lambda: table.add_files([f"file://{lake.warehouse}/x.parquet"], check_duplicate_files=False),
+        lambda: table.transaction().set_properties({"a": "b"}).commit_transaction(),
+        table.location_provider,
+    ]
+    for use in uses:
+        with pytest.raises(PolicyError, match="which would load a class of the table's choice"):
+            use()
+    assert "antigravity" not in sys.modules
+    assert (stub.tables["db", "p"], set(lake.files())) == (kept, files)
+    table.transaction().remove_properties(LOCATIONS).commit_transaction()
+    table.append(people(2, 1))
+    assert ids(table) == [0, 1, 2]
+
+
+def test_a_class_of_paths_that_a_staged_plain_table_names_is_not_loaded(lake: StubLake, stub: RestStub) -> None:
+    create = stub.create
+    stub.create = lambda space, body: create(space, {**body, "properties": {**body["properties"], LOCATIONS: "antigravity.Provider"}})
+    with pytest.raises(PolicyError, match="which would load a class of the table's choice"):
+        lake.catalog().create_table_transaction("db.p", people().schema, properties=PLAIN).append(people(0, 1))
+    assert "antigravity" not in sys.modules
+
+
+def test_a_table_that_is_said_to_be_dropped_and_is_not_keeps_its_files(lake: StubLake, stub: RestStub) -> None:
+    table = lake.table(rows=2)
+    files, handle = set(lake.files()), stub.handle
+    stub.handle = lambda method, path, body: (204, None) if method == "DELETE" else handle(method, path, body)
+    with pytest.raises(CommitStateUnknownException, match="but still has it; none of its files was deleted"):
+        table.catalog.purge_table("db.t")
+    assert set(lake.files()) == files
+    stub.handle = handle
+    table.catalog.purge_table("db.t")
+    assert not [path for path in lake.files() if path.endswith((".parquet", ".avro"))]

@@ -1,0 +1,66 @@
+"""Plain tables of versions 1 and 2: PyIceberg's own, but for a class that their properties would have loaded.
+
+PyIceberg loads ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or come from a
+REST server, so the class counts only if the client names it too (``table.encryption.check_locations``); reading needs none.
+
+Not here: encrypted tables and plain ones of version 3 (``table.table``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table import Table, Transaction
+
+if TYPE_CHECKING:
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+
+class PlainTable(Table):
+    """PyIceberg's ``Table`` in one of icelock's catalogs."""
+
+    def check_locations(self) -> None:
+        """Check who names the class that makes up the paths of files.
+
+        Raises:
+            PolicyError: the table names one that the client's own settings do not name; nothing was loaded.
+        """
+        self.catalog.encryption.check_locations(self.metadata.properties, table=".".join(self.name()))  # type: ignore[attr-defined]  # an EncryptedCatalog
+
+    def location_provider(self) -> LocationProvider:
+        """Return what makes up the paths of new files.
+
+        Raises:
+            PolicyError: see ``check_locations``.
+        """
+        self.check_locations()
+        return super().location_provider()
+
+    def transaction(self) -> PlainTransaction:
+        """Return a new transaction."""
+        return PlainTransaction(self)
+
+
+class PlainTransaction(Transaction):
+    """PyIceberg's ``Transaction`` on a ``PlainTable``. Its writes begin with one of these methods."""
+
+    _table: PlainTable
+
+    def update_snapshot(self, *args: Any, **kwargs: Any) -> UpdateSnapshot:
+        """Return PyIceberg's builder of snapshots.
+
+        Raises:
+            PolicyError: see ``PlainTable.check_locations``; nothing was written.
+        """
+        self._table.check_locations()
+        return super().update_snapshot(*args, **kwargs)
+
+    def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> None:
+        """Replace partitions as PyIceberg does.
+
+        Raises:
+            PolicyError: see ``PlainTable.check_locations``; nothing was written.
+        """
+        self._table.check_locations()
+        super().dynamic_partition_overwrite(*args, **kwargs)
