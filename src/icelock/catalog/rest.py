@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
-from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, ServerError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, RESTError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
@@ -28,6 +28,7 @@ from icelock.catalog.base import EncryptedCatalog, without_kms
 from icelock.catalog.create import FORMAT_VERSION
 from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest_commit import RestCommits
+from icelock.catalog.rest_http import may_be_done
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -83,7 +84,9 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted)
         try:
             self._ask_create(name, request)
-        except (RequestException, ServerError) as e:
+        except (RequestException, RESTError) as e:
+            if not may_be_done(e):
+                raise
             msg = f"the REST server did not say whether table {'.'.join(name)} was made ({type(e).__name__}: {e}): look before you repeat"
             raise CommitStateUnknownException(msg) from e
         return self._read_back(name, wanted)
@@ -167,6 +170,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
             CommitError: the table was made, but the server did not keep what was in the file.
+            CommitStateUnknownException: the server did not say whether the table was made.
         """
         name = self._identifier_to_validated_tuple(identifier)
         if overwrite:
@@ -174,7 +178,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             raise PolicyError(msg)
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=".".join(name), location=metadata_location)
-        self._ask_register(name, metadata_location)
+        self._register(name, metadata_location)
         self.pins.gone(name)  # there was no table of this name
         return self._read_back(name, metadata.properties, metadata)
 

@@ -27,20 +27,18 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NoSuchTableError,
     RESTError,
-    ServerError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import CommitTableResponse, TableIdentifier
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
 from pyiceberg.typedef import UTF8
-from requests import ConnectionError as RequestsConnectionError
-from requests import ConnectTimeout, RequestException
-from urllib3.exceptions import MaxRetryError, NewConnectionError
+from requests import RequestException
 
 from icelock.catalog.outcome import waits
 from icelock.catalog.rest_answer import TableAnswer
-from icelock.catalog.rest_http import RedirectError
-from icelock.catalog.rest_requests import RestRequests, raise_for
+from icelock.catalog.rest_http import AnswerError, RedirectError, may_be_done, not_sent
+from icelock.catalog.rest_names import RestNames
+from icelock.catalog.rest_requests import raise_for
 from icelock.catalog.turn import Turns
 from icelock.errors import CommitError, FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -87,7 +85,7 @@ class RestTurn(Turn):
         return self._made(self._answer)
 
 
-class RestCommits(RestRequests):
+class RestCommits(RestNames):
     """The commits of ``catalog.rest.RestCatalog``."""
 
     # Other processes cannot be kept out, so one that loses is not lost after Java's four.
@@ -139,7 +137,9 @@ class RestCommits(RestRequests):
             return RestTurn(identifier, self._ask_table(identifier), made=made)
         except NoSuchTableError:
             return RestTurn(identifier, None, made=made)
-        except (RequestException, ServerError) as e:
+        except (RequestException, RESTError) as e:
+            if isinstance(e, AnswerError) or not (may_be_done(e) or not_sent(e)):
+                raise  # another try would get the same
             msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
             raise CommitFailedException(msg) from e
 
@@ -197,7 +197,7 @@ class RestCommits(RestRequests):
         except (RedirectError, RESTError) as e:
             return self._after_refusal(turn, base, staged, updates, e)
         except RequestException as e:
-            if _not_sent(e):
+            if not_sent(e):
                 msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
                 raise CommitFailedException(msg) from e
             return self._looked_up(base, staged, updates, e)
@@ -352,14 +352,6 @@ def _refusal(response: Response) -> Exception:
     except Exception as e:  # noqa: BLE001 - that is the error
         return e
     return CommitFailedException(f"the server answered {response.status_code}")
-
-
-def _not_sent(error: RequestException) -> bool:
-    """Whether a request never left: there was no connection."""
-    if isinstance(error, ConnectTimeout):
-        return True
-    cause = error.args[0] if isinstance(error, RequestsConnectionError) and error.args else None
-    return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)
 
 
 def _unknown(staged: StagedTable, cause: Exception) -> CommitStateUnknownException:

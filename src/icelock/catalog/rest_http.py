@@ -26,12 +26,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from requests import RequestException
+from requests import ConnectionError as RequestsConnectionError
+from requests import ConnectTimeout, RequestException
 from requests.exceptions import ChunkedEncodingError, ReadTimeout
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError as TransportError
-from urllib3.exceptions import ReadTimeoutError
+from urllib3.exceptions import MaxRetryError, NewConnectionError, ReadTimeoutError
 
 from icelock import properties as names
 from icelock.errors import FormatError
@@ -53,7 +54,7 @@ _FOR_ALL: Final = frozenset({307, 308})
 _LOOKS: Final = frozenset({"GET", "HEAD"})
 _LOG_IN_AGAIN: Final = frozenset({401, 419})
 _PORTS: Final = {"http": 80, "https": 443}
-_ERROR: Final = 400
+_ELSEWHERE, _ERROR, _TIME_OUT, _SERVER, _NOT_IMPLEMENTED = 300, 400, 408, 500, 501
 
 
 class AnswerError(FormatError, RequestException):
@@ -149,10 +150,9 @@ class BoundedSender:
                 response = self._once(request, exchange, options)
                 if response.status_code in _LOG_IN_AGAIN:
                     exchange.pages.clear()  # a listing begins anew
-                target = response.headers.get("Location")
-                if target is None or response.status_code not in _FOR_LOOKS | _FOR_ALL:
+                if not _ELSEWHERE <= response.status_code < _ERROR:
                     return response
-                request = _redirected(request, response.status_code, target)
+                request = _redirected(request, response.status_code, response.headers.get("Location"))
         finally:
             _EXCHANGE.reset(token)
         msg = f"the REST server sends {request.method} {_shown(request.url)} round in circles; look at the catalog's uri"
@@ -229,15 +229,17 @@ def _turn_page(exchange: _Exchange, request: PreparedRequest) -> None:
     exchange.pages.add(page)
 
 
-def _redirected(request: PreparedRequest, status: int, target: str) -> PreparedRequest:
+def _redirected(request: PreparedRequest, status: int, target: str | None) -> PreparedRequest:
     """Return a request for where the server sends it.
 
     Raises:
         RedirectError: it does not go there.
     """
-    place = urljoin(str(request.url), target)
+    place = urljoin(str(request.url), target or "")
     why = ""
-    if status in _FOR_LOOKS and request.method not in _LOOKS:
+    if target is None or status not in _FOR_LOOKS | _FOR_ALL:
+        why = f"{status} names no place to go to"
+    elif status in _FOR_LOOKS and request.method not in _LOOKS:
         why = f"{status} would turn it into GET"
     elif origin(place) is None or origin(place) != origin(str(request.url)):
         why = "credentials go to the catalog's own scheme, host and port only"
@@ -266,6 +268,24 @@ def _shown(url: str | None) -> str:
     """Return a URL for messages: without query, and not too long."""
     text = str(url).split("?", 1)[0]
     return ascii(text[:200])[1:-1]
+
+
+def not_sent(error: Exception) -> bool:
+    """Whether a request never left: there was no connection."""
+    if isinstance(error, ConnectTimeout):
+        return True
+    cause = error.args[0] if isinstance(error, RequestsConnectionError) and error.args else None
+    return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)
+
+
+def may_be_done(error: Exception) -> bool:
+    """Whether a request that failed may have been done, or be done yet: no refusal came, and it was sent."""
+    if isinstance(error, RedirectError):
+        return False
+    if isinstance(error, RequestException):
+        return not not_sent(error)
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)  # PyIceberg's errors come from requests'
+    return status == _TIME_OUT or (status >= _SERVER and status != _NOT_IMPLEMENTED)
 
 
 class _BoundedRaw(io.RawIOBase):
