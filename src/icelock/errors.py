@@ -50,5 +50,9 @@ class PolicyError(IcelockError, ValueError):
     """A request that would break a promise (plaintext into an encrypted table, an unknown setting). Nothing was done."""
 
 
+class KmsClientError(KeyUnavailableError, PolicyError):
+    """A KMS client cannot be made: the class that the configuration names failed. So no key can be had, and the setting is wrong."""
+
+
 class CommitError(IcelockError):
     """A commit was not made, or was made and the catalog did not keep what was committed."""

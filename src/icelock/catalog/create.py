@@ -23,8 +23,9 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 from icelock import properties as names
 from icelock.arrow.write_options import file_format
 from icelock.catalog.new_properties import NewProperties
-from icelock.errors import KmsError, PolicyError
+from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
+from icelock.kms import ask
 from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
@@ -316,10 +317,10 @@ class TableCreation(MetastoreCatalog):
     def _trial_wrap(self, properties: Mapping[str, str], *, table: str) -> None:
         key_id = properties[names.ENCRYPTION_KEY_ID]
         try:
-            self.encryption.kms().wrap_key(self.encryption.entropy.random_bytes(_TRIAL_LENGTH), key_id)
-        except KmsError as e:
+            ask.wrapped(self.encryption.kms(), self.encryption.entropy.random_bytes(_TRIAL_LENGTH), key_id)
+        except KeyUnavailableError as e:
             msg = f"table {table} cannot be made with master key {key_id!r}: {e}"
-            raise KmsError(msg, kind=e.kind, key_id=key_id) from e
+            raise ask.restated(e, msg) from e
 
 
 def makes_version_3(updates: tuple[Any, ...]) -> bool:

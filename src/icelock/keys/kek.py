@@ -13,14 +13,13 @@ Source: format "Key entries in table metadata". Not here: caching (``keys/cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from icelock.errors import FormatError, IcelockError, KeyUnavailableError, KmsError
-from icelock.format.aes_gcm import KEY_LENGTHS
+from icelock.errors import FormatError, KeyUnavailableError, KmsError
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.keys.entropy import Entropy, mint_key_id
+from icelock.kms import ask
 from icelock.kms.client import KmsClient
 from icelock.secret import SecretBytes
 
@@ -83,10 +82,7 @@ def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: st
         KeyUnavailableError: the KMS client failed otherwise.
     """
     raw = entropy.random_bytes(length)
-    blob = _ask_kms("wrap", lambda: kms.wrap_key(raw, master_key_id), kms, master_key_id)
-    if raw in blob:
-        msg = f"the KMS client {type(kms).__name__} returned the key itself instead of a wrapped one; it must encrypt what it is given"
-        raise KeyUnavailableError(msg)
+    blob = ask.wrapped(kms, raw, master_key_id)
     entry = EncryptedKey(
         key_id=mint_key_id(entropy), encrypted_key_metadata=blob, encrypted_by_id=master_key_id, properties={KEY_TIMESTAMP: str(now_ms)}
     )
@@ -100,12 +96,13 @@ def unwrap_kek(kek: EncryptedKey, *, kms: KmsClient) -> SecretBytes:
         KmsError: the KMS refused.
         KeyUnavailableError: the KMS client failed otherwise, or returned no key.
     """
-    key_id = kek.encrypted_by_id
-    raw = _ask_kms("unwrap", lambda: kms.unwrap_key(kek.encrypted_key_metadata, key_id), kms, key_id)
-    if len(raw) not in KEY_LENGTHS:
-        msg = f"KEK {kek.key_id!r}: expected 16, 24 or 32 bytes from the KMS, got {len(raw)}; look at the KMS client {type(kms).__name__}"
-        raise KeyUnavailableError(msg)
-    return SecretBytes(raw)
+    try:
+        return SecretBytes(ask.unwrapped(kms, kek.encrypted_key_metadata, kek.encrypted_by_id))
+    except KmsError:
+        raise
+    except KeyUnavailableError as e:
+        msg = f"KEK {kek.key_id!r}: {e}"
+        raise ask.restated(e, msg) from e
 
 
 def _timestamp_text(kek: EncryptedKey) -> str:
@@ -120,23 +117,6 @@ def _bad_timestamp(kek: EncryptedKey, text: str) -> FormatError:
     return FormatError(
         f"KEK {kek.key_id!r}: expected {KEY_TIMESTAMP} in decimal milliseconds, got {text!r}; restore an older metadata file"
     )
-
-
-def _ask_kms(verb: str, call: Callable[[], bytes], kms: KmsClient, key_id: str) -> bytes:
-    try:
-        answer: object = call()
-    except IcelockError:
-        raise
-    except Exception as e:
-        # The text of a foreign error may hold anything; it stays in the chained cause.
-        msg = f"the KMS client {type(kms).__name__} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
-        raise KeyUnavailableError(msg) from e
-    if isinstance(answer, bytearray | memoryview):
-        return bytes(answer)
-    if not isinstance(answer, bytes) or not answer:
-        msg = f"the KMS client {type(kms).__name__} did not {verb}: expected bytes, got {type(answer).__name__}; correct the client"
-        raise KeyUnavailableError(msg)
-    return answer
 
 
 def naming_table(error: KmsError, table: str) -> KmsError:

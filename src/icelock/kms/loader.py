@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from icelock.errors import IcelockError, PolicyError
+from icelock.errors import IcelockError, KmsClientError, PolicyError
 from icelock.kms.client import KmsClient
 from icelock.kms.retry import RETRY_PROPERTIES, RetryingKms, RetryPolicy
 from icelock.properties import (
@@ -108,6 +108,7 @@ def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
 
     Raises:
         PolicyError: two choices at once, an unknown type, a class that cannot be used, an unknown or wrong ``kms.*`` setting.
+        KmsClientError: the class failed when it was made; it is a PolicyError and a KeyUnavailableError.
     """
     choice = _choice(properties)
     if choice is None:
@@ -190,7 +191,8 @@ def _import_class(path: str, setting: str, *, extra: str | None = None) -> type[
         if extra is not None and isinstance(e, ModuleNotFoundError):
             msg = f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'"
             raise PolicyError(msg) from e
-        why = f"{type(e).__name__}: {e}"
+        # Of an error that is not Python's own about importing, the text may hold anything.
+        why = f"{type(e).__name__}: {e}" if isinstance(e, ImportError | SyntaxError) else type(e).__name__
         msg = f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"
         raise PolicyError(msg) from e
     found = getattr(module, class_name, None)
@@ -214,5 +216,8 @@ def _construct(kms_class: type[Any], properties: dict[str, str], setting: str) -
         name = f"{kms_class.__module__}.{kms_class.__qualname__}"
         # The text of a foreign error may hold credentials; it stays in the chained cause.
         msg = f"{setting}: {name}(properties) failed with {type(e).__name__}; it must take the catalog's properties as its only argument"
-        raise PolicyError(msg) from e
+        raise KmsClientError(msg) from e
+    if not all(callable(getattr(client, method, None)) for method in _METHODS):
+        msg = f"{setting}: {kms_class.__qualname__}(properties) made a {type(client).__name__} without {' or '.join(_METHODS)}; correct it"
+        raise KmsClientError(msg)
     return client

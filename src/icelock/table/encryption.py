@@ -21,6 +21,7 @@ from icelock.io.file_io import EncryptingFileIO
 from icelock.keys.cache import KekCache
 from icelock.keys.entropy import Entropy, SystemEntropy
 from icelock.keys.manager import EncryptionManager, system_clock_ms
+from icelock.kms.ask import restated
 from icelock.kms.loader import load_kms_client
 from icelock.table.guard import is_encrypted
 
@@ -140,7 +141,7 @@ class TableEncryption:
             kms = self.kms()
         except KeyUnavailableError as e:
             msg = f"table {table} is encrypted with master key {master_key_id!r}, but {e}"
-            raise KeyUnavailableError(msg) from e
+            raise restated(e, msg) from e
         return EncryptionManager(
             table=table,
             master_key_id=master_key_id,

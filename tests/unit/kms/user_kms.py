@@ -64,3 +64,40 @@ class WithoutArguments(VersionedKms):
 
 def not_a_class(properties: Mapping[str, str]) -> VersionedKms:
     return VersionedKms(properties)
+
+
+class Failing(VersionedKms):
+    """Fails as ``my-kms.fault`` says: ``<call> <what>``; what is an error's name or what is returned."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self._call, _, self._fault = properties.get("my-kms.fault", "").partition(" ")
+        if self._call == "init":
+            self._fail(b"")
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        blob = super().wrap_key(key, wrapping_key_id)
+        return self._fail(key) if self._call == "wrap" else blob
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        key = super().unwrap_key(wrapped_key, wrapping_key_id)
+        return self._fail(key) if self._call == "unwrap" else key
+
+    def _fail(self, key: bytes) -> bytes:
+        kind = {"ConnectionError": ConnectionError, "TimeoutError": TimeoutError, "KeyError": KeyError, "Own": Own}.get(self._fault)
+        if kind is not None:
+            msg = f"token=s3cr3t {key.hex()}"
+            raise kind(msg)
+        if self._fault == "KeyboardInterrupt":
+            raise KeyboardInterrupt
+        answers = {"None": None, "text": "text", "empty": b"", "short": b"12345", "itself": key, "number": 16, "list": list(key)}
+        return answers[self._fault]  # type: ignore[return-value]
+
+
+class Own(Exception):  # noqa: N818 - as a user may call it
+    """An error of the user's own."""
+
+
+class MakesNothing(VersionedKms):
+    def __new__(cls, properties: Mapping[str, str]) -> None:  # type: ignore[misc]
+        del properties

@@ -1,0 +1,79 @@
+"""Asking a KMS client, whoever wrote it: the one place where its methods are called for a key.
+
+Built-in clients raise ``KmsError`` with a kind. A class of the user's may raise anything, or return anything: that becomes a
+``KeyUnavailableError`` that names the class, the call and the master key. The text of its error may hold credentials or keys, so it
+stays in the chained cause, as with built-in clients. What is no ``Exception`` (an interrupt) passes through.
+
+Not here: retries (``kms.retry``), making a client (``kms.loader``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from icelock.errors import IcelockError, KeyUnavailableError, KmsError
+from icelock.format.aes_gcm import KEY_LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from icelock.kms.client import KmsClient
+
+Verb = Literal["wrap", "unwrap"]
+
+
+def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
+    """Have a key wrapped by a master key, in one call.
+
+    Raises:
+        KmsError: the KMS refused.
+        KeyUnavailableError: the client failed otherwise, or did not return a wrapped key.
+    """
+    blob = _asked("wrap", lambda: kms.wrap_key(key, key_id), kms, key_id)
+    if key in blob:
+        msg = f"the KMS client {client_name(kms)} returned the key itself instead of a wrapped one; it must encrypt what it is given"
+        raise KeyUnavailableError(msg)
+    return blob
+
+
+def unwrapped(kms: KmsClient, blob: bytes, key_id: str) -> bytes:
+    """Have a wrapped key unwrapped by a master key, in one call.
+
+    Raises:
+        KmsError: the KMS refused.
+        KeyUnavailableError: the client failed otherwise, or returned no key.
+    """
+    key = _asked("unwrap", lambda: kms.unwrap_key(blob, key_id), kms, key_id)
+    if len(key) not in KEY_LENGTHS:
+        msg = f"expected 16, 24 or 32 bytes from the KMS, got {len(key)}; look at the KMS client {client_name(kms)}"
+        raise KeyUnavailableError(msg)
+    return key
+
+
+def restated(error: KeyUnavailableError, message: str) -> KeyUnavailableError:
+    """Return an error of the same kind with another message."""
+    if isinstance(error, KmsError):
+        return KmsError(message, kind=error.kind, key_id=error.key_id)
+    return type(error)(message)
+
+
+def client_name(kms: object) -> str:
+    """Return the name of a client's class, of the one that retries are made around."""
+    inner = getattr(kms, "inner", kms)
+    return type(inner).__name__
+
+
+def _asked(verb: Verb, call: Callable[[], object], kms: KmsClient, key_id: str) -> bytes:
+    try:
+        answer = call()
+        data = bytes(answer) if isinstance(answer, bytes | bytearray | memoryview) else b""
+    except IcelockError:
+        raise
+    except Exception as e:
+        msg = f"the KMS client {client_name(kms)} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
+        raise KeyUnavailableError(msg) from e
+    if not data:
+        got = "none" if isinstance(answer, bytes | bytearray | memoryview) else type(answer).__name__
+        msg = f"the KMS client {client_name(kms)} did not {verb} with master key {key_id!r}: expected bytes, got {got}; correct the client"
+        raise KeyUnavailableError(msg)
+    return data
