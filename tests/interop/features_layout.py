@@ -26,7 +26,7 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import FixedType, LongType, NestedField, TimeType, UUIDType
+from pyiceberg.types import DecimalType, FixedType, IcebergType, LongType, NestedField, TimeType, UUIDType
 
 from icelock.errors import PolicyError
 from matrix import JAVA_SPARK, SPARK_JAVA, WRITING, Append, Engines, Expected, Feature, Refused, rows_of
@@ -247,6 +247,65 @@ def _time_by_us(engines: Engines, table: str, append: Append) -> Expected:
 NO_SPARK_TIME: Final = Refused(error=PolicyError, match="time", why="Spark has no TIME type for tables")
 
 
+# Partition values of fixed types, two columns of each: a manifest's schema names a type once
+_FIXED_KINDS: Final[Mapping[str, IcebergType]] = {
+    "id": LongType(),
+    "fx": FixedType(4),
+    "fy": FixedType(4),
+    "wide": FixedType(70),
+    "u": UUIDType(),
+    "v": UUIDType(),
+    "dec": DecimalType(9, 2),
+    "eur": DecimalType(9, 2),
+}
+_FIXED_PARTS: Final = [(name, IdentityTransform()) for name in _FIXED_KINDS if name != "id"]
+
+
+def _fixed_parts() -> pa.Table:
+    """Four rows in four partitions; the first bytes of a value look like a length, a branch or a number."""
+    one, two = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, bytes(16)
+    columns: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "id": (pa.int64(), [1, 2, 3, 4]),
+        "fx": (pa.binary(4), [b"\x08\x00\x02\xff", b"\x00" * 4, b"\xff" * 4, None]),
+        "fy": (pa.binary(4), [b"\x00" * 4, None, b"\x08" * 4, b"abcd"]),
+        "wide": (pa.binary(70), [b"w" * 70, b"\x80" * 70, None, b"\x02" * 70]),
+        "u": (pa.uuid(), [one, two, None, one]),
+        "v": (pa.uuid(), [two, None, one, one]),
+        "dec": (pa.decimal128(9, 2), [Decimal("1.27"), Decimal("-1.29"), None, Decimal("0.00")]),
+        "eur": (pa.decimal128(9, 2), [Decimal("9999999.99"), None, Decimal("-0.01"), Decimal("2.00")]),
+    }
+    return pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})
+
+
+def _fixed_parts_by_java(engines: Engines, table: str) -> Expected:
+    types = engines.java.jvm.org.apache.iceberg.types.Types
+    fixed, decimal = types.FixedType.ofLength(4), types.DecimalType.of(9, 2)
+    kinds = {"fx": fixed, "fy": fixed, "wide": types.FixedType.ofLength(70), "u": types.UUIDType.get(), "v": types.UUIDType.get()}
+    schema = engines.java.schema(id=types.LongType.get(), **kinds, dec=decimal, eur=decimal)
+    made = engines.java.jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
+    for name, _ in _FIXED_PARTS:
+        made = made.identity(name)
+    engines.java.create_by_api(table, schema, made.build())
+
+    def literal(value: Any, kind: pa.DataType) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, uuid.UUID):
+            return f"'{value}'"
+        return f"X'{value.hex()}'" if pa.types.is_fixed_size_binary(kind) else str(value)
+
+    rows = [", ".join(literal(row[field.name], field.type) for field in _fixed_parts().schema) for row in _fixed_parts().to_pylist()]
+    engines.java.sql("INSERT INTO {t} VALUES " + ", ".join(f"({row})" for row in rows), t=table)
+    return {EVERYTHING: rows_of(_fixed_parts()), View(where="id >= 3"): None}
+
+
+def _fixed_parts_by_us(engines: Engines, table: str, append: Append) -> Expected:
+    schema = Schema(*(NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(_FIXED_KINDS.items(), 1)))
+    engines.ours.create(table, schema, partition_spec=spec(_fixed_parts(), _FIXED_PARTS))
+    append(table, _fixed_parts())
+    return {EVERYTHING: rows_of(_fixed_parts()), View(where="id >= 3"): None}
+
+
 def _void_by_java(engines: Engines, table: str) -> Expected:
     iceberg = engines.java.jvm.org.apache.iceberg
     types = iceberg.types.Types
@@ -328,6 +387,13 @@ PARTITIONS: Final = (
     partitions("month", "month", _times(), MonthTransform(), _TIMES, "dt < '1970-01-01'"),
     partitions("day", "day", _times(), DayTransform(), _TIMES, "ts >= '2024-12-31T00:00:00+00:00'"),
     partitions("hour", "hour", _times(), HourTransform(), ("ts", "ntz"), "ts < '1970-01-01T00:00:00+00:00'"),
+    Feature(
+        name="partition-fixed",
+        group="Partitions",
+        title="identity, of fixed, uuid and decimal, two columns of each",
+        java=_fixed_parts_by_java,
+        ours=_fixed_parts_by_us,
+    ),
     Feature(name="partition-void", group="Partitions", title="void", java=_void_by_java, ours=_void_by_us),
 )
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from fastavro import parse_schema
 from fastavro.write import Writer
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.metadata.canonical_json import dumps, schema_object
+from icelock.metadata.stored_schema import named_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +34,7 @@ _BLOCK_SIZE = 1 << 18
 def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
     """Return the Avro schema of an Iceberg schema, with field ids, under the record name ``name``."""
     converted: dict[str, Any] = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)  # type: ignore[assignment]
-    return converted
+    return converted  # a named type may be in it several times; the header has it once
 
 
 def with_int_equality_ids(data_file: StructType) -> StructType:
@@ -53,15 +55,30 @@ def with_int_equality_ids(data_file: StructType) -> StructType:
 
 
 class AvroFileWriter:
-    """Writes one Avro file; on an exception inside the ``with`` block the file is aborted and left without a key."""
+    """Writes one Avro file; on an exception inside the ``with`` block the file is aborted and left without a key.
 
-    def __init__(self, output: EncryptedOutputFile, schema: Mapping[str, Any], iceberg_schema: Schema, header: Mapping[str, str]) -> None:
+    ``encoded_as`` is the schema by which rows are encoded, where that is another than the header's (``metadata.stored_schema``).
+    """
+
+    def __init__(
+        self,
+        output: EncryptedOutputFile,
+        schema: Mapping[str, Any],
+        iceberg_schema: Schema,
+        header: Mapping[str, str],
+        *,
+        encoded_as: Mapping[str, Any] | None = None,
+    ) -> None:
         self._output = output
         self._stream = output.create(overwrite=False)
         self._raw_bytes = 0
         metadata = {**header, "iceberg.schema": dumps(schema_object(iceberg_schema))}
         stream: Any = self._stream  # any writable stream
-        self._writer = Writer(stream, dict(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
+        self._writer: Any = Writer(stream, named_once(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
+        if encoded_as is not None:
+            names: dict[str, Any] = {}
+            self._writer.schema = parse_schema(named_once(encoded_as), names)
+            self._writer._named_schemas = names  # noqa: SLF001 - of the schema above
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Add one row."""

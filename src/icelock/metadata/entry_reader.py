@@ -26,6 +26,7 @@ from icelock.errors import FormatError, IcelockError
 from icelock.io.avro import AvroFile
 from icelock.io.avro_check import AvroBlock, RowCheck
 from icelock.io.plain_input import RESTORE, PlainBytes
+from icelock.metadata.stored_schema import forms
 
 if TYPE_CHECKING:
     from pyiceberg.avro.reader import Reader
@@ -73,13 +74,19 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
         FormatError: they are not such records.
     """
     try:
-        reader, decoder_of = _reader(json.dumps(stored), kind)
-        rows = RowCheck(stored, location=location)
+        known = [(RowCheck(form.schema, location=location), form) for form in forms(stored)]
         for block in blocks:
-            rows.check(block)
+            form = next((form for rows, form in known if rows.fits(block)), None)
+            if form is None:
+                known[-1][0].check(block)
+                continue
+            reader, decoder_of = _reader(json.dumps(form.schema), kind)
             decoder = decoder_of(block.data)
             for _ in range(block.rows):
-                yield reader.read(decoder)
+                record = reader.read(decoder)
+                if form.prefixes:
+                    _drop_prefixes(record.data_file.partition._data, form.prefixes)  # noqa: SLF001 - PyIceberg's Record
+                yield record
             _check_used(block, decoder.tell(), location)
     except (IcelockError, OSError):
         raise
@@ -98,6 +105,12 @@ def _reader(stored: str, kind: RecordKind) -> tuple[Reader, Callable[[bytes], Bi
     found = AvroSchemaConversion().avro_to_iceberg(_as_longs(schema))
     reader = resolve_reader(found, kind.schema, dict(kind.types), dict(kind.enums))
     return reader, StreamingBinaryDecoder if _has_doubles(schema) else new_decoder
+
+
+def _drop_prefixes(values: list[Any], prefixes: Mapping[int, bytes]) -> None:
+    for position, prefix in prefixes.items():
+        if values[position] is not None:
+            values[position] = values[position][len(prefix) :]
 
 
 def _has_doubles(node: Any) -> bool:

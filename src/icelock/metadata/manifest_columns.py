@@ -32,6 +32,7 @@ from icelock.io.file_io import open_input
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.entry_rules import NEVER_NEGATIVE
 from icelock.metadata.manifest import VERSION, decode_entries, inherit
+from icelock.metadata.stored_schema import StoredForm, forms
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,17 +79,31 @@ class ManifestColumns:
         with open_input(io, manifest.manifest_path, manifest.key_metadata).open() as stream:
             data = stream.read()
         file = AvroFile(PlainBytes(location=manifest.manifest_path, data=data))
+        self._schema = file.schema
+        self._blocks = list(file.blocks())
+        form = self._form(file.schema)
         try:
-            fields, converters = _flat_fields(file.schema)
+            fields, converters = _flat_fields(form.schema)
         except (LookupError, TypeError) as e:
             msg = f"a schema that is none: {type(e).__name__}"
             raise NotColumnarError(msg) from e
-        self._schema = file.schema
-        self._blocks = list(file.blocks())
-        self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(file.schema, location=manifest.manifest_path))
+        self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(form.schema, location=manifest.manifest_path))
         self.partitions = Partitions(converters)
         self._names = frozenset(field.column for field in fields)
         self._ends = list(itertools.accumulate(block.rows for block in self._blocks))
+
+    def _form(self, schema: Any) -> StoredForm:
+        """Return what the bytes are; where there are two possibilities, all of them are looked at."""
+        try:
+            *others, last = forms(schema)
+        except (LookupError, TypeError, ValueError) as e:
+            msg = f"a schema that is none: {type(e).__name__}"
+            raise NotColumnarError(msg) from e
+        for form in others:
+            check = RowCheck(form.schema, location=self.manifest.manifest_path)
+            if all(map(check.fits, self._blocks)):
+                return form
+        return last
 
     def live(self, more: Sequence[str] = ()) -> pl.DataFrame:
         """Return the entries that are not deleted, what they inherit filled in, and their number in the file as ``row``.
@@ -267,6 +282,9 @@ def _converter(avro: Any) -> _Convert | None:
     kind: Any = avro[1] if isinstance(avro, list) else avro
     logical = kind.get("logicalType") if isinstance(kind, Mapping) else None
     name = kind["type"] if isinstance(kind, Mapping) else kind
+    if name == "fixed" and "prefix" in kind:
+        skipped = len(kind["prefix"]) // 2
+        return lambda value: value[skipped:]
     if name == "fixed" and logical == "uuid" and kind["size"] == _UUID_BYTES:
         return None  # bytes, as in literals of filters
     if name == "fixed" and logical == "decimal" and kind["size"] == decimal_required_bytes(kind["precision"]):

@@ -30,8 +30,10 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
 from icelock.metadata.canonical_json import dumps, schema_object
 from icelock.metadata.manifest import VERSION, ManifestFile
+from icelock.metadata.stored_schema import written_form
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from pyiceberg.manifest import DataFile
@@ -69,6 +71,7 @@ class EncryptedManifestWriter(ManifestWriter):
         self._content = content
         self._avro: AvroFileWriter | None = None
         self._avro_names: tuple[str, ...] = ()
+        self._prefixes: Sequence[bytes | None] = ()
         self._io = io
         self._file_of: dict[SecretBytes, str] = {}
 
@@ -98,7 +101,9 @@ class EncryptedManifestWriter(ManifestWriter):
             "format-version": str(VERSION),
             "content": "data" if self._content == ManifestContent.DATA else "deletes",
         }
-        self._avro = AvroFileWriter(self._output, avro, schema, header)
+        form = written_form(avro)
+        self._prefixes = [form.prefixes.get(position) for position in range(len(self._avro_names))]
+        self._avro = AvroFileWriter(self._output, avro, schema, header, encoded_as=form.schema if form.prefixes else None)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -189,7 +194,9 @@ class EncryptedManifestWriter(ManifestWriter):
         data = dict(zip(_FIELDS, entry.data_file._data, strict=True))  # noqa: SLF001 - PyIceberg's Record
         data["content"] = int(data["content"])
         data["file_format"] = str(data["file_format"].value)
-        data["partition"] = dict(zip(self._avro_names, entry.data_file.partition._data, strict=True))  # noqa: SLF001
+        stored = zip(self._prefixes, entry.data_file.partition._data, strict=True)  # noqa: SLF001
+        values = [value if prefix is None or value is None else prefix + value for prefix, value in stored]
+        data["partition"] = dict(zip(self._avro_names, values, strict=True))
         for name in _MAPS:
             if data[name] is not None:
                 data[name] = [{"key": key, "value": value} for key, value in dict(data[name]).items()]

@@ -1,0 +1,136 @@
+"""The Avro schema of a manifest as it is written and as its bytes are.
+
+1. A named type (fixed, record) is defined once and then referred to, which PyIceberg's conversion does neither way: so two partition fields
+   of one such type could be neither written nor read. See ``named_once`` and ``inlined``.
+2. Java Iceberg (1.9 to 1.12 at least: ``ValueWriters.fixedBuffers``, ``InternalReader``) writes and reads partition values of ``fixed(N)``
+   as bytes, with their length before them, although its schema says fixed; those of ``uuid`` and ``decimal`` it writes as they should be.
+   We write what Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first taken for one of
+   Java's, with each length checked, and else for one of theirs. No other bytes come into question: see ``io.avro_check``.
+
+Not here: the values (``metadata.entry_reader``, ``metadata.manifest_columns``, ``metadata.manifest_writer``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from icelock.io.avro import encode_long
+
+DATA_FILE: Final = 2
+PARTITION: Final = 102
+_DEEPEST: Final = 64
+_NAMED: Final = ("record", "fixed", "enum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredForm:
+    """``schema`` is what the bytes are; ``prefixes`` has what stands before partition values, by their position in the partition."""
+
+    schema: Any
+    prefixes: Mapping[int, bytes]
+
+
+def forms(schema: Any) -> list[StoredForm]:
+    """Return what the blocks of a manifest of this schema may be, in the order in which to try.
+
+    Raises:
+        LookupError, TypeError, ValueError: a schema that is none.
+    """
+    plain = inlined(schema)
+    java = _with_lengths(plain)
+    return [*([java] if java.prefixes else []), StoredForm(schema=plain, prefixes={})]
+
+
+def written_form(schema: Any) -> StoredForm:
+    """Return how the rows of a new manifest are encoded; ``schema`` is what its header says, before ``named_once``."""
+    return _with_lengths(inlined(schema))
+
+
+def inlined(schema: Any) -> Any:
+    """Return a schema with definitions in the place of names.
+
+    Raises:
+        ValueError: a type holds itself.
+    """
+    return _Inliner().of(schema, 0)
+
+
+def named_once(schema: Any) -> Any:
+    """Return a schema in which the second definition of a name, and every later one, is the name."""
+    return _named_once(schema, set())
+
+
+class _Inliner:
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def of(self, node: Any, depth: int) -> Any:
+        if depth > _DEEPEST:
+            msg = "a type holds itself, or is nested too deep"
+            raise ValueError(msg)
+        if isinstance(node, list):
+            return [self.of(child, depth + 1) for child in node]
+        if isinstance(node, str):
+            return self.of(self._known[node], depth + 1) if node in self._known else node
+        if not isinstance(node, Mapping):
+            return node
+        if node.get("type") in _NAMED and isinstance(node.get("name"), str):
+            self._known[node["name"]] = node
+        made = dict(node)
+        for name in ("type", "items", "values"):
+            if name in made:
+                made[name] = self.of(made[name], depth + 1)
+        if "fields" in made:
+            made["fields"] = [{**field, "type": self.of(field["type"], depth + 1)} for field in made["fields"]]
+        return made
+
+
+def _named_once(node: Any, seen: set[str]) -> Any:
+    if isinstance(node, list):
+        return [_named_once(child, seen) for child in node]
+    if not isinstance(node, Mapping):
+        return node
+    if node.get("type") in _NAMED and "name" in node:
+        if node["name"] in seen:
+            return node["name"]
+        seen.add(node["name"])
+    return {name: _named_once(value, seen) if name in ("type", "items", "values", "fields") else value for name, value in node.items()}
+
+
+def _with_lengths(schema: Any) -> StoredForm:
+    """Return Java's form: a length before each partition value of a fixed type that is nothing else."""
+    prefixes: dict[int, bytes] = {}
+
+    def part(field: Mapping[str, Any], position: int) -> Mapping[str, Any]:
+        kind = field["type"]
+        union = isinstance(kind, list)
+        for index, branch in enumerate(kind if union else [kind]):
+            if isinstance(branch, Mapping) and branch.get("type") == "fixed" and "logicalType" not in branch:
+                prefix = encode_long(branch["size"])
+                prefixes[position] = prefix
+                longer = {**branch, "name": f"fixed_part_{position}", "size": branch["size"] + len(prefix), "prefix": prefix.hex()}
+                return {**field, "type": [*kind[:index], longer, *kind[index + 1 :]] if union else longer}
+        return field
+
+    def data_file(field: Mapping[str, Any]) -> Mapping[str, Any]:
+        if field.get("field-id") != PARTITION:
+            return field
+        parts = [part(one, position) for position, one in enumerate(_fields(field["type"]))]
+        return {**field, "type": {**field["type"], "fields": parts}}
+
+    def entry(field: Mapping[str, Any]) -> Mapping[str, Any]:
+        if field.get("field-id") != DATA_FILE:
+            return field
+        return {**field, "type": {**field["type"], "fields": [data_file(one) for one in _fields(field["type"])]}}
+
+    made = {**schema, "fields": [entry(one) for one in _fields(schema)]}
+    return StoredForm(schema=made, prefixes=prefixes)
+
+
+def _fields(record: Any) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(record, Mapping) or record.get("type") != "record":
+        msg = f"no Avro record: {record!r}"
+        raise TypeError(msg)
+    return iter(record["fields"])
