@@ -38,6 +38,22 @@ SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
 SPARK_PLAIN_RPC_WARN: Final = "warn"
 SPARK_PLAIN_RPC_REFUSE: Final = "refuse"
 SPARK_EXECUTOR_PROPERTIES: Final = "icelock.spark.executor-properties"
+LIMITS_PREFIX: Final = "icelock.limits."
+LIMIT_METADATA_BYTES: Final = "icelock.limits.metadata-bytes"
+LIMIT_MANIFEST_BYTES: Final = "icelock.limits.manifest-bytes"
+LIMIT_MANIFEST_ENTRIES: Final = "icelock.limits.manifest-entries"
+LIMIT_AVRO_BLOCK_BYTES: Final = "icelock.limits.avro-block-bytes"
+LIMIT_AVRO_BLOCK_ROWS: Final = "icelock.limits.avro-block-rows"
+LIMIT_DELETE_BYTES: Final = "icelock.limits.delete-bytes"
+LIMITS: Final[Mapping[str, int]] = {
+    LIMIT_METADATA_BYTES: 128 << 20,
+    LIMIT_MANIFEST_BYTES: 512 << 20,
+    LIMIT_MANIFEST_ENTRIES: 1_000_000,
+    LIMIT_AVRO_BLOCK_BYTES: 64 << 20,
+    LIMIT_AVRO_BLOCK_ROWS: 2_000_000,
+    LIMIT_DELETE_BYTES: 2 << 30,
+}
+"""How much may come out of a file, by default (``io.limits``)."""
 KMS_MEMORY_KEY_PREFIX: Final = "kms.memory.keys."
 KMS_LOCAL_PATH: Final = "kms.local.path"
 KMS_LOCAL_KEY_FILE: Final = "kms.local.key-file"
@@ -96,6 +112,7 @@ _CATALOG: Final = (
     PINS_FILE,
     SPARK_PLAIN_RPC,
     SPARK_EXECUTOR_PROPERTIES,
+    *LIMITS,
 )
 _LONG: Final = 15
 _GUARDED_PREFIXES: Final = ("encryption.", "encryption-", "encryption_", "kms.", "icelock.")
@@ -165,6 +182,8 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
             raise PolicyError(msg) from e
     flag(properties, REQUIRE_ENCRYPTION, default=True)
     _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
+    for name in LIMITS:
+        limit(properties, name)
     policy = properties.get(PLAINTEXT_FILES, PLAINTEXT_FILES_REFUSE)
     if policy not in (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW):
         msg = f"{PLAINTEXT_FILES} is {policy!r}; it must be {PLAINTEXT_FILES_REFUSE!r} or {PLAINTEXT_FILES_ALLOW!r}"
@@ -191,6 +210,19 @@ def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
         msg = f"{name} is {properties[name]!r}; it must be true or false"
         raise PolicyError(msg)
     return value == "true"
+
+
+def limit(properties: Mapping[str, object], name: str) -> int:
+    """Return a limit, or its default.
+
+    Raises:
+        PolicyError: it is no whole number above 0.
+    """
+    value = str(properties.get(name, LIMITS[name])).strip()
+    if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
+        msg = f"{name} is {properties[name]!r}; it must be a whole number from 1 to 2^63 - 1"
+        raise PolicyError(msg)
+    return int(value)
 
 
 def has_kms(properties: Mapping[str, object]) -> bool:

@@ -21,6 +21,7 @@ from icelock.arrow.batches import BATCH_BYTES, BATCH_ROWS, batch_rows
 from icelock.arrow.file_schema import FileField, file_fields
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.avro import AvroFile, RowDecoder
+from icelock.io.limits import Limits
 from icelock.io.plain_input import RESTORE, PlainInput
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def open_avro(file: StoredFile, io: FileIO, schema: Schema, name_mapping: NameMa
         IcelockError: see ``PlainInput``, ``AvroFile`` and ``file_fields``.
     """
     with PlainInput(io.new_input(file.path), file.key_metadata) as source:
-        avro = AvroFile(source)
+        avro = AvroFile(source, Limits.of(io.properties))
         columns = avro_columns(avro.schema, location=file.path)
         mapping = name_mapping or create_mapping_from_schema(schema)
         fields = file_fields(pa.schema([column.field for column in columns]), mapping, location=file.path)

@@ -28,9 +28,11 @@ from icelock.arrow.equality import EqualityColumns, EqualityKeys, equal_rows
 from icelock.arrow.project import FileColumns, Projection
 from icelock.arrow.stored_file import StoredFile
 from icelock.errors import FormatError, IntegrityError
+from icelock.io.limits import Limits, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
 from icelock.io.puffin import decode_deletion_vector, read_blob
 from icelock.metadata.plan import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, ScanTask
+from icelock.properties import LIMIT_DELETE_BYTES
 
 if TYPE_CHECKING:
     from icelock.arrow.read import ReadContext
@@ -251,7 +253,13 @@ def _read_equality_group(context: ReadContext, files: Sequence[DeleteFile], colu
 def _read_equality(context: ReadContext, stored: StoredFile, columns: EqualityColumns) -> tuple[list[pa.Array], int]:
     with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as rows:
         keys = EqualityKeys(columns, FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True))
-        parts = [keys.read(batch) for _, batch in rows.batches(keys.leaves, AlwaysTrue())]
+        parts = []
+        limit, size = Limits.of(context.io.properties).delete_bytes, 0
+        for _, batch in rows.batches(keys.leaves, AlwaysTrue()):
+            parts.append(keys.read(batch))
+            size += sum(array.nbytes for array in parts[-1])
+            if size > limit:
+                refuse(stored.path, "bytes of deleted rows", limit, LIMIT_DELETE_BYTES)
     check_count(stored, sum(len(part[0]) for part in parts))
     together = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)] or keys.none
     return together, sum(keys.nbytes for keys in together)

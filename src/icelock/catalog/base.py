@@ -28,6 +28,7 @@ from icelock.catalog.pins_tables import PinnedTables
 from icelock.catalog.recent import RecentMetadata
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.file_io import storage_of
+from icelock.io.limits import read_all
 from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
@@ -92,12 +93,13 @@ class EncryptedCatalog(PinnedTables, TableCreation):
 
     def _read(self, location: str) -> tuple[TableMetadata, bytes]:
         """Return what a metadata file holds, and the SHA-256 of its bytes."""
+        limit = names.limit(self.properties, names.LIMIT_METADATA_BYTES)
         with self._load_file_io(location=location).new_input(location).open() as stream:
-            data = stream.read()
+            data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
         digest = sha256(data).digest()
         metadata = self._recent.get(digest)
         if metadata is None:
-            metadata = decode_metadata(data, location=location)
+            metadata = decode_metadata(data, location=location, limit=limit)
             self._recent.put(digest, metadata)
         return metadata, digest
 

@@ -22,7 +22,14 @@ import pyarrow as pa
 
 from icelock.errors import FormatError
 from icelock.io.avro_check import AvroBlock, RowCheck
+from icelock.io.limits import DEFAULT_LIMITS, Limits, inflate, read_pieces, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
+from icelock.properties import (
+    LIMIT_AVRO_BLOCK_BYTES,
+    LIMIT_AVRO_BLOCK_ROWS,
+    LIMIT_MANIFEST_BYTES,
+    LIMIT_MANIFEST_ENTRIES,
+)
 
 MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -41,8 +48,9 @@ class AvroFile:
         IntegrityError: bytes of an encrypted file were changed.
     """
 
-    def __init__(self, source: PlainInput | PlainBytes) -> None:
+    def __init__(self, source: PlainInput | PlainBytes, limits: Limits = DEFAULT_LIMITS) -> None:
         self.location = source.location
+        self._limits = limits
         self._cursor = _Cursor(source)
         if self._cursor.take(len(MAGIC)) != MAGIC:
             msg = f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}"
@@ -64,7 +72,7 @@ class AvroFile:
         """Yield the blocks in file order.
 
         Raises:
-            FormatError: a block that is cut, has another sync marker, or does not decompress.
+            FormatError: a block that is cut, has another sync marker, does not decompress, or holds more than the limits allow.
             IntegrityError: bytes of an encrypted file were changed.
         """
         while not self._cursor.at_end():
@@ -72,16 +80,39 @@ class AvroFile:
             if rows < 0 or size < 0:
                 msg = f"{self.location}: an Avro block of {rows} rows and {size} bytes; {RESTORE}"
                 raise FormatError(msg)
+            most = self._limits.avro_block_bytes
+            if size > most:
+                refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
+            if rows > self._limits.avro_block_rows:
+                refuse(self.location, "rows in an Avro block", self._limits.avro_block_rows, LIMIT_AVRO_BLOCK_ROWS)
             stored = self._cursor.take(size)
             if self._cursor.take(_SYNC) != self._sync:
                 msg = f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}"
                 raise FormatError(msg)
             try:
-                data = self._decompress(stored)
+                data = self._decompress(stored, most)
             except (zlib.error, pa.ArrowException, OSError, ValueError) as e:
                 msg = f"{self.location}: an Avro block does not decompress: {e}; {RESTORE}"
                 raise FormatError(msg) from e
+            if data is None:
+                refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
             yield AvroBlock(rows=rows, data=data)
+
+    def all_blocks(self) -> Iterator[AvroBlock]:
+        """Yield the blocks of a file that is kept in memory as a whole, a manifest or a manifest list.
+
+        Raises:
+            FormatError, IntegrityError: as ``blocks``; or all blocks together hold more than the limits of manifests allow.
+        """
+        rows = size = 0
+        for block in self.blocks():
+            rows += block.rows
+            size += len(block.data)
+            if rows > self._limits.manifest_entries:
+                refuse(self.location, "entries", self._limits.manifest_entries, LIMIT_MANIFEST_ENTRIES)
+            if size > self._limits.manifest_bytes:
+                refuse(self.location, "bytes", self._limits.manifest_bytes, LIMIT_MANIFEST_BYTES)
+            yield block
 
     def _header(self) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
@@ -189,17 +220,16 @@ def encode_long(value: int) -> bytes:
     return bytes(out)
 
 
-def _deflate(data: bytes) -> bytes:
-    decoder = zlib.decompressobj(-15)
-    plain = decoder.decompress(data) + decoder.flush()
+def _deflate(data: bytes, limit: int) -> bytes | None:
+    found = inflate(data, limit)
     # Python writers leave what they did not strip of zlib's checksum behind the stream.
-    if not decoder.eof or len(decoder.unused_data) > _ZLIB_CHECKSUM:
-        msg = "the deflate stream is cut, or bytes are left over"
+    if found is not None and len(found[1]) > _ZLIB_CHECKSUM:
+        msg = "bytes are left over behind the deflate stream"
         raise ValueError(msg)
-    return plain
+    return None if found is None else found[0]
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: bytes, limit: int) -> bytes | None:
     """Raw Snappy, which begins with its plain length as a varint, and a big-endian CRC-32 of the plain bytes."""
     body, checksum = data[:-4], data[-4:]
     length = shift = 0
@@ -208,6 +238,8 @@ def _snappy(data: bytes) -> bytes:
         shift += 7
         if not byte & 0x80:
             break
+    if length > limit:
+        return None
     if length > _SNAPPY_RATIO * len(body):
         msg = f"a Snappy block of {len(body)} bytes cannot hold {length}"
         raise ValueError(msg)
@@ -218,12 +250,12 @@ def _snappy(data: bytes) -> bytes:
     return plain
 
 
-def _zstandard(data: bytes) -> bytes:
-    return pa.input_stream(pa.BufferReader(data), compression="zstd").read()  # type: ignore[no-any-return]
+def _zstandard(data: bytes, limit: int) -> bytes | None:
+    return read_pieces(pa.input_stream(pa.BufferReader(data), compression="zstd"), limit)
 
 
-_CODECS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
-    "null": lambda data: data,
+_CODECS: Final[Mapping[str, Callable[[bytes, int], bytes | None]]] = {
+    "null": lambda data, _: data,
     "deflate": _deflate,
     "snappy": _snappy,
     "zstandard": _zstandard,

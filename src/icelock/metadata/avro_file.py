@@ -9,7 +9,7 @@ Not here: what a row holds (``metadata.manifest_writer``, ``metadata.manifest_li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from fastavro import parse_schema
 from fastavro.write import Writer
@@ -74,7 +74,8 @@ class AvroFileWriter:
         self._raw_bytes = 0
         metadata = {**header, "iceberg.schema": dumps(schema_object(iceberg_schema))}
         stream: Any = self._stream  # any writable stream
-        self._writer: Any = Writer(stream, named_once(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
+        writer = Writer(stream, named_once(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
+        self._writer = cast("Any", writer)
         if encoded_as is not None:
             names: dict[str, Any] = {}
             self._writer.schema = parse_schema(named_once(encoded_as), names)

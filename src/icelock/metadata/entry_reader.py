@@ -25,8 +25,10 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from icelock.errors import FormatError, IcelockError
 from icelock.io.avro import AvroFile
 from icelock.io.avro_check import AvroBlock, RowCheck
+from icelock.io.limits import Limits, read_all
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms
+from icelock.properties import LIMIT_MANIFEST_BYTES
 
 if TYPE_CHECKING:
     from pyiceberg.avro.reader import Reader
@@ -54,17 +56,27 @@ class RecordKind:
     enums: Mapping[int, Callable[..., Enum]]
 
 
-def read_records(file: InputFile, kind: RecordKind) -> Iterator[Any]:
+def read_records(file: InputFile, kind: RecordKind, limits: Limits) -> Iterator[Any]:
     """Yield the records of a plain or decrypting file; the whole of it is read first, so all of it is authenticated.
 
     Raises:
         FormatError: the plain bytes are not such a file; names the file.
         IntegrityError: the bytes are not those that were written.
     """
+    avro = open_whole(file, limits)
+    yield from decode_records(avro.schema, avro.all_blocks(), location=file.location, kind=kind)
+
+
+def open_whole(file: InputFile, limits: Limits) -> AvroFile:
+    """Read a plain or decrypting file as a whole.
+
+    Raises:
+        FormatError: the plain bytes are no Avro file, or more than the limits allow.
+        IntegrityError: the bytes are not those that were written.
+    """
     with file.open() as stream:
-        data = stream.read()
-    avro = AvroFile(PlainBytes(location=file.location, data=data))
-    yield from decode_records(avro.schema, avro.blocks(), location=file.location, kind=kind)
+        data = read_all(stream, file.location, limit=limits.manifest_bytes, name=LIMIT_MANIFEST_BYTES)
+    return AvroFile(PlainBytes(location=file.location, data=data), limits)
 
 
 def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, kind: RecordKind) -> Iterator[Any]:

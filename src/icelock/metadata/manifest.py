@@ -32,6 +32,7 @@ from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
 from icelock.io.file_io import open_input
+from icelock.io.limits import DEFAULT_LIMITS, Limits
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
 from icelock.metadata.entry_rules import check_entry, checked_rows
 
@@ -150,7 +151,7 @@ class ManifestFile(IcebergManifestFile):
         file = open_input(io, self.manifest_path, self.key_metadata)
         next_row_id = self.first_row_id
         entries = []
-        for entry in read_records(file, _ENTRIES):
+        for entry in read_records(file, _ENTRIES, Limits.of(io.properties)):
             next_row_id = inherit(entry, self, next_row_id)
             if not discard_deleted or entry.status != ManifestEntryStatus.DELETED:
                 entries.append(entry)
@@ -174,13 +175,13 @@ _ROWS: Final = RecordKind(
 )
 
 
-def read_manifest_rows(file: InputFile) -> list[ManifestFile]:
+def read_manifest_rows(file: InputFile, limits: Limits = DEFAULT_LIMITS) -> list[ManifestFile]:
     """Read the rows of a plain or decrypting manifest-list file.
 
     Raises:
         FormatError: the plain bytes are not a manifest list, or one with numbers that cannot be; names the file.
     """
-    return checked_rows(read_records(file, _ROWS), file.location)
+    return checked_rows(read_records(file, _ROWS, limits), file.location)
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:

@@ -25,11 +25,11 @@ from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS, FileForma
 from pyiceberg.types import DecimalType
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-from icelock.io.avro import AvroFile
 from icelock.io.avro_check import AvroBlock, RowCheck
 from icelock.io.avro_columns import ColumnReader, FlatField, NotColumnarError, stored_type
 from icelock.io.file_io import open_input
-from icelock.io.plain_input import PlainBytes
+from icelock.io.limits import Limits
+from icelock.metadata.entry_reader import open_whole
 from icelock.metadata.entry_rules import NEVER_NEGATIVE
 from icelock.metadata.manifest import VERSION, decode_entries, inherit
 from icelock.metadata.stored_schema import StoredForm, forms
@@ -76,11 +76,9 @@ class ManifestColumns:
 
     def __init__(self, io: FileIO, manifest: ManifestFile) -> None:
         self.manifest = manifest
-        with open_input(io, manifest.manifest_path, manifest.key_metadata).open() as stream:
-            data = stream.read()
-        file = AvroFile(PlainBytes(location=manifest.manifest_path, data=data))
+        file = open_whole(open_input(io, manifest.manifest_path, manifest.key_metadata), Limits.of(io.properties))
         self._schema = file.schema
-        self._blocks = list(file.blocks())
+        self._blocks = list(file.all_blocks())
         form = self._form(file.schema)
         try:
             fields, converters = _flat_fields(form.schema)

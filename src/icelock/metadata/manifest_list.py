@@ -20,6 +20,7 @@ from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.file_io import EncryptingFileIO, manager_of, open_input, storage_of
 from icelock.io.files import EncryptedInputFile
+from icelock.io.limits import Limits
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import VERSION, ManifestFile, read_manifest_rows
 
@@ -44,10 +45,10 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
                 "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
             )
             raise PolicyError(msg)
-        return read_manifest_rows(open_input(io, location, None))
+        return read_manifest_rows(open_input(io, location, None), Limits.of(io.properties))
     manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
     key_metadata = manager.open_manifest_list_key(key_id)
-    return read_manifest_rows(EncryptedInputFile(storage_of(io).new_input(location), key_metadata))
+    return read_manifest_rows(EncryptedInputFile(storage_of(io).new_input(location), key_metadata), Limits.of(io.properties))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

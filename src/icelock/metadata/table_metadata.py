@@ -8,8 +8,8 @@ Not here: the JSON text (``metadata.canonical_json``), whether a change is allow
 
 from __future__ import annotations
 
-import io
 import json
+import zlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_serializer
@@ -21,7 +21,9 @@ from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
+from icelock.io.limits import gunzip, read_all, refuse
 from icelock.metadata.snapshot import Snapshot
+from icelock.properties import LIMIT_METADATA_BYTES, LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +114,7 @@ def _has_traces_of_encryption(data: Mapping[str, Any]) -> bool:
     return bool(data.get("encryption-keys")) or any(isinstance(snapshot, dict) and snapshot.get("key-id") for snapshot in found)
 
 
-def read_metadata(file: InputFile) -> TableMetadata:
+def read_metadata(file: InputFile, limit: int = LIMITS[LIMIT_METADATA_BYTES]) -> TableMetadata:
     """Read and parse a metadata file, plain or gzip (``.gz.metadata.json``).
 
     Raises:
@@ -120,21 +122,23 @@ def read_metadata(file: InputFile) -> TableMetadata:
         FileNotFoundError: no such file.
     """
     with file.open() as stream:
-        return decode_metadata(stream.read(), location=file.location)
+        data = read_all(stream, file.location, limit=limit, name=LIMIT_METADATA_BYTES)
+    return decode_metadata(data, location=file.location, limit=limit)
 
 
-def decode_metadata(data: bytes, *, location: str) -> TableMetadata:
-    """Parse the bytes of a metadata file; see ``read_metadata``.
+def decode_metadata(data: bytes, *, location: str, limit: int = LIMITS[LIMIT_METADATA_BYTES]) -> TableMetadata:
+    """Parse the bytes of a metadata file; see ``read_metadata``. ``limit`` is how many bytes may come out of a gzip file.
 
     Raises:
         FormatError: see ``parse_metadata``.
     """
-    from pyiceberg.serializers import Compressor  # noqa: PLC0415 - only for compressed files
-
-    with Compressor.get_compressor(location=location).stream_decompressor(io.BytesIO(data)) as plain:
+    if location.endswith(".gz.metadata.json"):
         try:
-            text = plain.read()
-        except (OSError, EOFError) as e:
+            unpacked = gunzip(data, limit)
+        except (OSError, EOFError, zlib.error) as e:
             msg = f"{location} cannot be read as table metadata: {e}"
             raise FormatError(msg) from e
-    return parse_metadata(text, location=location)
+        if unpacked is None:
+            refuse(location, "bytes", limit, LIMIT_METADATA_BYTES)
+        data = unpacked
+    return parse_metadata(data, location=location)

@@ -16,7 +16,7 @@ from icelock import properties as names
 from icelock.errors import PolicyError
 
 # PyIceberg's names (pyiceberg/io/__init__.py). "client." are credentials and region that S3 and other AWS clients share.
-_PREFIXES: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
+_PREFIXES: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl", names.LIMITS_PREFIX)
 _NEVER: Final = ("encryption.", "kms.", "py-kms-impl", "credential", "token", "uri", "header.", "auth", "rest.", "oauth2")
 
 

@@ -20,6 +20,7 @@ from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from icelock import properties as names
 from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
@@ -355,7 +356,8 @@ class StaticTable(Table, IcebergStaticTable):
         encryption = TableEncryption.from_properties(settings, owner="StaticTable", kms=kms)
         if not metadata_location.endswith((".metadata.json", ".metadata.json.gz")):
             metadata_location = cls._metadata_location_from_version_hint(metadata_location, settings)
-        metadata = read_metadata(load_file_io(settings, metadata_location).new_input(metadata_location))
+        stored = load_file_io(settings, metadata_location).new_input(metadata_location)
+        metadata = read_metadata(stored, names.limit(settings, names.LIMIT_METADATA_BYTES))
         check_metadata(metadata, location=metadata_location)
         return cls(
             identifier=("static-table", metadata_location),

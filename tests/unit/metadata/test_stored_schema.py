@@ -92,7 +92,9 @@ def test_what_is_written_has_javas_lengths_and_a_header_that_says_fixed(place: P
 
 
 @pytest.mark.parametrize("form", ["java", "schema"])
-@pytest.mark.parametrize(("row_filter", "left"), [(AlwaysTrue(), 4), (EqualTo("four", b"\x02\x02\x02\x02"), 1), (EqualTo("four", b"none"), 0)])
+@pytest.mark.parametrize(
+    ("row_filter", "left"), [(AlwaysTrue(), 4), (EqualTo("four", b"\x02\x02\x02\x02"), 1), (EqualTo("four", b"none"), 0)]
+)
 def test_both_forms_are_read_by_both_readers(place: Place, form: str, row_filter: BooleanExpression, left: int) -> None:
     """Without regard to Java's lengths, three of four files were planned, with -1, 1 and -2 rows."""
     manifest = manifest_of(place)
