@@ -123,6 +123,31 @@ class Keys:
                 fault(f"metadata.json holds the key of {name}")
 
 
+def _rows(data: bytes) -> Manifest:
+    """Decode a manifest or list. Java writes fixed partition values with a length, as it does bytes, whatever the schema says."""
+    reader: Any = fastavro.block_reader(io.BytesIO(data))
+    names: set[str] = set()
+
+    def stored(node: Any) -> Any:
+        if isinstance(node, list):
+            return [stored(one) for one in node]
+        if isinstance(node, dict) and node.get("type") == "fixed" and "logicalType" not in node:
+            names.add(node["name"])
+            return "bytes"
+        if isinstance(node, dict):
+            return {name: stored(value) for name, value in node.items()}
+        return "bytes" if isinstance(node, str) and node in names else node
+
+    schema = fastavro.parse_schema(stored(json.loads(reader.metadata["avro.schema"])))
+    entries: list[Any] = []
+    block: Any
+    for block in reader:
+        stream = io.BytesIO(block.bytes_.getvalue())
+        entries += [fastavro.schemaless_reader(stream, schema, None) for _ in range(block.num_records)]
+        expect(stream.read(), b"", "bytes behind the rows of a block")
+    return Manifest({name: str(value) for name, value in reader.metadata.items()}, entries)
+
+
 class Verifier:
     """Walks one table; every method raises Fault at what it finds."""
 
@@ -139,8 +164,7 @@ class Verifier:
         if location not in self._manifests:
             self.kinds[kind] += 1
             self.keys.claim(location, key)
-            reader = fastavro.reader(io.BytesIO(ags1_open(self.storage.bytes(location), key, location)))
-            self._manifests[location] = Manifest({k: str(v) for k, v in (reader.metadata or {}).items()}, list(reader))  # type: ignore[arg-type]
+            self._manifests[location] = _rows(ags1_open(self.storage.bytes(location), key, location))
         self.keys.claim(location, key)
         return self._manifests[location]
 

@@ -28,6 +28,7 @@ from pyiceberg.types import LongType
 
 from icelock.arrow.metadata_columns import LAST_UPDATED
 from icelock.errors import PolicyError
+from icelock.metadata.sound_bounds import is_sound
 from icelock.table.delete_files import referenced_data_file
 from icelock.table.planner import Planner
 
@@ -190,4 +191,6 @@ def _only_rows_of_before(file: DataFile, sequence_number: int) -> bool:
     """Whether a file's metrics show that each of its rows was last changed at or before a sequence number."""
     nulls = (file.null_value_counts or {}).get(LAST_UPDATED.field_id)
     newest = (file.upper_bounds or {}).get(LAST_UPDATED.field_id)
-    return nulls == 0 and newest is not None and int(from_bytes(LongType(), newest)) <= sequence_number
+    if nulls != 0 or newest is None or not is_sound(LongType(), newest):
+        return False
+    return int(from_bytes(LongType(), newest)) <= sequence_number

@@ -26,6 +26,7 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType, UUIDType
 
 from icelock.errors import FormatError
+from icelock.metadata.sound_bounds import is_sound
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry
@@ -222,10 +223,9 @@ class _Metrics:
         lower, upper = (self._file.lower_bounds or {}).get(field_id), (self._file.upper_bounds or {}).get(field_id)
         if lower is None or upper is None or not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
             return None
-        try:
-            return from_bytes(kind, lower), from_bytes(kind, upper)
-        except (ValueError, struct.error):  # not of this type: nothing is known then
+        if not is_sound(kind, lower) or not is_sound(kind, upper):
             return None
+        return from_bytes(kind, lower), from_bytes(kind, upper)
 
 
 def _share(ours: _Column, theirs: _Column) -> bool:

@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.schema import Schema
 from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
 from pyiceberg.types import FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
+from icelock.metadata.sound_bounds import SoundBounds, TypeOf, is_sound, types_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 
 _KEYS = "key_metadata"
 _UUID_LENGTH = 16
-_COLUMN_SIZES = 6  # position in the data_file record
+_COLUMN_SIZES = 6  # positions in the data_file record
+_BOUNDS = (10, 11)
 
 
 class InspectTable(IcebergInspectTable):
@@ -35,6 +39,8 @@ class InspectTable(IcebergInspectTable):
 
     def __init__(self, tbl: Table) -> None:
         super().__init__(tbl.at_one_version())
+        self._type_of = types_of(tbl.metadata.schema())
+        self._metadata = tbl.metadata
         self.tbl.metadata = _with_bytes(tbl.metadata)
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
@@ -42,41 +48,76 @@ class InspectTable(IcebergInspectTable):
         return _without_keys(super().entries(snapshot_id))
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
-        return _Snapshot(super()._get_snapshot(snapshot_id))
+        return _Snapshot(super()._get_snapshot(snapshot_id), self._manifest)
+
+    def _manifest(self, manifest: ManifestFile) -> _Manifest:
+        return _Manifest(manifest, self._type_of, self._metadata)
 
     def _get_files_from_manifest(self, manifest_list: ManifestFile, data_file_filter: Any = None) -> pa.Table:
-        return _without_keys(super()._get_files_from_manifest(manifest_list, data_file_filter))
+        manifest: Any = self._manifest(manifest_list)
+        return _without_keys(super()._get_files_from_manifest(manifest, data_file_filter))
 
     def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:  # noqa: FBT001, FBT002
-        return _without_keys(super()._generate_manifests_table(snapshot, is_all_manifests_table))
+        found: Any = None if snapshot is None else _Snapshot(snapshot, self._manifest)
+        return _without_keys(super()._generate_manifests_table(found, is_all_manifests_table))
 
 
 class _Snapshot:
     """A snapshot whose entries all have column sizes: PyIceberg's ``entries`` fails on Avro files and deletion vectors otherwise."""
 
-    def __init__(self, inner: Snapshot) -> None:
+    def __init__(self, inner: Snapshot, manifest_of: Callable[[ManifestFile], _Manifest]) -> None:
         self._inner = inner
+        self._manifest_of = manifest_of
 
     def manifests(self, io: FileIO) -> list[Any]:
-        return [_Manifest(manifest) for manifest in self._inner.manifests(io)]
+        return [self._manifest_of(manifest) for manifest in self._inner.manifests(io)]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
 class _Manifest:
-    def __init__(self, inner: ManifestFile) -> None:
+    """A manifest whose bounds are shown readable where they are values of their columns, and left out there otherwise."""
+
+    def __init__(self, inner: ManifestFile, type_of: TypeOf, metadata: TableMetadataV3) -> None:
         self._inner = inner
+        self._type_of = type_of
+        self._metadata = metadata
+
+    @property
+    def partitions(self) -> list[PartitionFieldSummary]:
+        """The summaries; bounds that are no partition values are left out."""
+        found = self._inner.partitions or []
+        spec = self._metadata.specs()[self._inner.partition_spec_id]
+        kinds = [field.field_type for field in spec.partition_type(self._metadata.schema()).fields]
+        return [_sound_summary(summary, kind) for summary, kind in zip(found, kinds, strict=False)]
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[Any]:  # noqa: FBT001, FBT002 - PyIceberg's signature
         entries = self._inner.fetch_manifest_entry(io, discard_deleted)
         for entry in entries:
             if entry.data_file.column_sizes is None:
                 entry.data_file._data[_COLUMN_SIZES] = {}  # noqa: SLF001 - PyIceberg's Record
+            for position in _BOUNDS:
+                bounds = entry.data_file._data[position]  # noqa: SLF001 - likewise
+                if bounds:
+                    entry.data_file._data[position] = _ReadableBounds(bounds, self._type_of)  # noqa: SLF001 - likewise
         return list(entries)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+class _ReadableBounds(SoundBounds):
+    """Bounds that fit into Arrow's types, too: a writer may have cut those of fixed-length bytes."""
+
+    def get(self, field_id: int, default: Any = None, /) -> Any:
+        kind, bound = self._type_of(field_id), super().get(field_id)
+        return default if bound is None or (isinstance(kind, FixedType) and len(bound) != len(kind)) else bound
+
+
+def _sound_summary(summary: PartitionFieldSummary, kind: IcebergType) -> PartitionFieldSummary:
+    bounds = [bound if bound is None or is_sound(kind, bound) else None for bound in (summary.lower_bound, summary.upper_bound)]
+    return PartitionFieldSummary(summary.contains_null, summary.contains_nan, *bounds)
 
 
 def _with_bytes(metadata: TableMetadataV3) -> TableMetadataV3:

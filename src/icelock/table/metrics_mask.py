@@ -51,6 +51,7 @@ from pyiceberg.types import (
 )
 
 from icelock.metadata.manifest_columns import METRICS
+from icelock.metadata.sound_bounds import SoundFile, is_sound
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,8 +155,9 @@ def _all(metrics: ManifestMetrics, *, value: bool) -> pl.Series:
 def _by_file(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
     import polars as pl  # noqa: PLC0415 - likewise
 
-    files = metrics.of_files([predicate.term.ref().field.field_id])
-    return pl.Series([visit(predicate, _InclusiveMetricsEvaluationVisitor(file)) for file in files], dtype=pl.Boolean)  # type: ignore[arg-type]
+    column = predicate.term.ref().field
+    files: list[Any] = [SoundFile(file, {column.field_id: column.field_type}.get) for file in metrics.of_files([column.field_id])]
+    return pl.Series([visit(predicate, _InclusiveMetricsEvaluationVisitor(file)) for file in files], dtype=pl.Boolean)
 
 
 def _cannot_match(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
@@ -190,6 +192,8 @@ def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
     for literal in literals:
         outside &= _true(lower > literal) | _true(upper < literal)
     # After a lower bound of NaN PyIceberg does not look at the upper one.
+    if isinstance(column.field_type, (StringType, BinaryType)):
+        return outside
     nan = lower.is_null() & metrics.column("lower_bounds", column.field_id).is_not_null()
     return outside & ~nan
 
@@ -223,13 +227,28 @@ def _literal(value: Any) -> Any:
     return value
 
 
+def _texts(stored: pl.Series) -> pl.Series:
+    """Return bytes with null for those that are no text."""
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    try:
+        stored.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        kind = StringType()
+        sound = [value if value is not None and is_sound(kind, value) else None for value in stored.to_list()]
+        return pl.Series(stored.name, sound, dtype=pl.Binary)
+    return stored
+
+
 def _bounds(name: str, column: Any, metrics: ManifestMetrics) -> pl.Series:
     """Return the bounds in an order like that of the values, text as UTF-8; null where there is none, or NaN, which is no bound."""
     import polars as pl  # noqa: PLC0415 - likewise
 
     stored = metrics.column(name, column.field_id)
     kind = type(column.field_type)
-    if kind in (StringType, BinaryType):
+    if kind is StringType:
+        return _texts(stored)
+    if kind is BinaryType:
         return stored
     if kind not in _WIDTHS:
         raise _ByFileError

@@ -14,6 +14,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import PrimitiveType, UUIDType
 
 from icelock.arrow.partition import identity_of
+from icelock.metadata.sound_bounds import is_sound
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -77,6 +78,8 @@ def _may_hold(summary: PartitionFieldSummary, kind: IcebergType | None, values: 
     if not ordered or summary.lower_bound is None or summary.upper_bound is None:
         return bool(ordered)
     if not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
+        return True
+    if not is_sound(kind, summary.lower_bound) or not is_sound(kind, summary.upper_bound):
         return True
     lower, upper = from_bytes(kind, summary.lower_bound), from_bytes(kind, summary.upper_bound)
     return any(lower <= value <= upper for value in ordered)

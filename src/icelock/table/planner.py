@@ -36,6 +36,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.arrow.exact_filter import exact_filter
 from icelock.errors import FormatError
 from icelock.metadata.plan import DeleteFile, ScanTask, TaskBuilder
+from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.table.columnar_plan import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.table.delete_index import DeleteIndex
 from icelock.table.partition_filter import partition_filter
@@ -193,8 +194,11 @@ class Planner(ManifestGroupPlanner):
         return {field_id: schema.find_type(field_id) for schema in reversed(self.schemas) for field_id in schema.field_ids}
 
     def _build_metrics_evaluator(self) -> Callable[[DataFile], bool]:
-        may_match = super()._build_metrics_evaluator()
+        may_match = on_sound_files(super()._build_metrics_evaluator(), self.table_metadata.schema())
         return lambda file: file.content != DataFileContent.DATA or may_match(file)
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        return on_sound_manifests(super()._build_manifest_evaluator(spec_id), self.table_metadata, spec_id)
 
     def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], Any]:
         build = super()._build_residual_evaluator(spec_id)

@@ -27,6 +27,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.arrow.exact_filter import exact_filter
 from icelock.metadata.manifest import ManifestEntry
+from icelock.metadata.sound_bounds import on_sound_manifests
 from icelock.table.conflicts import Conflicts, Window, isolation_level
 from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
 from icelock.table.partition_filter import partition_filter
@@ -151,7 +152,10 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         head = None if self._parent_snapshot_id is None else self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
         manifests = [] if head is None else [m for m in head.manifests(self._io) if m.has_added_files() or m.has_existing_files()]
         goes = _Goes(self._change, self._transaction.table_metadata)
-        may_hold = KeyDefaultDict(self._build_manifest_evaluator)
+        metadata = self._transaction.table_metadata
+        may_hold: KeyDefaultDict[int, Any] = KeyDefaultDict(
+            lambda spec_id: on_sound_manifests(self._build_manifest_evaluator(spec_id), metadata, spec_id)
+        )
         everywhere = self._predicate == AlwaysFalse()
         concerned = [m for m in manifests if goes.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
         entries = ExecutorFactory.get_or_create().map(self._live_entries, concerned)

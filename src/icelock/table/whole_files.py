@@ -9,7 +9,7 @@ Not here: what a filter means (``arrow.exact_filter``), which files may match (`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -29,6 +29,8 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor, bind, visit
 from pyiceberg.types import DoubleType, FloatType
+
+from icelock.metadata.sound_bounds import SoundFile, types_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -63,6 +65,7 @@ class WholeFiles:
     def __init__(self, schema: Schema, exact: BooleanExpression) -> None:
         """Prepare it; ``exact`` is an ``exact_filter`` on the columns of ``schema``."""
         self._struct = schema.as_struct()
+        self._type_of = types_of(schema)
         self._claims = null_safe(exact)
         self._bound = bind(schema, exact, case_sensitive=True) if self._claims else exact
 
@@ -73,7 +76,8 @@ class WholeFiles:
     def _by_metrics(self, file: DataFile) -> bool:
         if file.record_count <= 0:
             return file.record_count == 0
-        return visit(self._bound, _Strict(self._struct, file))
+        sound: Any = SoundFile(file, self._type_of)
+        return visit(self._bound, _Strict(self._struct, sound))
 
 
 class _Strict(_StrictMetricsEvaluationVisitor):
