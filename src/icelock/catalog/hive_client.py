@@ -1,7 +1,8 @@
 """Connections to a Hive metastore: one for each ``with``, so that threads do not share a socket.
 
 PyIceberg's client keeps one transport for the whole catalog; two threads that commit at once would read each other's
-replies. Several URIs (separated by commas) are tried in order whenever a connection is opened.
+replies. Several URIs (separated by commas) are tried in order whenever a connection is opened. An answer is complete in time, and of
+bounded size.
 
 Not here: what is said over a connection (``catalog.hive``), locks (``catalog.hive_lock``).
 """
@@ -9,6 +10,7 @@ Not here: what is said over a connection (``catalog.hive``), locks (``catalog.hi
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-# The timeout of Hive's own client: a metastore that does not answer ends a call instead of holding it for ever.
+# The timeout of Hive's own client: a metastore that does not answer to the end ends a call instead of holding it for ever.
 TIMEOUT_MS: Final = 600_000
+MAX_ANSWER: Final = 64 * 2**20
+_CHUNK: Final = 2**20
 
 
 class MetastoreClient(_HiveClient):
@@ -90,9 +94,47 @@ class _Connection(_HiveClient):
         if self._kerberos_auth:
             return super()._init_thrift_transport()
         url = urlsplit(self._uri)
-        socket = TSocket(url.hostname, url.port)
+        socket = BoundedSocket(url.hostname, url.port)
         socket.setTimeout(TIMEOUT_MS)
         return TBufferedTransport(socket)
+
+    def _client(self) -> Any:
+        client = super()._client()
+        # A length of text or of a list that no answer has: refused before memory is taken for it.
+        client._iprot.string_length_limit = MAX_ANSWER  # noqa: SLF001 - thrift's way is a factory, which PyIceberg does not use
+        client._iprot.container_length_limit = MAX_ANSWER  # noqa: SLF001
+        return client
+
+
+class BoundedSocket(TSocket):  # type: ignore[misc]  # thrift has no types
+    """A socket whose answers are complete in time, and no larger than one may be: each begins after something was written."""
+
+    _ends = float("inf")
+    _left = MAX_ANSWER
+
+    def write(self, buff: bytes) -> None:
+        """Send; what is read from now on is the answer."""
+        self._ends, self._left = time.monotonic() + TIMEOUT_MS / 1000, MAX_ANSWER
+        super().write(buff)
+
+    def read(self, sz: int) -> bytes:
+        """Return some bytes of the answer.
+
+        Raises:
+            TTransportException: it is too late or too large.
+        """
+        seconds = min(self._ends - time.monotonic(), TIMEOUT_MS / 1000)
+        if seconds <= 0:
+            raise TTransportException(type=TTransportException.TIMED_OUT, message="the answer was not complete in time")
+        self.handle.settimeout(seconds)
+        try:
+            data: bytes = super().read(min(sz, _CHUNK))
+        finally:
+            self.handle.settimeout(TIMEOUT_MS / 1000)
+        self._left -= len(data)
+        if self._left < 0:
+            raise TTransportException(type=TTransportException.SIZE_LIMIT, message=f"the answer has more than {MAX_ANSWER} bytes")
+        return data
 
 
 def _uris(properties: Mapping[str, str]) -> list[str]:

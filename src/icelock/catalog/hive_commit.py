@@ -111,7 +111,7 @@ class HiveRows(PointerCommits, IcebergHiveCatalog):
             msg = f"Table {table} already exists"
             raise TableAlreadyExistsError(msg) from e
         except _ANSWERS as e:
-            landed = False if isinstance(e, NoSuchObjectException) else self._landed(staged, replaces, patient=False)
+            landed = self._landed(staged, replaces, patient=False)
             if landed is None:
                 raise unknown(staged, e, who="the metastore") from e
             if not landed:
