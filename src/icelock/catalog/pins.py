@@ -1,6 +1,6 @@
 """Pins: what a client knows of tables by itself, so that neither storage nor catalog can give it another one.
 
-1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15).
+1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); an empty one says that it has none.
 2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table, the first one in good faith. What
    is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
    When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
@@ -163,7 +163,7 @@ class Pins:
     def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
         pinned = self._key_ids.get(table)
         found = metadata.properties.get(names.ENCRYPTION_KEY_ID)
-        if pinned is not None and found != pinned:
+        if pinned is not None and found != (pinned or None):
             msg = (
                 f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
                 "metadata was changed or exchanged; restore it, or correct the pin if the table was made anew"

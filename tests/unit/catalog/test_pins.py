@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +16,7 @@ from lake import TestLake, people
 
 from icelock.catalog import pins_file
 from icelock.catalog.pins_file import PinsFile, Seen
-from icelock.errors import FormatError, PolicyError
+from icelock.errors import FormatError, IntegrityError, PolicyError
 
 SEEN = Seen(key_id="k", table_uuid="u", last_sequence_number=3, last_updated_ms=5, metadata_location="m3", metadata_hash="h")
 KEYED = {"encryption.key-id": "keyA"}
@@ -44,6 +45,20 @@ def test_plain_tables_are_not_remembered(lake: TestLake, tmp_path: Path) -> None
     path = tmp_path / "pins.json"
     lake.catalog(**{"icelock.pins-file": str(path)}).create_table("db.t", people().schema, properties={"icelock.plain": "true"})
     assert not path.exists()
+
+
+def test_an_empty_pin_says_that_the_table_is_plain(lake: TestLake) -> None:
+    """One that was exchanged for a table with a key of somebody's choice is noticed; nothing else that pins know would notice it."""
+    catalog = lake.catalog()
+    plain = catalog.create_table("db.p", people().schema, properties={"icelock.plain": "true"})
+    keyed = catalog.create_table("db.t", people().schema, properties=KEYED)
+    pinned = {"icelock.pins.db.p": ""}
+    assert lake.catalog(**pinned).load_table("db.p").metadata.table_uuid == plain.metadata.table_uuid
+    with sqlite3.connect(lake.folder / "catalog.db") as database:
+        database.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'p'", (keyed.metadata_location,))
+    assert lake.catalog().load_table("db.p").metadata.table_uuid == keyed.metadata.table_uuid
+    with pytest.raises(IntegrityError, match=r"'keyA', and icelock\.pins\.db\.p says ''"):
+        lake.catalog(**pinned).load_table("db.p")
 
 
 def test_versions_go_forward_only(tmp_path: Path) -> None:
