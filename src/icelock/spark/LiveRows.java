@@ -2,19 +2,15 @@ package icelock;
 
 import java.io.Closeable;
 import java.io.IOException;
-import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
-import org.apache.spark.sql.execution.datasources.RecordReaderIterator;
-import org.apache.spark.sql.execution.datasources.parquet.SpecificParquetRecordReaderBase;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -196,32 +192,13 @@ public class LiveRows extends AbstractIterator implements Closeable {
 
   /** The row groups that Spark's reader of batches reads, none of which it reads a part of. */
   static class RowGroups {
-    private static final Field READER = field(RecordReaderIterator.class, "rowReader");
-    private static final Field GROUPS = field(SpecificParquetRecordReaderBase.class, "reader");
-    private static Field file;
-
     private final List blocks;
     private int block = -1;
     private long position;
     private long left;
 
     RowGroups(Iterator rows) {
-      try {
-        Object groups = GROUPS.get(READER.get(rows));
-        synchronized (RowGroups.class) {
-          if (file == null) {
-            file = field(groups.getClass(), "reader");
-          }
-        }
-        blocks = ((ParquetFileReader) file.get(groups)).getRowGroups();
-      } catch (Exception e) {
-        throw new IllegalStateException("this Spark keeps its Parquet readers otherwise; read icelock tables with deletes by engine=\"python\"", e);
-      }
-    }
-
-    /** Whether this Spark is one whose readers can be asked. */
-    static boolean known() {
-      return READER != null && GROUPS != null;
+      blocks = OpenedFile.reader(rows).getRowGroups();
     }
 
     /** Returns the position of the first row of the next batch. */
@@ -239,16 +216,6 @@ public class LiveRows extends AbstractIterator implements Closeable {
       position += rows;
       left -= rows;
       return first;
-    }
-
-    private static Field field(Class owner, String name) {
-      try {
-        Field found = owner.getDeclaredField(name);
-        found.setAccessible(true);
-        return found;
-      } catch (ReflectiveOperationException e) {
-        return null;
-      }
     }
   }
 

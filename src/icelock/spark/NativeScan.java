@@ -422,7 +422,7 @@ public class NativeScan {
       StructType asked = (StructType) ids(required, data);
       int index = Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
       StructType whole = null;
-      if (deletes && LiveRows.RowGroups.known() && options.get(FileFormat$.MODULE$.OPTION_RETURNING_BATCH()).contains("true")) {
+      if (deletes && options.get(FileFormat$.MODULE$.OPTION_RETURNING_BATCH()).contains("true")) {
         index = BY_FOOTER;
         // Row groups are skipped, as in Java Iceberg, but no pages: rows of a group have positions one after the other.
         conf.setBoolean(ParquetInputFormat.COLUMN_INDEX_FILTERING_ENABLED, false);
@@ -543,7 +543,7 @@ public class NativeScan {
     }
   }
 
-  /** Opens a file with its key, and leaves out its deleted rows. */
+  /** Opens a file with its key, has what was opened looked at, and leaves out its deleted rows. */
   public static class KeyedReader extends AbstractFunction1 implements Serializable {
     private final Function1 reader;
     private final int index;
@@ -565,6 +565,9 @@ public class NativeScan {
         rows = (Iterator) reader.apply(file);
       } finally {
         KeyOfThread.unset();
+      }
+      if (key.length > 0) {
+        OpenedFile.check(rows, key, part.toPath().toString());
       }
       Option deleted = part.otherConstantMetadataColumnValues().get(DELETED);
       if (deleted.isEmpty() && whole == null) {

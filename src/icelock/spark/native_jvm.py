@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SCAN: Final = "icelock.NativeScan"
 _COUNTED: Final = "icelock.CountedRows"
 # Each may use those before it.
-_SOURCES: Final = ("LiveRows.java", "NativeScan.java", "CountedRows.java", "SqlTables.java")
+_SOURCES: Final = ("OpenedFile.java", "LiveRows.java", "NativeScan.java", "CountedRows.java", "SqlTables.java")
 # One text for several names: each element of a Java list would be a call of its own.
 _SEPARATOR: Final = "\0"
 _KNOWN: Final = "_icelock_native"
