@@ -167,6 +167,7 @@ class OpenDataFile:
             **_fields(metrics),
         )
         data_file.spec_id = self._spec_id
+        data_file.fresh = True
         return data_file
 
     def abort(self) -> None:

@@ -66,6 +66,17 @@ def file_fields(schema: pa.Schema, name_mapping: NameMapping | None, *, location
     return root
 
 
+def with_names(root: FileField, mapping: NameMapping, *, location: str) -> FileField:
+    """Return the fields with the ids of a name mapping in place of the file's own.
+
+    Raises:
+        FormatError: two fields of the same name.
+    """
+    named = dataclasses.replace(root, children=tuple(_with_mapping(field, list(mapping)) for field in root.children))
+    _check_unique(named, location)
+    return named
+
+
 def fields_by_id(root: FileField) -> dict[int, FileField]:
     """Return the fields that hold at most one value a row (not below a list or map), by id."""
     found: dict[int, FileField] = {}

@@ -18,6 +18,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
@@ -46,6 +47,7 @@ _END_READ: Final = 1 << 16
 """As much as Arrow reads of a file's end at first; smaller files are read whole."""
 # INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
 _READER: Final[dict[str, Any]] = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": True}
+_MOST_SECONDS: Final = 2**63 // 1_000_000
 _RESTORE: Final = "restore the file from a backup, or read a snapshot that does not need it"
 # Arrow raises the storage's errors and its own as the same OSError; these are the storage's.
 _STORAGE_ERROR: Final = re.compile(r"AWS Error|HTTP|curl|GCS|Azure|HDFS|[Cc]onnection|[Tt]imed? ?out")
@@ -100,6 +102,7 @@ class ParquetInput:
 
     def __init__(self, source: InputFile, key_metadata: KeyMetadata | None) -> None:
         self.location = source.location
+        self._source = source
         self._key_metadata = key_metadata
         self._stream = source.open()
         try:
@@ -127,15 +130,34 @@ class ParquetInput:
         Raises:
             IntegrityError: bytes of the file were changed.
             KeyUnavailableError: a column has a key of its own.
-            FormatError: a plain file is damaged.
+            FormatError: a plain file is damaged, or an INT96 timestamp is beyond what 64 bits of microseconds hold.
         """
         try:
+            self._check_instants(row_group, columns, batch_rows)
             yield from self._file.iter_batches(batch_rows, row_groups=[row_group], columns=list(columns))
         except (pa.ArrowException, OSError) as e:
             mapped = self._mapped(e)
             if mapped is None:
                 raise
             raise mapped from e
+
+    def _check_instants(self, row_group: int, columns: Sequence[str], batch_rows: int) -> None:
+        """Check the INT96 timestamps among some columns: Arrow lets those that do not fit run over, without an error.
+
+        Raises:
+            FormatError: one does not fit.
+        """
+        schema = self.metadata.schema
+        wanted = set(columns)
+        paths = [schema.column(leaf).path for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96"]
+        paths = [path for path in paths if path in wanted]
+        if not paths:
+            return
+        with self._source.open() as stream:
+            seconds = pq.ParquetFile(stream, metadata=self.metadata, **{**_READER, "coerce_int96_timestamp_unit": "s"})
+            for batch in seconds.iter_batches(batch_rows, row_groups=[row_group], columns=paths):
+                for array in batch.columns:
+                    _check_seconds(array, f"{self.location}: column {', '.join(paths)}")
 
     def __enter__(self) -> Self:
         return self
@@ -205,6 +227,28 @@ class ParquetInput:
     def _created_by(self) -> str:
         metadata = getattr(self, "metadata", None)
         return "" if metadata is None else str(metadata.created_by)
+
+
+def _check_seconds(array: pa.Array, where: str) -> None:
+    """Check that timestamps in seconds, at any depth, fit into 64 bits of microseconds.
+
+    Raises:
+        FormatError: one does not.
+    """
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for child in array.flatten():
+            _check_seconds(child, where)
+    elif pa.types.is_map(kind):
+        _check_seconds(array.keys, where)
+        _check_seconds(array.items, where)
+    elif pa.types.is_nested(kind):
+        _check_seconds(array.flatten(), where)
+    elif pa.types.is_timestamp(kind):
+        ends = pc.min_max(array.cast(pa.int64())).as_py()
+        if ends["min"] is not None and max(-ends["min"], ends["max"]) >= _MOST_SECONDS:
+            msg = f"{where} has INT96 timestamps from {ends['min']} to {ends['max']} s from 1970, and Iceberg's end in the year 294247"
+            raise FormatError(msg)
 
 
 def _is_arrows(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files, place_of
 from icelock.table.expire import check_gc
+from icelock.table.moments import to_millis
 from icelock.table.reach import reached
 from icelock.table.retention import dead_keys
 
@@ -220,9 +221,9 @@ def _content(io: FileIO, location: str) -> Content:
 def _limit_ms(table: Table, older_than: timedelta | datetime | None) -> int | None:
     if older_than is None:
         return None
-    if isinstance(older_than, datetime):
-        return int(older_than.timestamp() * 1000)
-    return table.encryption.clock() - older_than // timedelta(milliseconds=1)
+    if isinstance(older_than, timedelta):
+        return table.encryption.clock() - older_than // timedelta(milliseconds=1)
+    return to_millis(older_than, name="older_than")
 
 
 def _name(table: Table) -> str:

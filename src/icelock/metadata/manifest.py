@@ -21,6 +21,7 @@ from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
+    UNASSIGNED_SEQ,
     DataFileContent,
     FileFormat,
     ManifestContent,
@@ -63,10 +64,12 @@ def _repr_without_keys(name: str, fields: tuple[str, ...], values: list[Any]) ->
 class DataFile(IcebergDataFile):
     """A data or delete file of a v3 manifest (spec field ids in format.md "v3 metadata")."""
 
-    __slots__ = ("_spec_id", "file_sequence_number", "sequence_number")
+    __slots__ = ("_spec_id", "file_sequence_number", "fresh", "sequence_number")
 
     sequence_number: int | None
     file_sequence_number: int | None
+    fresh: bool
+    """Whether it was just written for a commit, and is in none yet (``table.new_files``)."""
 
     @classmethod
     def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> DataFile:
@@ -78,6 +81,7 @@ class DataFile(IcebergDataFile):
         # Not stored in the file's own record: the entry has them, as Java's DataFile does.
         self.sequence_number = None
         self.file_sequence_number = None
+        self.fresh = False
 
     @property
     def first_row_id(self) -> int | None:
@@ -211,7 +215,8 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     _with_uuids_as_bytes(data_file.partition._data)  # noqa: SLF001 - PyIceberg's Record
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
-    check_entry(entry, manifest.manifest_path)
+    if manifest.sequence_number != UNASSIGNED_SEQ:  # one of the commit under way, which is merged before it is listed
+        check_entry(entry, manifest.manifest_path)
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id

@@ -47,7 +47,7 @@ _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
 
 
 class EncryptedManifestWriter(ManifestWriter):
-    """A manifest writer whose file is encrypted.
+    """A manifest writer whose file is encrypted; ``sources`` is the schema with the spec's source columns that were dropped.
 
     Raises (from ``add_entry``):
         PolicyError: an added file has no key metadata, so it is plain (older ones pass where the catalog's policy lets plain files
@@ -65,10 +65,12 @@ class EncryptedManifestWriter(ManifestWriter):
         schema: Schema,
         snapshot_id: int,
         content: ManifestContent = ManifestContent.DATA,
+        sources: Schema | None = None,
     ) -> None:
         self._output = io.new_encrypted_output(location)
         super().__init__(spec, schema, self._output, snapshot_id, "deflate")
         self._content = content
+        self._sources = sources or schema
         self._avro: AvroFileWriter | None = None
         self._avro_names: tuple[str, ...] = ()
         self._prefixes: Sequence[bytes | None] = ()
@@ -89,7 +91,7 @@ class EncryptedManifestWriter(ManifestWriter):
         return entry
 
     def __enter__(self) -> Self:
-        partition = self._spec.partition_type(self._schema)
+        partition = self._spec.partition_type(self._sources)
         data_file = with_int_equality_ids(data_file_with_partition(partition, VERSION))
         schema = manifest_entry_schema_with_data_file(VERSION, data_file)
         avro = avro_schema(schema, "manifest_entry")
@@ -148,7 +150,7 @@ class EncryptedManifestWriter(ManifestWriter):
             added_rows_count=self._added_rows,
             existing_rows_count=self._existing_rows,
             deleted_rows_count=self._deleted_rows,
-            partitions=construct_partition_summaries(self._spec, self._schema, self._partitions),
+            partitions=construct_partition_summaries(self._spec, self._sources, self._partitions),
             key_metadata=key_metadata.encode(),
             first_row_id=None,
         )

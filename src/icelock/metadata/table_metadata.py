@@ -18,15 +18,17 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import InputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
+from pyiceberg.types import StructType
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.limits import gunzip, read_all, refuse
+from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.snapshot import Snapshot
 from icelock.properties import LIMIT_METADATA_BYTES, LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SUPPORTED_VERSIONS = (1, 2, 3)
 
@@ -61,6 +63,14 @@ class TableMetadataV3(IcebergTableMetadataV3):
     def encryption_key(self, key_id: str) -> EncryptedKey | None:
         """Return the key entry with this id, or None."""
         return next((key for key in self.encryption_keys if key.key_id == key_id), None)
+
+    def specs_struct(self, spec_ids: Iterable[int] | None = None) -> StructType:
+        """Return a struct of the values of all specs, or of some, also of those whose source column was dropped."""
+        wanted = self.specs().keys() if spec_ids is None else set(spec_ids)
+        specs = [spec for spec_id, spec in self.specs().items() if spec_id in wanted]
+        sources = with_sources(self.schema(), specs, self.schemas)
+        fields = {field.field_id: field for spec in specs for field in spec.partition_type(sources).fields}
+        return StructType(*(fields[field_id].model_copy(update={"required": False}) for field_id in sorted(fields)))
 
     def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
         """Return the canonical JSON text: v3 metadata has one writer (``metadata.canonical_json``)."""

@@ -141,4 +141,5 @@ def _data_file(spec_id: int, plain: dict[str, Any]) -> DataFile:
         }
     )
     file.spec_id = spec_id
+    file.fresh = True
     return file

@@ -1,28 +1,34 @@
 """The rows of plain Parquet files, for a table that takes them in encrypted.
 
-Columns go by the files' field ids; in files without ids by the table's name mapping, or by the names of its columns. A column that the
-table lacks is refused, as is a required one that a file lacks; an optional one is null, or its default. The files are only read.
+Columns go by the files' field ids where these are the table's own: each id's column is, or was, called as in the file. A file of another
+table has that table's ids, so there, and in files without ids, columns go by the table's name mapping, or by the names of its columns.
+Where ids and names both may be meant, and say different things, the file is refused. So is a column that the table lacks, a type that does
+not fit, and a required column that a file lacks; an optional one is null, or its default. The files are only read.
 
 Not here: writing the rows (``arrow.write``), the snapshot (``table.given_files``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from icelock.arrow.file_schema import FileField, file_fields
-from icelock.arrow.read import ReadContext, read_task
+from icelock.arrow.arrow_types import output_schema
+from icelock.arrow.file_schema import FileField, file_fields, with_names
+from icelock.arrow.parquet_rows import ParquetRows
+from icelock.arrow.project import FileColumns, Projection
 from icelock.errors import PolicyError
+from icelock.io.listing import place_of
 from icelock.io.parquet import ParquetInput
-from icelock.metadata.plan import ScanTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
 
     from icelock.table.staging import Staging
 
@@ -33,70 +39,113 @@ class PlainFiles:
     def __init__(self, transaction: Staging, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
         """Take the paths; nothing is read."""
         metadata = transaction.encrypted_metadata()
-        schema = metadata.schema()
         self._transaction = transaction
         self._paths = list(paths)
         self._check_duplicates = check_duplicates
         self._branch = branch
-        self._tasks: list[ScanTask] = []
-        self._context = ReadContext(
-            schema=schema,
-            table_schema=schema,
-            specs={UNPARTITIONED_PARTITION_SPEC.spec_id: UNPARTITIONED_PARTITION_SPEC},
-            name_mapping=metadata.name_mapping() or schema.name_mapping,
-            io=transaction.current_io().inner,
-            allow_plaintext=True,
-        )
+        self._schema = metadata.schema()
+        self._arrow = output_schema(self._schema)
+        self._names = _Names.of(self._schema, metadata.schemas, metadata.name_mapping())
+        self._io = transaction.current_io().inner
 
     def check(self) -> None:
         """Check all that can be without reading rows: the paths, and each file's footer.
 
         Raises:
             PolicyError: a file that is given twice, that the table has, or whose columns do not fit.
-            FormatError: a file that is no plain Parquet file.
+            FormatError: a file that is no plain Parquet file, or a type that does not fit.
             FileNotFoundError: no such file.
         """
-        twice = sorted({path for path in self._paths if self._paths.count(path) > 1})
+        places = [place_of(path) for path in self._paths]
+        twice = sorted({path for path, place in zip(self._paths, places, strict=True) if places.count(place) > 1})
         if twice:
             msg = f"each file can be given once: {', '.join(twice)}"
             raise PolicyError(msg)
         if self._check_duplicates:
             self._check_new()
-        self._tasks = [self._task(path) for path in self._paths]
+        for path in self._paths:
+            with ParquetInput(self._io.new_input(path), None) as source:
+                fields = self._fields(path, source)
+                _check_columns(path, fields, self._schema)
+                self._projection(path, fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the checked files, one after another, in the table's schema."""
-        for task in self._tasks:
-            yield from read_task(self._context, task)
+        for path in self._paths:
+            with ParquetInput(self._io.new_input(path), None) as source:
+                fields = self._fields(path, source)
+                projection = self._projection(path, fields)
+                for _, batch in ParquetRows(source, fields, self._schema).batches(projection.leaves, AlwaysTrue()):
+                    yield projection.apply(batch)
 
     def _check_new(self) -> None:
         scan = self._transaction.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
-        known = set() if scan is None else {planned.file.file_path for planned in scan.plan_files()}
-        ours = sorted(known.intersection(self._paths))
+        known = set() if scan is None else {place_of(planned.file.file_path) for planned in scan.plan_files()}
+        ours = sorted(path for path in self._paths if place_of(path) in known)
         if ours:
             msg = f"these files are the table's: {', '.join(ours)}; leave them out"
             raise PolicyError(msg)
 
-    def _task(self, path: str) -> ScanTask:
-        file = self._context.io.new_input(path)
-        with ParquetInput(file, None) as source:
-            fields = file_fields(source.schema, self._context.name_mapping, location=path)
-            _check_columns(path, fields, self._context.schema)
-            rows = source.metadata.num_rows
-        return ScanTask(
-            path=path,
-            file_format="PARQUET",
-            key_metadata=None,
-            file_size=len(file),
-            record_count=rows,
-            spec_id=UNPARTITIONED_PARTITION_SPEC.spec_id,
-            partition=(),
-        )
+    def _fields(self, path: str, source: ParquetInput) -> FileField:
+        fields = file_fields(source.schema, self._names.mapping, location=path)
+        return fields if self._names.are_own_ids(path, fields) else with_names(fields, self._names.mapping, location=path)
+
+    def _projection(self, path: str, fields: FileField) -> Projection:
+        return Projection(self._schema, self._arrow, FileColumns(location=path, fields=fields, constants={}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """What the table's columns are called: now, by id, and ever; and which id a name stands for."""
+
+    schema: Schema
+    mapping: NameMapping
+    ever: Mapping[int, frozenset[str]]
+
+    @classmethod
+    def of(cls, schema: Schema, schemas: Iterable[Schema], mapping: NameMapping | None) -> _Names:
+        names: dict[int, set[str]] = {}
+        for known in schemas:
+            for field_id in known.field_ids:
+                names.setdefault(field_id, set()).add(known.find_field(field_id).name)
+        for field_id, others in _mapped(mapping):
+            names.setdefault(field_id, set()).update(others)
+        ever = {field_id: frozenset(found) for field_id, found in names.items()}
+        return cls(schema=schema, mapping=mapping or schema.name_mapping, ever=ever)
+
+    def are_own_ids(self, path: str, file: FileField) -> bool:
+        """Whether a file's field ids are this table's.
+
+        Raises:
+            PolicyError: a column's id is that of one column, which was called so once, and its name that of another one.
+        """
+        by_name = with_names(file, self.mapping, location=path)
+        own, contradicted = True, None
+        for (_, field, parent), (_, named, _) in zip(_walk(file), _walk(by_name), strict=True):
+            if field.field_id is None or not (parent is None or pat.is_struct(parent.arrow_type)):
+                continue
+            own &= field.name in self.ever.get(field.field_id, ())
+            if named.field_id not in {None, field.field_id}:
+                contradicted = field
+        if own and contradicted is not None:
+            msg = (
+                f"{path} has column {contradicted.name!r} with the field id {contradicted.field_id}, which was called so here once, "
+                f"and another column is called {contradicted.name!r} now: which is meant cannot be told; write the file without field ids"
+            )
+            raise PolicyError(msg)
+        return own
+
+
+def _mapped(mapping: Iterable[MappedField] | None) -> Iterator[tuple[int, Iterable[str]]]:
+    for mapped in mapping or ():
+        if mapped.field_id is not None:
+            yield mapped.field_id, mapped.names
+        yield from _mapped(mapped.fields)
 
 
 def _check_columns(path: str, file: FileField, schema: Schema) -> None:
     known = set(schema.field_ids)
-    extra = [".".join(names) for names, field in _walk(file) if field.field_id not in known]
+    extra = [".".join(names) for names, field, _ in _walk(file) if field.field_id not in known]
     if extra:
         msg = f"{path} has columns that the table lacks: {', '.join(extra)}; add them with union_by_name, or write the file without them"
         raise PolicyError(msg)
@@ -107,8 +156,11 @@ def _check_columns(path: str, file: FileField, schema: Schema) -> None:
         raise PolicyError(msg)
 
 
-def _walk(field: FileField, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FileField]]:
+def _walk(
+    field: FileField, above: tuple[str, ...] = (), parent: FileField | None = None
+) -> Iterator[tuple[tuple[str, ...], FileField, FileField | None]]:
+    """Yield the fields below one, each with its names and the field that it is part of, None at the top."""
     for child in field.children:
         names = (*above, child.name)
-        yield names, child
-        yield from _walk(child, names)
+        yield names, child, parent
+        yield from _walk(child, names, child)

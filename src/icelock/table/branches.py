@@ -14,8 +14,10 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnapshots
 
 from icelock.errors import PolicyError
+from icelock.table.moments import to_millis
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Self
 
 
@@ -50,6 +52,16 @@ class ManageSnapshots(IcebergManageSnapshots):
         """
         self._branch(branch)
         return self._move(branch, self._ref(to_ref).snapshot_id)
+
+    def rollback_to_timestamp(self, timestamp_ms: int | datetime) -> Self:
+        """Move the main branch back to its last snapshot before a time: ms since 1970, or a ``datetime`` with a zone.
+
+        Raises:
+            PolicyError: a time without a zone.
+            ValueError: no snapshot is that old (PyIceberg's error).
+        """
+        super().rollback_to_timestamp(to_millis(timestamp_ms, name="timestamp_ms"))
+        return self
 
     def cherrypick_snapshot(self, snapshot_id: int) -> NoReturn:
         """Refused: the files of a snapshot belong to it, with sequence numbers and row ids of their own.

@@ -20,16 +20,18 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.table import TableProperties, Transaction
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCurrentSchemaId, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 
 from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.retry import RetryPolicy
+from icelock.table.still_fits import check_same_names, check_still_fits
 from icelock.table.turn import Stage
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -47,6 +49,8 @@ class CommitProtocol(Transaction):
     """PyIceberg's ``Transaction`` with a commit that knows the files that were written for it."""
 
     _table: Table
+    makes_table = False
+    """Whether the table is not there before the commit."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
         super().__init__(table.at_one_version(), autocommit)
@@ -54,6 +58,7 @@ class CommitProtocol(Transaction):
         self._data_files: list[str] = []
         self._turn: Turn | None = None
         self._asked = False
+        self._expected_head: tuple[str, int | None] | None = None
         self.cannot_lose = False
         """Whether snapshots are made while no other writer can commit."""
 
@@ -73,8 +78,47 @@ class CommitProtocol(Transaction):
         fresh = self._table.catalog.load_table(self._table.name())
         if fresh.metadata_location == self._table.metadata_location:
             return False
-        self._table.follow(fresh)
+        self._follow(fresh)
         return True
+
+    def _follow(self, fresh: IcebergTable) -> None:
+        """Go on from a later version of the table, on which what was planned and written has to mean the same.
+
+        Raises:
+            CommitError: it is another table, which has the name now.
+            ValidationException: see ``still_fits``.
+        """
+        planned_on = self._table.metadata
+        self._table.follow(fresh)
+        self._check_head()
+        name = ".".join(self._table.name())
+        check_still_fits(planned_on, self._table.metadata, table=name)
+        for producer in self._snapshot_producers:
+            named = getattr(producer, "named_columns", None)
+            if named is not None:
+                check_same_names(planned_on.schema(), self._table.metadata.schema(), named(planned_on.schema()), table=name)
+
+    def expect_head(self, branch: str, snapshot_id: int | None) -> None:
+        """Let nothing be committed unless a branch has the snapshot that rows were read from: what replaces it knows no other.
+
+        Raises:
+            ValidationException: here or when committed, if it has another one.
+        """
+        self._expected_head = branch, snapshot_id
+        self._check_head()
+
+    def _check_head(self) -> None:
+        if self._expected_head is None:
+            return
+        branch, wanted = self._expected_head
+        ref = self._table.metadata.refs.get(branch)
+        found = None if ref is None else ref.snapshot_id
+        if found != wanted:
+            msg = (
+                f"conflict: the rows that replace table {'.'.join(self._table.name())} were read from snapshot {wanted} of it, and another "
+                f"writer committed snapshot {found}; read and do it again"
+            )
+            raise ValidationException(msg)
 
     def commit_transaction(self) -> Table:
         """Commit what is staged.
@@ -83,6 +127,7 @@ class CommitProtocol(Transaction):
             CommitFailedException: the catalog refused each time; the files of this transaction were deleted.
             ValidationException: another writer's commit contradicts this one; likewise.
             PolicyError: an update would break a rule of encrypted tables; nothing was committed.
+            NoSuchTableError: the table was dropped or renamed meanwhile.
             CommitStateUnknownException: nobody knows; nothing was deleted.
         """
         self._drop_idle_producers()
@@ -138,11 +183,14 @@ class CommitProtocol(Transaction):
         """
         self._turn, self.cannot_lose = None, False
         with self._table.catalog.turn(self._table.name()) as turn:  # type: ignore[attr-defined]  # an EncryptedCatalog
+            if turn.location is None and not self.makes_table:
+                msg = f"table {'.'.join(self._table.name())} was dropped or renamed meanwhile: nothing is committed"
+                raise NoSuchTableError(msg)
             if self._snapshot_producers and turn.location not in {None, self._table.metadata_location}:
                 if not again:
                     msg = f"table {'.'.join(self._table.name())}: another writer was first, and commit.retry.num-retries is 0"
                     raise CommitFailedException(msg)
-                self._table.follow(turn.load())
+                self._follow(turn.load())
                 if self._landed():
                     return True
                 if outside and any(getattr(producer, "takes_long", False) for producer in self._snapshot_producers):
@@ -150,8 +198,14 @@ class CommitProtocol(Transaction):
                 self.cannot_lose = turn.exclusive
                 self._rebuild_snapshot_updates()
             self._turn = turn
-            self._table._do_commit(self._updates, self._requirements)  # noqa: SLF001 - PyIceberg's own way
+            self._table._do_commit(self._updates, (*self._requirements, *self._columns_as_seen()))  # noqa: SLF001 - PyIceberg's own way
         return True
+
+    def _columns_as_seen(self) -> tuple[AssertCurrentSchemaId, ...]:
+        """Return the requirement that nobody changed the columns since they were looked at: a server may let others in between."""
+        if not self._snapshot_producers or any(isinstance(known, AssertCurrentSchemaId) for known in self._requirements):
+            return ()
+        return (AssertCurrentSchemaId(current_schema_id=self._table.metadata.current_schema_id),)
 
     def _landed(self) -> bool:
         """Whether an attempt that was reported as failed was made all the same: its snapshot's id tells."""

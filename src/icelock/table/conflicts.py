@@ -48,6 +48,13 @@ _ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """From which snapshot on commits of others are looked at, that one left out; None: from the first one on."""
+
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The commits of others: after ``base`` (None: since the table was empty) up to and with ``head``."""
 

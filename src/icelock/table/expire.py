@@ -31,12 +31,12 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
 )
 from pyiceberg.table.update.snapshot import ExpireSnapshots as IcebergExpireSnapshots
-from pyiceberg.utils.datetime import datetime_to_millis
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
+from icelock.table.moments import to_millis
 from icelock.table.reach import read_lists, read_paths, statistics_paths
 from icelock.table.retention import Expirable, dead_keys, expirable
 from icelock.table.retry import RetryPolicy
@@ -101,8 +101,12 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._now_ms = table.encryption.clock()
 
     def older_than(self, dt: datetime) -> Self:
-        """Expire snapshots older than a time."""
-        self._older_than_ms = datetime_to_millis(dt)
+        """Expire snapshots older than a time.
+
+        Raises:
+            PolicyError: a time without a zone.
+        """
+        self._older_than_ms = to_millis(dt, name="older_than")
         return self
 
     def clean_expired_files(self, clean: bool) -> Self:  # noqa: FBT001 - Java's name and shape

@@ -1,7 +1,7 @@
 """Snapshots of data files that were written already, by this process or by an engine's tasks.
 
-Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. It answers for the files: they are deleted when staging
-fails, or when the commit certainly fails.
+Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. It answers for files that were just written: they are
+deleted when staging fails, or when the commit certainly fails.
 
 Not here: writing rows (``table.transaction``, ``arrow.write``), producers (``table.row_delta``, ``table.partition_overwrite``).
 """
@@ -20,6 +20,7 @@ from icelock.table.commit import Cleanup
 from icelock.table.conflicts import isolation_level
 from icelock.table.delete import DeleteByFilter
 from icelock.table.manifest_merge import merge_enabled
+from icelock.table.new_files import is_fresh
 from icelock.table.partition_overwrite import check_partitioned
 from icelock.table.rows_changed import GivenChange, RowsChanged
 from icelock.table.staging import Staging
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from icelock.metadata.manifest import DataFile
+    from icelock.table.conflicts import Since
 
 
 class GivenFiles(Staging):
@@ -38,9 +40,14 @@ class GivenFiles(Staging):
     def append_data_files(
         self, files: Sequence[DataFile], *, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
-        """Append data files."""
+        """Append data files.
+
+        Raises:
+            PolicyError: a file that is given twice, that is there, or that is another table's (``table.new_files``).
+        """
+        self.check_new_files(files, branch)
         with Cleanup(self):
-            self.track(*(file.file_path for file in files))
+            self._answer_for(files)
             update = self.update_snapshot(snapshot_properties, branch)
             with update.merge_append() if merge_enabled(self.table_metadata.properties) else update.fast_append() as producer:
                 for file in files:
@@ -55,9 +62,14 @@ class GivenFiles(Staging):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        """Replace data files by others; deletion vectors of the replaced ones go with them."""
+        """Replace data files by others; deletion vectors of the replaced ones go with them.
+
+        Raises:
+            PolicyError: as ``append_data_files``.
+        """
+        self.check_new_files(files, branch)
         with Cleanup(self):
-            self.track(*(file.file_path for file in files))
+            self._answer_for(files)
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
                 producer.delete_by_predicate(parse_filter(overwrite_filter))
@@ -66,7 +78,7 @@ class GivenFiles(Staging):
                 for file in files:
                     producer.append_data_file(file)
 
-    def overwrite_with_data_files(
+    def overwrite_with_data_files(  # noqa: PLR0913 - PyIceberg's four, and two more
         self,
         files: Iterable[DataFile],
         overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
@@ -74,6 +86,7 @@ class GivenFiles(Staging):
         case_sensitive: bool = True,
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
+        since: Since | None = None,
     ) -> None:
         """Replace the rows that match the filter by data files.
 
@@ -85,21 +98,24 @@ class GivenFiles(Staging):
             case_sensitive: whether its column names are.
             snapshot_properties: go into the snapshot's summary.
             branch: where to.
+            since: the snapshot that the rows come from, if they come from the table's own: commits after it are looked at too.
 
         Raises:
             PolicyError: settings or columns that do not allow it.
-            ValidationException: when committed, if another writer changed what was replaced.
+            ValidationException: here or when committed, if another writer changed what was replaced.
         """
         row_filter = parse_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
         with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
             producer.delete_by_predicate(row_filter, case_sensitive)
+            if since is not None:
+                producer.planned_on(since.snapshot_id)
             change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
             change.resolve()
             producer.apply(change)
             for file in files:
-                self.track(file.file_path)
+                self._answer_for([file])
                 producer.append_data_file(file)
 
     def replace_partitions(
@@ -109,6 +125,7 @@ class GivenFiles(Staging):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
         base_snapshot_id: int | None = None,
+        since: Since | None = None,
     ) -> None:
         """Replace the partitions of data files, under any transform, by these files; nothing happens when there are none.
 
@@ -117,20 +134,22 @@ class GivenFiles(Staging):
             snapshot_properties: go into the snapshot's summary.
             branch: where to.
             base_snapshot_id: the snapshot that the write was planned on, if not the table's: commits after it are looked at too.
+            since: the same; it can say that there was none.
 
         Raises:
-            PolicyError: a file was written without a partition.
+            PolicyError: a file was written without a partition; or as ``append_data_files``.
             ValidationException: another writer changed one of the partitions, by ``write.update.isolation-level``.
         """
+        self.check_new_files(files, branch)
         with Cleanup(self):
-            self.track(*(file.file_path for file in files))
+            self._answer_for(files)
             check_partitioned(self.table_metadata.spec())
             isolation_level(self.table_metadata, Operation.OVERWRITE)
             if not files:
                 return
             with self.update_snapshot(snapshot_properties, branch).replace_partitions() as producer:
-                if base_snapshot_id is not None:
-                    producer.planned_on(base_snapshot_id)
+                if since is not None or base_snapshot_id is not None:
+                    producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
                 for file in files:
                     producer.append_data_file(file)
 
@@ -145,6 +164,7 @@ class GivenFiles(Staging):
         case_sensitive: bool = True,
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
+        since: Since | None = None,
     ) -> None:
         """Stage a row-level change that an engine worked out on one snapshot: an update, a merge, or a delete.
 
@@ -157,22 +177,28 @@ class GivenFiles(Staging):
             case_sensitive: whether names in ``row_filter`` are.
             snapshot_properties: go into the snapshot's summary.
             branch: where to.
+            since: an older snapshot, that the rows come from.
 
         Raises:
-            PolicyError: settings that cannot be.
+            PolicyError: settings that cannot be; or as ``append_data_files``.
             ValidationException: another writer changed rows that match the filter, here or when committed.
         """
+        self.check_new_files(change.added, branch)
         with Cleanup(self):
-            self.track(*(file.file_path for file in change.added))
+            self._answer_for(change.added)
             isolation_level(self.table_metadata, operation, isolation_property)
             matching = parse_filter(row_filter)
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
                 producer.isolation_property = isolation_property
                 producer.delete_by_predicate(matching, case_sensitive)
-                producer.planned_on(base_snapshot_id)
+                producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
                 given = GivenChange(self, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
                 producer.apply(given, may_be_empty=True)
+
+    def _answer_for(self, files: Iterable[DataFile]) -> None:
+        """Delete files if the commit fails: those that were just written, since others may be in use."""
+        self.track(*(file.file_path for file in files if is_fresh(file)))
 
     def files_to_replace(self, overwrite_filter: BooleanExpression | str = ALWAYS_TRUE, branch: str | None = MAIN_BRANCH) -> list[DataFile]:
         """Return the data files all of whose live rows match the filter.

@@ -83,6 +83,7 @@ class CreateTransaction(EncryptedTransaction):
     """A transaction that makes a table with its first snapshots."""
 
     _table: NewTable
+    makes_table = True
 
     def __init__(self, table: NewTable, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
         super().__init__(table, autocommit)

@@ -29,16 +29,19 @@ from pyiceberg.table.update.snapshot import (
 
 from icelock.errors import PolicyError
 from icelock.metadata.commit_time import commit_time_ms
+from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.manifest_merge import merged
+from icelock.table.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.summary import snapshot_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
     from pyiceberg.io import OutputFile
     from pyiceberg.manifest import DataFile, ManifestFile
@@ -65,6 +68,9 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)  # noqa: SLF001 - PyIceberg's own access
         self._starting_snapshot_id = None if head is None else head.snapshot_id
         # Manifests of new files, by what is in them; another attempt lists them again.
+        self._added_paths: set[str] = set()
+        # Files that were not just written, so that each attempt looks whether they are there.
+        self._given: list[DataFile] = []
         self._manifests_of: dict[tuple[Any, ...], tuple[list[DataFile], ManifestFile]] = {}
 
     @property
@@ -76,6 +82,24 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     @_io.setter
     def _io(self, value: object) -> None:
         """PyIceberg's constructor assigns one; the transaction's is used instead."""
+
+    def append_data_file(self, data_file: DataFile) -> Self:
+        """Add a data file.
+
+        Raises:
+            PolicyError: it is added already, or is not this table's; when the snapshot is made, also if the branch has it.
+        """
+        name = self._transaction.name_of_table()
+        if data_file.file_path in self._added_paths:
+            check_given_once([data_file, data_file], table=name)
+        self._added_paths.add(data_file.file_path)
+        if is_fresh(data_file):
+            data_file.fresh = False  # it has been used
+        else:
+            check_place(self._transaction.table_metadata, data_file, table=name)
+            self._given.append(data_file)
+        super().append_data_file(data_file)
+        return self
 
     def new_manifest_output(self) -> OutputFile:
         """Not used: PyIceberg's own would be plain."""
@@ -89,7 +113,13 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         location = provider.new_metadata_location(name)
         self._written_manifests.append(location)
         return EncryptedManifestWriter(
-            self._io, location=location, spec=spec, schema=self.schema(), snapshot_id=self._snapshot_id, content=content
+            self._io,
+            location=location,
+            spec=spec,
+            schema=self.schema(),
+            snapshot_id=self._snapshot_id,
+            content=content,
+            sources=with_sources(self.schema(), [spec], self._transaction.table_metadata.schemas),
         )
 
     def _manifests(self) -> list[ManifestFile]:
@@ -160,6 +190,8 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _write_snapshot(self) -> UpdatesAndRequirements:
         metadata = self._transaction.encrypted_metadata()
         io = self._io
+        head = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
+        check_not_there(metadata, self._given, head, io, table=self._transaction.name_of_table())
         manifests = self._manifests()
         name = _new_manifest_list_file_name(
             snapshot_id=self._snapshot_id, attempt=len(self._written_manifest_lists) + 1, commit_uuid=self.commit_uuid

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysFalse, Or
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
@@ -35,10 +36,11 @@ from icelock.table.partition_set import PartitionSet
 from icelock.table.producer import EncryptedProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
@@ -117,6 +119,12 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
     def takes_long(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether the change is worked out by reading data."""
         return self._row_change is not None
+
+    def named_columns(self, schema: Schema) -> Iterable[int]:
+        """Return the ids of the columns that the filter names, or all if rows of another attempt are found by name."""
+        if getattr(self._row_change, "by_name", False):
+            return schema.field_ids
+        return extract_field_ids(bind(schema, self._predicate, self._case_sensitive))
 
     def planned_on(self, snapshot_id: int | None) -> None:
         """Say on which snapshot the change was planned; commits after it are looked at from the first attempt on."""
@@ -208,6 +216,9 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
     def _validate_concurrency(self) -> None:
         table = self._transaction._table  # noqa: SLF001 - what others committed, without what is staged here
         window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
+        if window.head is None and window.base is not None:
+            msg = f"branch {self._target_branch!r} was replaced by an empty one since this was planned; look and do it again"
+            raise ValidationException(msg)
         if window.is_empty() or window.head is None:
             return
         commits = Window(base=window.base, head=window.head)

@@ -22,11 +22,12 @@ from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.commit import CommitProtocol
 from icelock.table.guard import check_updates
+from icelock.table.new_files import check_new_files
 from icelock.table.scan import DataScan
 from icelock.table.update_snapshot import EncryptedUpdateSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.metadata import TableMetadata
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.io.file_io import EncryptingFileIO
     from icelock.keys.entropy import Entropy
+    from icelock.metadata.manifest import DataFile
     from icelock.table.table import Table
 
 _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
@@ -179,6 +181,19 @@ class Staging(CommitProtocol):
 
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:  # noqa: FBT001, FBT002
         return DataScan(table_metadata=self.table_metadata, io=self.current_io(), row_filter=row_filter, case_sensitive=case_sensitive)
+
+    def name_of_table(self) -> str:
+        """Return the table's name, for messages."""
+        return self._name()
+
+    def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
+        """Check that data files can be added to a branch as it is staged (``table.new_files``).
+
+        Raises:
+            PolicyError: a file that is given twice, that is there, or that is another table's.
+        """
+        head = self.table_metadata.snapshot_by_name(branch or MAIN_BRANCH)
+        check_new_files(self.table_metadata, files, head, self.current_io(), table=self._name())
 
     def _name(self) -> str:
         return ".".join(self._table.name())

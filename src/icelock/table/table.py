@@ -22,7 +22,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from icelock import properties as names
 from icelock.arrow.filter_text import parse_filter
-from icelock.errors import PolicyError
+from icelock.errors import CommitError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
@@ -30,11 +30,13 @@ from icelock.table.expire import MaintenanceTable
 from icelock.table.guard import check_metadata, is_encrypted
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
+from icelock.table.moments import to_millis
 from icelock.table.scan import CATALOG, DataScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     import polars as pl
     from pyiceberg.catalog import Catalog
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
 
     from icelock.format.encrypted_key import EncryptedKey
@@ -154,8 +157,12 @@ class Table(IcebergTable):
         """Become the version of a table that the catalog loaded.
 
         Raises:
-            ValueError: it is another table, which has its name now.
+            CommitError: it is another table, which has its name now.
         """
+        if fresh.metadata.table_uuid != self.metadata.table_uuid:
+            was, now = self.metadata.table_uuid, fresh.metadata.table_uuid
+            msg = f"table {'.'.join(self.name())} was dropped and made again meanwhile (uuid {was}, now {now}): nothing is committed to it"
+            raise CommitError(msg)
         self._version = self._loaded(fresh)
 
     def advance(self, other: Table) -> None:
@@ -196,6 +203,14 @@ class Table(IcebergTable):
             catalog=None,
             table_identifier=self._identifier,
         )
+
+    def snapshot_as_of_timestamp(self, timestamp_ms: int | datetime, inclusive: bool = True) -> Snapshot | None:  # noqa: FBT001, FBT002
+        """Return the snapshot that was current at a time: ms since 1970, or a ``datetime`` with a zone; None if there was none yet.
+
+        Raises:
+            PolicyError: a time without a zone.
+        """
+        return super().snapshot_as_of_timestamp(to_millis(timestamp_ms, name="timestamp_ms"), inclusive)
 
     def _catalog_option(self) -> dict[str, str]:
         return {} if self.catalog is None else {CATALOG: self.catalog.name}

@@ -78,6 +78,8 @@ class Upsert(DeleteByFilter):
     """A ``RowChange``: takes the place of rows of a branch, and adds others; ``result`` says how many."""
 
     mode_property = MERGE_MODE
+    by_name = True
+    """Rows of another attempt are compared and written by the names of columns."""
 
     def __init__(self, transaction: Staging, source: SourceRows, *, branch: str | None, update: bool, insert: bool) -> None:
         """Prepare the change; nothing is read.

@@ -1,0 +1,102 @@
+"""Whether data files that are handed to a commit are new ones of this table: a file that is listed twice has its rows twice.
+
+Files that a ``DataFileWriter`` has just written are, and are not looked for: their names and keys are their own. All others, such as
+files of a scan's plan or described by the caller, must lie where the table's files do, since a file of another table has that table's field
+ids and is deleted with it; and must not be in the branch that they are added to. Java looks for duplicates in ``add_files`` alone, and
+keeps one of two equal files of a commit.
+
+Not here: the files' keys (``metadata.manifest_writer``), plain files (``table.add_files``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.manifest import ManifestContent
+
+from icelock.errors import PolicyError
+from icelock.table.partition_set import PartitionSet
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+_DATA_FOLDERS: Final = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def is_fresh(file: DataFile) -> bool:
+    """Whether a file was just written for a commit, and is in none yet."""
+    return bool(getattr(file, "fresh", False))
+
+
+def check_new_files(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
+    """Check that files can be added to a table.
+
+    Args:
+        metadata: of the table.
+        files: to be added together.
+        head: of the branch that they are added to.
+        io: with the keys of the metadata.
+        table: its name.
+
+    Raises:
+        PolicyError: a file that is given twice, that the branch has, or that is not this table's; nothing was changed.
+    """
+    check_given_once(files, table=table)
+    given = [file for file in files if not is_fresh(file)]
+    for file in given:
+        check_place(metadata, file, table=table)
+    check_not_there(metadata, given, head, io, table=table)
+
+
+def check_given_once(files: Iterable[DataFile], *, table: str) -> None:
+    """Check that no file is given twice.
+
+    Raises:
+        PolicyError: one is.
+    """
+    seen: set[str] = set()
+    for file in files:
+        if file.file_path in seen:
+            msg = f"table {table}: {file.file_path} is given twice, so its rows would be there twice: give it once"
+            raise PolicyError(msg)
+        seen.add(file.file_path)
+
+
+def check_place(metadata: TableMetadata, file: DataFile, *, table: str) -> None:
+    """Check that a file lies below the table's location, or where the table's properties say that its files go.
+
+    Raises:
+        PolicyError: it does not.
+    """
+    folders = [metadata.location, *(metadata.properties[name] for name in _DATA_FOLDERS if name in metadata.properties)]
+    if not any(file.file_path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
+        msg = (
+            f"table {table}: {file.file_path} is not at the table's location ({metadata.location}), so it is another table's, with that "
+            "table's field ids and key: read its rows and append them"
+        )
+        raise PolicyError(msg)
+
+
+def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
+    """Check that a branch has none of some files; manifests that cannot list them, by partition, are not read.
+
+    Raises:
+        PolicyError: it has one.
+    """
+    if not files or head is None:
+        return
+    partitions = PartitionSet()
+    for file in files:
+        partitions.add(file)
+    wanted = {file.file_path for file in files}
+    for manifest in head.manifests(io):
+        if manifest.content != ManifestContent.DATA or not partitions.may_hold(manifest, metadata):
+            continue
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            if entry.data_file.file_path in wanted:
+                msg = f"table {table} has {entry.data_file.file_path} already, so its rows would be there twice: leave it out"
+                raise PolicyError(msg)

@@ -1,0 +1,121 @@
+"""Whether what was written for one version of a table can be committed to a later one: no value may get lost or come under another column.
+
+Columns are told by field id. One that was added or renamed meanwhile, or got a wider type, changes nothing for files of before, nor does
+another partition spec or sort order (Java: as here). Java commits the rest as well, and the values of columns that are gone are gone
+without a word; here these are conflicts.
+
+Not here: what other writers did to rows (``table.conflicts``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    UnknownType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+# Spec, "Schema Evolution": what a column may become.
+_WIDER: Final = {IntegerType: (LongType,), FloatType: (DoubleType,), DateType: (TimestampType, TimestampNanoType)}
+
+
+def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -> None:
+    """Check that what was planned and written on ``before`` means the same on ``now``.
+
+    Raises:
+        ValidationException: columns that are gone or others now, or the partition spec is.
+    """
+    check_same_columns(before.schema(), now.schema(), table=table)
+    spec = before.spec()
+    if not any(known.spec_id == spec.spec_id and known.fields == spec.fields for known in now.partition_specs):
+        msg = f"table {table} has lost partition spec {spec.spec_id}, with which this was written: nothing is committed; do it again"
+        raise ValidationException(msg)
+
+
+def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
+    """Check that each column of ``written`` is there, as itself.
+
+    Raises:
+        ValidationException: names those that are not.
+    """
+    if written.as_struct() == now.as_struct():
+        return
+    changed = list(_changed(written.as_struct(), now.as_struct()))
+    if changed:
+        msg = (
+            f"table {table} has other columns than when this was planned ({'; '.join(changed)}), so values would be lost: nothing is "
+            "committed; load the table and do it again"
+        )
+        raise ValidationException(msg)
+
+
+def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, table: str) -> None:
+    """Check that columns that a filter or rows to come name are still called so: another column may have the name now.
+
+    Raises:
+        ValidationException: names the first that is not.
+    """
+    for field_id in field_ids:
+        name, found = before.find_column_name(field_id), now.find_column_name(field_id)
+        if name != found:
+            msg = f"column {name!r} of table {table} is called {found!r} now: nothing is committed; load the table and do it again"
+            raise ValidationException(msg)
+
+
+def _changed(written: IcebergType, now: IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Say what became of each column of before that cannot take its values any more."""
+    there = {field.field_id: field for field in _children(now)}
+    for field in _children(written):
+        name = f"{'.'.join((*above, field.name))!r} (id {field.field_id})"
+        found = there.get(field.field_id)
+        if found is None:
+            yield f"{name} is gone"
+        elif not _takes(found.field_type, field.field_type):
+            yield f"{name} was {_kind(field)} and is {_kind(found)}"
+        else:
+            if found.required and not field.required:
+                yield f"{name} is required now"
+            yield from _changed(field.field_type, found.field_type, (*above, field.name))
+
+
+def _children(kind: IcebergType) -> tuple[NestedField, ...]:
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    if isinstance(kind, MapType):
+        return (kind.key_field, kind.value_field)
+    return kind.fields if isinstance(kind, StructType) else ()
+
+
+def _takes(now: IcebergType, written: IcebergType) -> bool:
+    """Whether values of a type can be read as those of another; children are looked at by themselves."""
+    if not isinstance(now, PrimitiveType) or not isinstance(written, PrimitiveType):
+        return type(now) is type(written)
+    if isinstance(written, DecimalType) and isinstance(now, DecimalType):
+        return written.scale == now.scale and written.precision <= now.precision
+    return written == now or isinstance(written, UnknownType) or isinstance(now, _WIDER.get(type(written), ()))
+
+
+def _kind(field: NestedField) -> str:
+    kind = field.field_type
+    return str(kind) if isinstance(kind, PrimitiveType) else type(kind).__name__.removesuffix("Type").lower()
