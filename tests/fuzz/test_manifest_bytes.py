@@ -14,7 +14,7 @@ import pytest
 from lake import TestLake
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo
 from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
-from tests.unit.table.test_plan_columns import Place, plain_bytes, relisted, rewritten, sample, seen, stored_again, with_block
+from tests.unit.table.test_plan_columns import Place, named, plain_bytes, relisted, rewritten, sample, seen, stored_again, with_block
 
 from icelock.errors import FormatError
 from icelock.io.avro import AvroFile
@@ -141,6 +141,41 @@ def test_a_field_twice_in_the_header_is_refused(place: Place) -> None:
     for plan in (place.by_columns, place.by_row):
         with pytest.raises(FormatError, match="'abc' twice"):
             plan([other], AlwaysTrue())
+
+
+@pytest.mark.parametrize(("name", "field_id"), [("record_count", 104), ("content", 100), ("partition", 103), ("value_counts", 110)])
+def test_a_schema_that_gives_two_fields_one_id_is_refused(place: Place, name: str, field_id: int) -> None:
+    def change(_entry: list[Any], file: list[Any], _rows: list[Any]) -> None:
+        named(file, name)["field-id"] = field_id
+
+    other = rewritten(place, sample(place), change)
+    for plan in (place.by_columns, place.by_row):
+        with pytest.raises(FormatError, match=f"has field id {field_id} twice"):
+            plan([other], AlwaysTrue())
+
+
+LIES = [
+    ("file_path", 131),
+    ("key_metadata", 143),
+    ("split_offsets", 108),
+    ("lower_bounds", 109),
+    ("file_format", 105),
+    ("record_count", 140),
+]
+
+
+@pytest.mark.parametrize(("name", "field_id"), LIES)
+def test_a_schema_that_gives_a_field_the_id_of_another_is_refused_or_read_alike(place: Place, name: str, field_id: int) -> None:
+    def change(_entry: list[Any], file: list[Any], _rows: list[Any]) -> None:
+        for field in file:
+            if field["field-id"] == field_id:
+                field["field-id"] = 9999
+        named(file, name)["field-id"] = field_id
+
+    other = rewritten(place, sample(place), change)
+    by_row = seen(place.by_row, [other], AlwaysTrue())
+    assert by_row == seen(place.by_columns, [other], AlwaysTrue())
+    assert by_row is FormatError or isinstance(by_row, tuple)
 
 
 def test_the_check_agrees_with_the_walk_on_what_is_sound(place: Place) -> None:

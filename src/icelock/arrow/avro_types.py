@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from icelock.arrow.file_schema import FIELD_ID
 from icelock.errors import FormatError
+from icelock.io.avro_check import MOST_TYPES
 
 _MOST_DIGITS: Final = 38
 _DECIMAL_BYTES: Final = 16
@@ -79,6 +80,7 @@ class _Reader:
     named: dict[str, Any] = field(default_factory=dict)
     names: Iterator[int] = field(default_factory=itertools.count)
     depth: int = 0
+    made: int = 0
 
     def columns(self, schema: Any) -> tuple[AvroColumn, ...]:
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
@@ -93,8 +95,9 @@ class _Reader:
 
     def _type(self, written: Any) -> AvroType:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            msg = "a type holds itself"
+        self.made += 1
+        if self.depth > _DEEPEST or self.made > MOST_TYPES:
+            msg = f"a type holds itself, or there are more than {MOST_TYPES}"
             raise _Unreadable(msg)
         try:
             return self._union(written) if isinstance(written, list) else self._single(written)

@@ -30,6 +30,9 @@ _KEPT: Final = 64
 _DEEPEST: Final = 64
 _MOST_BRANCHES: Final = 64
 _MOST_EMPTY: Final = 1 << 20
+_MOST_EMPTY_ITEMS: Final = 16
+MOST_TYPES: Final = 1 << 17
+"""How many types a schema may have, those that are named counted at each place: names in names grow without end."""
 _AT_ONCE: Final = 256
 _CONTINUES: Final = 0x80
 _LONG: Final = rb"[\x80-\xff]{0,8}+(?:[\x00-\x7f]|[\x80-\xff][\x00\x01])"
@@ -152,11 +155,13 @@ class _Compiler:
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
         self._depth = 0
+        self._made = 0
 
     def type(self, written: Any) -> _Type:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            msg = f"types are nested more than {_DEEPEST} deep, or a type holds itself"
+        self._made += 1
+        if self._depth > _DEEPEST or self._made > MOST_TYPES:
+            msg = f"types are nested more than {_DEEPEST} deep, a type holds itself, or there are more than {MOST_TYPES}"
             raise _Unfit(msg)
         try:
             return self._union(written) if isinstance(written, list) else self._single(written)
@@ -335,7 +340,7 @@ def _items(item: _Type) -> _Step:
             if count < 0:
                 size, position = _number(data, position)
                 count = -count
-            if count * item.least > len(data) - position or (not item.least and count > _MOST_EMPTY):
+            if count * item.least > len(data) - position or (not item.least and count > _MOST_EMPTY_ITEMS):
                 msg = f"{count} items at byte {position}, where {max(0, len(data) - position)} bytes are left"
                 raise _Unfit(msg)
             start, position = position, several(data, position, count)

@@ -86,7 +86,7 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
         FormatError: they are not such records.
     """
     try:
-        known = [(RowCheck(form.schema, location=location), form) for form in forms(stored)]
+        known = [(RowCheck(form.schema, location=location), form) for form in forms(stored, location=location)]
         for block in blocks:
             form = next((form for rows, form in known if rows.fits(block)), None)
             if form is None:

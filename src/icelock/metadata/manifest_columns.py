@@ -50,7 +50,7 @@ _FILE_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in
 _TYPES: Final[Mapping[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("status", "content", "sort_order_id"), ("int",)),
     **dict.fromkeys(("file_path", "file_format", "referenced_data_file"), ("string",)),
-    **dict.fromkeys(METRICS[:3], ("array", "long")),
+    **dict.fromkeys(("column_sizes", *METRICS[:3]), ("array", "long")),
     **dict.fromkeys(METRICS[3:], ("array", "bytes")),
     "key_metadata": ("bytes",),
 }
@@ -93,7 +93,7 @@ class ManifestColumns:
     def _form(self, schema: Any) -> StoredForm:
         """Return what the bytes are; where there are two possibilities, all of them are looked at."""
         try:
-            *others, last = forms(schema)
+            *others, last = forms(schema, location=self.manifest.manifest_path)
         except (LookupError, TypeError, ValueError) as e:
             msg = f"a schema that is none: {type(e).__name__}"
             raise NotColumnarError(msg) from e
@@ -256,8 +256,8 @@ def _flat(stored: Mapping[str, Any], names: Mapping[int, str], position: int) ->
         return FlatField(column=f"unknown{position}", avro=avro)
     kind = avro[1] if isinstance(avro, list) else avro
     wanted = _TYPES.get(name, ("long", "int"))
-    if name in ("column_sizes", "split_offsets", "equality_ids"):
-        good = isinstance(kind, Mapping)
+    if name in ("split_offsets", "equality_ids"):
+        good = isinstance(kind, Mapping) and kind.get("items") in ("long", "int")
     elif wanted[0] == "array":
         good = isinstance(kind, Mapping) and _values(kind) in ((wanted[1], "int") if wanted[1] == "long" else (wanted[1],))
     else:

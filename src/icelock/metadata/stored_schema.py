@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from icelock.errors import FormatError
 from icelock.io.avro import encode_long
+from icelock.io.avro_check import MOST_TYPES
 
 DATA_FILE: Final = 2
 PARTITION: Final = 102
@@ -32,13 +34,15 @@ class StoredForm:
     prefixes: Mapping[int, bytes]
 
 
-def forms(schema: Any) -> list[StoredForm]:
+def forms(schema: Any, *, location: str) -> list[StoredForm]:
     """Return what the blocks of a manifest of this schema may be, in the order in which to try.
 
     Raises:
+        FormatError: a field id stands for two fields of one record.
         LookupError, TypeError, ValueError: a schema that is none.
     """
     plain = inlined(schema)
+    _check_ids(plain, location)
     java = _with_lengths(plain)
     return [*([java] if java.prefixes else []), StoredForm(schema=plain, prefixes={})]
 
@@ -62,13 +66,34 @@ def named_once(schema: Any) -> Any:
     return _named_once(schema, set())
 
 
+def _check_ids(node: Any, location: str) -> None:
+    """PyIceberg takes the last field of an id, others the first."""
+    if isinstance(node, list):
+        for child in node:
+            _check_ids(child, location)
+    if not isinstance(node, Mapping):
+        return
+    seen: dict[Any, str] = {}
+    for field in node.get("fields", ()):
+        field_id = field.get("field-id")
+        if field_id is not None and field_id in seen:
+            msg = f"{location} has field id {field_id} twice ({seen[field_id]!r}, {field['name']!r}): it breaks the spec; rewrite it"
+            raise FormatError(msg)
+        seen[field_id] = field["name"]
+        _check_ids(field["type"], location)
+    for name in ("type", "items", "values"):
+        _check_ids(node.get(name), location)
+
+
 class _Inliner:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
+        self._made = 0
 
     def of(self, node: Any, depth: int) -> Any:
-        if depth > _DEEPEST:
-            msg = "a type holds itself, or is nested too deep"
+        self._made += 1
+        if depth > _DEEPEST or self._made > MOST_TYPES:
+            msg = f"a type holds itself, is nested too deep, or there are more than {MOST_TYPES}"
             raise ValueError(msg)
         if isinstance(node, list):
             return [self.of(child, depth + 1) for child in node]

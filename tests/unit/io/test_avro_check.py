@@ -85,6 +85,7 @@ BROKEN = [
     (PAIRS, zigzag(1 << 40) + b"\x00", f"{1 << 40} items"),
     (COUNTS, zigzag(300) + b"\x02\x80\x01" * 299 + b"\x00", "items|no value"),
     ({"type": "array", "items": "null"}, zigzag(1 << 40) + b"\x00", f"{1 << 40} items"),
+    ({"type": "array", "items": "null"}, zigzag(17) + b"\x00", "17 items"),
     ("long", b"\x02\x02", "1 rows have 1 bytes, it has 2"),
     ("null", b"\x00", "1 rows have 0 bytes, it has 1"),
 ]
@@ -126,6 +127,23 @@ def test_rows_of_no_bytes_are_not_believed_in_any_number(rows: int) -> None:
 def test_a_schema_that_is_none_or_has_no_end_is_refused(schema: Any) -> None:
     with pytest.raises(FormatError, match="schema is none"):
         RowCheck(schema, location="f.avro")
+
+
+def test_names_in_names_are_not_followed_without_end() -> None:
+    """Each record has the one before twice: 2^40 fields in some 3 KB."""
+    from icelock.arrow.avro_types import avro_columns  # noqa: PLC0415
+    from icelock.metadata.stored_schema import inlined  # noqa: PLC0415
+
+    kind: Any = {"type": "record", "name": "r0", "fields": [{"name": "a", "type": "int"}]}
+    for depth in range(1, 40):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"r{depth - 1}"}]
+        kind = {"type": "record", "name": f"r{depth}", "fields": fields}
+    with pytest.raises(FormatError, match="more than 131072"):
+        RowCheck(kind, location="f.avro")
+    with pytest.raises(FormatError, match="more than 131072"):
+        avro_columns(kind, location="f.avro")
+    with pytest.raises(ValueError, match="more than 131072"):
+        inlined(kind)
 
 
 ROW = row_of(
