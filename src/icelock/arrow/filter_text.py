@@ -46,7 +46,7 @@ def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
         msg = "the filter cannot be read: its parentheses are too deep; give a PyIceberg expression"
         raise PolicyError(msg) from e
     except (ValueError, TypeError, ArithmeticError) as e:
-        msg = f'the filter cannot be read: {shortened(str(e))}; it is text such as "{_EXAMPLE}"'
+        msg = f'the filter cannot be read: {shortened(" ".join(str(e).split()))}; it is text such as "{_EXAMPLE}"'
         raise PolicyError(msg) from e
 
 

@@ -32,7 +32,7 @@ from pyspark.sql import types as sp
 from icelock.arrow.arrow_types import output_type
 from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icelock.spark.column_paths import quoted
-from icelock.spark.types import spark_schema, spark_type
+from icelock.spark.types import has_spark_type, spark_schema, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -281,8 +281,9 @@ def _reason(field: ice.NestedField, path: str, *, top: bool) -> str | None:
     kind = field.field_type
     if field.initial_default is not None and (not top or _default(field) is None):
         return f"column {path} has a default that Spark's reader does not fill in"
-    if not top and isinstance(kind, (ice.UUIDType, ice.UnknownType)):
-        return f"column {path} is a {kind} inside another one"
+    # A type that Spark lacks can be that of a filter's column only: others were refused before.
+    if not has_spark_type(kind) or (not top and isinstance(kind, (ice.UUIDType, ice.UnknownType))):
+        return f"column {path} is a {kind}" + ("" if top else " inside another one")
     if isinstance(kind, ice.StructType):
         return next(filter(None, (_reason(child, f"{path}.{child.name}", top=False) for child in kind.fields)), None)
     if isinstance(kind, ice.ListType):

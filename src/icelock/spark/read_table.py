@@ -111,7 +111,7 @@ def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.A
     name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
     columns = None if "*" in scan.selected_fields else tuple(scan.selected_fields)
     options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)
-    job = Job(action=Action.ROWS, table=name, row_filter=scan.row_filter, read=options)
+    job = Job(action=Action.ROWS, table=name, row_filter=scan.exact_filter, read=options)  # its names need no case_sensitive
     check_wire_of(spark, name, scan.io.properties)
     rows = _rows(spark, job, scan, chosen)
     return rows if scan.limit is None else rows.limit(scan.limit)

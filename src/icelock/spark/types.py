@@ -64,6 +64,11 @@ def spark_schema(schema: Schema, *, table: str) -> sp.StructType:
     return _struct(schema.as_struct(), "", table)
 
 
+def has_spark_type(kind: ice.IcebergType) -> bool:
+    """Whether Spark has a type for an Iceberg type, leaving out what is inside it."""
+    return not isinstance(kind, ice.PrimitiveType) or isinstance(kind, ice.DecimalType) or type(kind) in _PRIMITIVES
+
+
 def arrow_schema(schema: sp.StructType) -> pa.Schema:
     """Return the Arrow schema that batches of a Spark schema must have.
 
