@@ -11,7 +11,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
-import java.util.function.Function;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -121,7 +120,7 @@ public class NativeScan {
    * @param partition columns whose values the plan has
    * @param pushable columns that filters may be pushed for, in dotted form, with a NUL between them
    * @param floats those of them that are floating-point numbers
-   * @param plan gives, for a list of Spark's filters, the files in an Arrow stream: path, size, key, bitmap of deleted positions, and a column for
+   * @param plan gives, for Spark's filters, the files in an Arrow stream: path, size, key, bitmap of deleted positions, and a column for
    *     each of partition
    * @param count of the files
    * @param size of the files together, in bytes
@@ -136,7 +135,7 @@ public class NativeScan {
       String partition,
       String pushable,
       String floats,
-      Function plan,
+      Callbacks.Target plan,
       int count,
       long size,
       long rows,
@@ -232,11 +231,11 @@ public class NativeScan {
   /** The files of a plan; asked again for each query, with the filters that Spark has for it. */
   public static class PlannedFiles implements FileIndex {
     private final StructType partitionSchema;
-    private final Function plan;
+    private final Callbacks.Target plan;
     private final long size;
     private final long rows;
 
-    public PlannedFiles(StructType partitionSchema, Function plan, long size, long rows) {
+    public PlannedFiles(StructType partitionSchema, Callbacks.Target plan, long size, long rows) {
       this.partitionSchema = partitionSchema;
       this.plan = plan;
       this.size = size;
@@ -256,7 +255,7 @@ public class NativeScan {
       List filters = new ArrayList();
       translate(partitionFilters, filters);
       translate(dataFilters, filters);
-      byte[] files = (byte[]) plan.apply(filters);
+      byte[] files = plan.call(PushedFilters.json(filters));
       try {
         return CollectionConverters.asScala(matching(decode(files, partitionSchema), partitionFilters)).toSeq();
       } catch (IOException e) {
@@ -383,8 +382,45 @@ public class NativeScan {
       }
       List one = new ArrayList(1);
       one.add(new FileStatusWithMetadata(status, metadata));
-      InternalRow constants = partitionColumns == 0 ? new GenericInternalRow(new Object[0]) : batch.getRow(row).copy();
-      directories.add(new PartitionDirectory(constants, CollectionConverters.asScala(one).toSeq()));
+      directories.add(new PartitionDirectory(new Constants(batch.getRow(row), values), CollectionConverters.asScala(one).toSeq()));
+    }
+  }
+
+  /** A file's values of the plan, partition values among them; Spark's log names each file that a task opens, with them. */
+  public static class Constants extends GenericInternalRow {
+    private final int count;
+
+    Constants(InternalRow row, ColumnVector[] columns) {
+      this(values(row, columns));
+    }
+
+    private Constants(Object[] values) {
+      super(values);
+      count = values.length;
+    }
+
+    private static Object[] values(InternalRow row, ColumnVector[] columns) {
+      Object[] found = new Object[columns.length];
+      for (int i = 0; i < found.length; i++) {
+        found[i] = row.isNullAt(i) ? null : InternalRow.copyValue(row.get(i, columns[i].dataType()));
+      }
+      return found;
+    }
+
+    public GenericInternalRow copy() {
+      return this;
+    }
+
+    public String toString() {
+      return "[" + count + " values]";
+    }
+
+    public String mkString(String separator) {
+      return toString();
+    }
+
+    public String mkString(String start, String separator, String end) {
+      return toString();
     }
   }
 
@@ -558,18 +594,23 @@ public class NativeScan {
 
     public Object apply(Object file) {
       PartitionedFile part = (PartitionedFile) file;
+      String path = part.toPath().toString();
       byte[] key = (byte[]) part.otherConstantMetadataColumnValues().apply(KEY);
-      KeyOfThread.set(part.toPath().toString(), key);
-      Iterator rows;
+      KeyOfThread.set(path, key);
       try {
-        rows = (Iterator) reader.apply(file);
+        Iterator rows = (Iterator) reader.apply(file);
+        if (key.length > 0) {
+          OpenedFile.check(rows, key, path);
+        }
+        return new ReadErrors.Told(live(rows, part.otherConstantMetadataColumnValues().get(DELETED)), path, key.length > 0, KeyOfThread.conf());
+      } catch (Throwable e) {
+        throw ReadErrors.thrown(ReadErrors.of(e, path, key.length > 0, KeyOfThread.conf()));
       } finally {
         KeyOfThread.unset();
       }
-      if (key.length > 0) {
-        OpenedFile.check(rows, key, part.toPath().toString());
-      }
-      Option deleted = part.otherConstantMetadataColumnValues().get(DELETED);
+    }
+
+    private Iterator live(Iterator rows, Option deleted) {
       if (deleted.isEmpty() && whole == null) {
         return rows;
       }
@@ -585,7 +626,13 @@ public class NativeScan {
     private static final ThreadLocal CURRENT = new ThreadLocal();
 
     static void set(String path, byte[] key) {
-      CURRENT.set(new Object[] {path, key});
+      CURRENT.set(new Object[] {path, key, null});
+    }
+
+    /** The configuration that the file was opened with, as far as Parquet asked. */
+    static Configuration conf() {
+      Object[] current = (Object[]) CURRENT.get();
+      return current == null ? null : (Configuration) current[2];
     }
 
     static void unset() {
@@ -597,6 +644,7 @@ public class NativeScan {
       if (current == null || !path.toString().equals(current[0])) {
         throw new ParquetCryptoRuntimeException("icelock has no key for " + path + ": it is not the file that this task was given");
       }
+      current[2] = conf;
       byte[] keyMetadata = (byte[]) current[1];
       if (keyMetadata.length == 0) {
         return null; // a plain file, which the plan let through by the catalog's policy

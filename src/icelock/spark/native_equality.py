@@ -16,10 +16,11 @@ Not here: files of data (``native_plan``), which deletes the data source has to 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
@@ -136,14 +137,14 @@ class EqualityDeletes:
             equal.append(jvm.among(self._bits, self._width, F.col(quoted(self.name)), F.col(quoted(_FILE))))
         return rows.join(deleted, reduce(and_, equal), "left_anti")
 
-    def apply(self, filters: Any) -> bytes:  # noqa: ARG002 - a deleted row is read whatever a query looks for
+    def __call__(self, filters: bytes) -> bytes:  # noqa: ARG002 - a deleted row is read whatever a query looks for
         """Return the delete files, as Java asks for them.
 
         Raises:
             IntegrityError: a delete file fails authentication, or has not the rows that its manifest entry says.
             FormatError: one without a column that it compares.
         """
-        with self._lock:
+        with self._lock, still_there(f"a snapshot of {self._table}"):
             if not self._checked:
                 list(ExecutorFactory.get_or_create().map(self._check, self._files))
                 self._checked = True
@@ -172,10 +173,19 @@ class EqualityDeletes:
             EqualityKeys(EqualityColumns.of(delete), FileColumns(location=stored.path, fields=fields, constants={}, complete=True))
             check_count(stored, source.metadata.num_rows)
 
-    class Java:
-        """The interface, for py4j."""
 
-        implements: Final = ["java.util.function.Function"]
+@contextmanager
+def still_there(what: str) -> Iterator[None]:
+    """Say of a file that is not there when a query asks for the plan again what that means.
+
+    Raises:
+        FileNotFoundError: the file is not there.
+    """
+    try:
+        yield
+    except FileNotFoundError as e:
+        msg = f"{what} cannot be planned again: it was expired since, or a file was removed ({e}); read the table again"
+        raise FileNotFoundError(msg) from e
 
 
 def stream(columns: dict[str, pa.Array]) -> bytes:

@@ -8,8 +8,10 @@ Not here: the form of a single one (``filters``), the filter that a user gives t
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import decimal
+import json
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -22,25 +24,24 @@ if TYPE_CHECKING:
     from icelock.spark.filters import FilterTranslator
 
 _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_PLAIN: Final = (bool, int, float, str, bytes, decimal.Decimal)
 
 
 class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
     """There is no such filter or value on this side."""
 
 
-def pruning_filter(filters: Any, translator: FilterTranslator) -> BooleanExpression:
-    """Return what all of Spark's filters, a Java list, demand together, as far as there is a form for it."""
-    # An iterator's end is an exception in Java, which PySpark takes 70 calls to look into.
-    translated = (_expression(filters.get(index), translator) for index in range(filters.size()))
+def pruning_filter(filters: bytes, translator: FilterTranslator) -> BooleanExpression:
+    """Return what all of Spark's filters, as ``PushedFilters.java`` writes them, demand together, as far as there is a form for it."""
+    translated = (_expression(given, translator) for given in json.loads(filters))
     return reduce(And, (found for found in translated if found is not None), cast("BooleanExpression", AlwaysTrue()))
 
 
-def _expression(given: Any, translator: FilterTranslator) -> BooleanExpression | None:
-    kind = _kind(given)
+def _expression(given: list[Any], translator: FilterTranslator) -> BooleanExpression | None:
+    kind = given[0]
     if kind in {"And", "Or"}:
-        left, right = _expression(given.left(), translator), _expression(given.right(), translator)
+        left, right = (_expression(part, translator) for part in given[1:])
         if left is None or right is None:
             return None if kind == "Or" else left or right
         return And(left, right) if kind == "And" else Or(left, right)
@@ -50,21 +51,16 @@ def _expression(given: Any, translator: FilterTranslator) -> BooleanExpression |
         return None
 
 
-def _kind(value: Any) -> str:
-    return str(value.getClass().getSimpleName())
-
-
-def _filter(given: Any) -> ds.Filter:
-    kind = _kind(given)
+def _filter(given: list[Any]) -> ds.Filter:
+    kind, *parts = given
     if kind == "Not":
-        return ds.Not(_filter(given.child()))
+        return ds.Not(_filter(parts[0]))
     if kind in _UNARY:
-        return _UNARY[kind](_path(given.attribute()))
+        return _UNARY[kind](_path(parts[0]))
     if kind in _BINARY:
-        return _BINARY[kind](_path(given.attribute()), _value(given.value()))
+        return _BINARY[kind](_path(parts[0]), _value(parts[1]))
     if kind == "In":
-        values = given.values()
-        return ds.In(_path(given.attribute()), tuple(_value(values[index]) for index in range(len(values))))
+        return ds.In(_path(parts[0]), tuple(map(_value, parts[1])))
     raise _Unknown
 
 
@@ -73,27 +69,26 @@ def _path(attribute: str) -> tuple[str, ...]:
 
 
 def _value(value: Any) -> Any:
-    if value is None or isinstance(value, _PLAIN):
+    if not isinstance(value, dict):
         return value
-    if isinstance(value, bytearray):
-        return bytes(value)
-    convert = _VALUES.get(value.getClass().getName()) if hasattr(value, "getClass") else None
-    if convert is None:
-        raise _Unknown
-    return convert(value)
+    ((kind, text),) = value.items()
+    convert = _VALUES.get(kind)
+    try:
+        return convert(text) if convert else _unknown()
+    except (ValueError, OverflowError) as e:
+        raise _Unknown from e  # a time before the year 1 or after 9999
 
 
-def _local_date(value: Any) -> dt.date:
-    return dt.date(value.getYear(), value.getMonthValue(), value.getDayOfMonth())
+def _unknown() -> Any:
+    raise _Unknown
 
 
-def _instant(value: Any) -> dt.datetime:
-    return _EPOCH_UTC + dt.timedelta(seconds=value.getEpochSecond(), microseconds=value.getNano() // 1000)
+def _after(epoch: dt.datetime) -> Callable[[str], dt.datetime]:
+    def convert(text: str) -> dt.datetime:
+        seconds, micros = map(int, text.split())
+        return epoch + dt.timedelta(seconds=seconds, microseconds=micros)
 
-
-def _local_date_time(value: Any) -> dt.datetime:
-    day = _local_date(value.toLocalDate())
-    return dt.datetime.combine(day, dt.time()) + dt.timedelta(microseconds=value.toLocalTime().toNanoOfDay() // 1000)
+    return convert
 
 
 _UNARY: Final[dict[str, Callable[[tuple[str, ...]], ds.Filter]]] = {"IsNull": ds.IsNull, "IsNotNull": ds.IsNotNull}
@@ -106,10 +101,11 @@ _BINARY: Final[dict[str, Callable[[tuple[str, ...], Any], ds.Filter]]] = {
     "LessThanOrEqual": ds.LessThanOrEqual,
     "StringStartsWith": ds.StringStartsWith,
 }
-_VALUES: Final[dict[str, Callable[[Any], Any]]] = {
-    "java.sql.Date": lambda value: _local_date(value.toLocalDate()),
-    "java.time.LocalDate": _local_date,
-    "java.sql.Timestamp": lambda value: _instant(value.toInstant()),
-    "java.time.Instant": _instant,
-    "java.time.LocalDateTime": _local_date_time,
+_VALUES: Final[dict[str, Callable[[str], Any]]] = {
+    "float": float,
+    "decimal": decimal.Decimal,
+    "bytes": base64.b64decode,
+    "date": dt.date.fromisoformat,
+    "instant": _after(_EPOCH_UTC),
+    "datetime": _after(_EPOCH),
 }

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from icelock.spark.callbacks import Target, callbacks_of
 from icelock.spark.jvm import has_rule
 
 if TYPE_CHECKING:
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
 _SCAN: Final = "icelock.NativeScan"
 _COUNTED: Final = "icelock.CountedRows"
 # Each may use those before it.
-_SOURCES: Final = ("OpenedFile.java", "LiveRows.java", "NativeScan.java", "CountedRows.java", "SqlTables.java")
+_SOURCES: Final = (
+    "Failure.java",
+    "Callbacks.java",
+    "PushedFilters.java",
+    "ReadErrors.java",
+    "OpenedFile.java",
+    "LiveRows.java",
+    "NativeScan.java",
+    "CountedRows.java",
+    "SqlTables.java",
+)
 # One text for several names: each element of a Java list would be a call of its own.
 _SEPARATOR: Final = "\0"
 _KNOWN: Final = "_icelock_native"
@@ -44,7 +55,7 @@ class Scan:
         partition: columns whose values the plan has.
         pushable: columns that filters may be pushed for, dotted.
         floats: those of them that are floating-point numbers.
-        files: a ``java.util.function.Function`` from Spark's filters to the files in an Arrow stream.
+        files: from Spark's filters, as ``native_filters`` reads them, to the files in an Arrow stream.
         count: of files.
         size: of all files, in bytes.
         rows: of all files, by the manifests; None if deletes leave fewer.
@@ -57,7 +68,7 @@ class Scan:
     partition: str
     pushable: Sequence[str]
     floats: Sequence[str]
-    files: Any
+    files: Target
     count: int
     size: int
     rows: int | None = None
@@ -92,7 +103,7 @@ class NativeJvm:
             scan.partition,
             _SEPARATOR.join(scan.pushable),
             _SEPARATOR.join(scan.floats),
-            scan.files,
+            callbacks_of(self._spark).target(scan.files),
             scan.count,
             scan.size,
             -1 if scan.rows is None else scan.rows,
@@ -149,8 +160,6 @@ def native_jvm(spark: SparkSession) -> NativeJvm | None:
 
 def _load(spark: SparkSession) -> None:
     """Bring the classes to the class loader of the driver, and to executors of the session's context."""
-    from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415
-
     context = spark.sparkContext
     jvm: Any = spark._jvm  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -160,7 +169,7 @@ def _load(spark: SparkSession) -> None:
         loader.addURL(jvm.java.io.File(jar).toURI().toURL())
     if getattr(context, _KNOWN, None) is None:
         context._jsc.addJar(jar)  # noqa: SLF001
-        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        callbacks_of(spark).forget()  # of a SparkContext that was stopped
         setattr(context, _KNOWN, jar)
 
 

