@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from py4j.protocol import Py4JError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -13,6 +12,7 @@ from pyiceberg.types import LongType, StringType
 from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
 import icelock.spark
+from icelock.errors import PolicyError
 from icelock.table.scan import DataScan
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
@@ -94,7 +94,7 @@ def test_a_plain_file_is_refused_and_not_counted(spark, spark_lake, monkeypatch)
 
     monkeypatch.setattr(DataScan, "scan_tasks", one_plain)
     found = native(spark)
-    with pytest.raises(Py4JError, match="refused to read a plain file"):
+    with pytest.raises(PolicyError, match="refused to read a plain file"):
         found.count()
 
 

@@ -13,19 +13,23 @@ import pytest
 from counting_kms import KEYS
 from lake import people
 from py4j.protocol import Py4JError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 from pyspark.errors import PySparkException
 from tests.spark.native_tables import create, native, optional, put, values
 from tests.spark.test_event_log import forms
 
 import icelock.spark
+from icelock.errors import IcelockError
 from icelock.format.key_metadata import KeyMetadata
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
-FAILED = (Py4JError, PySparkException)
+LOGGERS = ("spark.sql.execution.datasources", "spark.sql.execution.DataSourceScanExec", "spark.scheduler", "spark.executor", "parquet")
+FAILED = (IcelockError, PySparkException)
 
 
 def rows(start: int, count: int = 10) -> list[dict[str, object]]:
@@ -45,14 +49,13 @@ def path_of(task) -> Path:
 
 
 @contextlib.contextmanager
-def log_file(spark, path: Path):
+def log_file(spark, path: Path, names: tuple[str, ...] = LOGGERS):
     """Write what Spark and Parquet log at DEBUG into a file."""
     log4j = spark._jvm.org.apache.logging.log4j
     context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java's
     config = context.getConfiguration()
     appender = log4j.core.appender.FileAppender.newBuilder().withFileName(str(path)).setName("icelock test").build()
     appender.start()
-    names = ("spark.sql.execution.datasources", "spark.sql.execution.DataSourceScanExec", "spark.scheduler", "spark.executor", "parquet")
     added = [log4j.core.config.LoggerConfig(f"org.apache.{name}", log4j.Level.DEBUG, False) for name in names]  # noqa: FBT003
     for logger in added:
         logger.addAppender(appender, log4j.Level.DEBUG, None)
@@ -110,6 +113,24 @@ def test_keys_are_nowhere_to_be_seen(spark, spark_lake, event_log, tmp_path):
         signed = [byte - 256 if byte > 127 else byte for byte in secret]  # as Java writes arrays
         assert ", ".join(map(str, signed)).encode() not in text
         assert ",".join(map(str, signed)).encode() not in text
+
+
+def test_values_of_rows_are_in_no_log(spark, spark_lake, event_log, tmp_path):
+    """Spark's log names each file that a task opens, with its partition values; here they are in no path either."""
+    hidden = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    create(spark_lake, SCHEMA, rows(0, 3), rows(10, 2), properties=hidden, partition_spec=spec)
+    logged = {path: path.stat().st_size for path in event_log.rglob("*") if path.is_file()}
+    log = tmp_path / "spark.log"
+    with log_file(spark, log, ("spark", "parquet")):
+        frame = native(spark)
+        assert {row.name for row in frame.collect()} == {row["name"] for row in rows(0, 3) + rows(10, 2)}
+        assert frame.filter("name is not null").groupBy("name").count().count() == 5
+        assert native(spark, columns=["id", "_partition"]).filter("id = 11").collect()[0]._partition.name == "canary-00011"
+    text = log.read_bytes() + b"".join(path.read_bytes()[logged.get(path, 0) :] for path in event_log.rglob("*") if path.is_file())
+    assert b"Reading File path" in text
+    assert b"partition values: [" in text
+    assert b"canary" not in text
 
 
 def test_kms_is_called_once_for_a_kek(spark, spark_lake):
@@ -208,7 +229,7 @@ def test_a_manifest_that_was_changed_is_told_of(spark, spark_lake):
         stored = bytearray(path.read_bytes())
         stored[len(stored) // 2] ^= 1
         path.write_bytes(stored)
-    with pytest.raises(FAILED, match="IntegrityError"):
+    with pytest.raises(icelock.errors.IntegrityError):
         frame.filter("id = 3").collect()
     with pytest.raises(icelock.errors.IntegrityError):
         native(spark)
