@@ -69,8 +69,11 @@ public class ReadErrors {
       return error;
     }
     if (!authentic) {
-      return failure(path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another file's ("
-          + line(root) + "); " + RESTORE, error);
+      String said = String.valueOf(root.getMessage());
+      return said.startsWith(path)
+          ? failure(said, error)
+          : failure(path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another file's ("
+              + line(root) + "); " + RESTORE, error);
     }
     return ofParquet(root) && reachable(path, conf)
         ? failure(path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
