@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -84,9 +85,13 @@ def test_a_clock_that_was_a_year_ahead(lake: CatalogLake) -> None:
         pytest.skip("the server has a clock of its own, and takes nothing that is not after the last commit by it")
     lake.make(rows=1)
     of(lake, YEAR).append(people(1, 1))
+    ahead = stored(lake.load())["snapshots"][-1]["timestamp-ms"]
+    assert ahead - time.time() * 1000 > YEAR - MINUTE
     for change in CHANGES:
         change(of(lake, 0))
-        check_java_loads(stored(lake.load()))
+        metadata = stored(lake.load())
+        check_java_loads(metadata)
+        assert all(snapshot["timestamp-ms"] >= ahead for snapshot in metadata["snapshots"][2:])
     late = lake.load()
     found = ids(late)
     number = len(late.metadata.snapshots)
