@@ -11,8 +11,9 @@ Wire layout::
 FileCryptoMetaData is neither encrypted nor in the AAD of anything. With AES_GCM_V1 changed to AES_GCM_CTR_V1 there, one byte, Parquet's
 readers decrypt pages without a tag, and who knows no key chooses values (ADR 0013). So only the form is taken that Arrow, parquet-java
 and parquet-rs write for AES_GCM_V1: fields in order, each once, none beside, shortest numbers, and the encrypted footer right after it,
-to the last byte. What is left to choose is authenticated by the footer's tag: aad_file_unique is in its AAD, and so is the prefix, be it
-stored or supplied. A signed footer is under its signature, algorithm included.
+to the last byte. Key metadata in the file, which Iceberg's writers leave out, is passed over. What is left to choose is authenticated
+by the footer's tag: aad_file_unique is in its AAD, and so is the prefix, be it stored or supplied. A signed footer is under its
+signature, algorithm included.
 
 Source: parquet-format's Encryption.md and parquet.thrift; Thrift's compact protocol. Not here: reading the file (``io.parquet``).
 """
@@ -77,8 +78,7 @@ def check_encrypted_footer(footer: bytes, location: str) -> None:
     if reader.field(0) != (1, _STRUCT):
         _refuse(location, "its FileCryptoMetaData does not begin with the algorithm")
     reader.algorithm()
-    if reader.field(1) != (0, _STOP):
-        _refuse(location, "its FileCryptoMetaData has more than the algorithm, such as key metadata of its own")
+    reader.key_metadata()
     length = int.from_bytes(reader.take(4), "little")
     if length < OVERHEAD or length != reader.left():
         _refuse(location, f"its encrypted footer claims {length} bytes, there are {reader.left()}")
@@ -151,6 +151,15 @@ class _Thrift:
         self._aes_gcm()
         if self.field(_GCM) != (0, _STOP):
             _refuse(self._location, "it names a second algorithm")
+
+    def key_metadata(self) -> None:
+        """Read what ends FileCryptoMetaData; key metadata there names a key to readers that have none, and decides nothing here."""
+        following = self.field(1)
+        if following == (2, _BINARY):
+            self.take(self._varint())
+            following = self.field(2)
+        if following != (0, _STOP):
+            _refuse(self._location, "its FileCryptoMetaData has more than algorithm and key metadata")
 
     def _aes_gcm(self) -> None:
         """Read what an algorithm is given: the unique part of the AAD, and the prefix or that the reader supplies it."""

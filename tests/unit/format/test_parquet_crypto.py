@@ -29,9 +29,11 @@ STORED = {
     "stored, supply false": b"\x1c\x1c\x18\x10" + PREFIX + b"\x18\x08" + UNIQUE + b"\x12\x00\x00\x00",
     "stored, no supply": b"\x1c\x1c\x18\x10" + PREFIX + b"\x18\x08" + UNIQUE + b"\x00\x00\x00",
 }
-TAKEN = {"supplied": SUPPLIED, **NO_PREFIX, **STORED}
-# The same as a pattern, with the lengths of prefixes from 0 to 127 told apart by the caller.
-FORM = re.compile(rb"\x1c\x1c(?:\x28\x08.{8}[\x11\x12]?|\x18(?P<size>[\x00-\x7f])(?P<prefix>.*)\x18\x08.{8}\x12?)\x00\x00\x00", re.DOTALL)
+KEYED = {"supplied, key metadata": SUPPLIED[:-1] + b"\x18\x03key\x00"}
+TAKEN = {"supplied": SUPPLIED, **NO_PREFIX, **STORED, **KEYED}
+# The same as a pattern; nothing here is of more than 127 bytes.
+SIZED = b"(?:" + b"|".join(b"\\x18" + re.escape(bytes([n])) + b".{%d}" % n for n in range(128)) + b")"
+FORM = re.compile(rb"\x1c\x1c(?:\x28\x08.{8}[\x11\x12]?|" + SIZED + rb"\x18\x08.{8}\x12?)\x00\x00" + SIZED + rb"?\x00", re.DOTALL)
 
 
 def taken(footer: bytes) -> bool:
@@ -46,8 +48,7 @@ def taken(footer: bytes) -> bool:
 def of_form(footer: bytes) -> bool:
     """Whether bytes are of the form, by the pattern; the module takes all that is left."""
     for end in range(len(footer) - 3):
-        found = FORM.fullmatch(footer[:end])
-        if found and (found["size"] is None or found["size"][0] == len(found["prefix"])):
+        if FORM.fullmatch(footer[:end]):
             length = int.from_bytes(footer[end : end + 4], "little")
             return 28 <= length == len(footer) - end - 4
     return False
@@ -76,8 +77,9 @@ REFUSED = {
     "another field first": (b"\x18\x01k" + SUPPLIED, "does not begin with the algorithm"),
     "GCM, then CTR": (SUPPLIED[:-2] + b"\x1c\x28\x08" + UNIQUE + b"\x11\x00\x00\x00", "second algorithm"),
     "CTR, then GCM by a long header": (b"\x1c\x2c\x00\x0c\x02" + SUPPLIED[2:], "AES_GCM_CTR_V1"),
-    "key metadata": (SUPPLIED[:-1] + b"\x18\x03key\x00", "more than the algorithm"),
-    "an unknown field": (SUPPLIED[:-1] + b"\x25\x02\x00", "more than the algorithm"),
+    "key metadata of another type": (SUPPLIED[:-1] + b"\x15\x02\x00", "more than algorithm and key metadata"),
+    "key metadata twice": (SUPPLIED[:-1] + b"\x18\x03key\x18\x03key\x00", "more than algorithm and key metadata"),
+    "an unknown field": (SUPPLIED[:-1] + b"\x25\x02\x00", "more than algorithm and key metadata"),
     "an unknown field of the algorithm": (SUPPLIED[:-3] + b"\x15\x02\x00\x00\x00", "unknown field"),
     "unique of another type": (b"\x1c\x1c\x25\x08\x11\x00\x00\x00", "unknown field"),
     "supply of another type": (b"\x1c\x1c\x28\x08" + UNIQUE + b"\x15\x01\x00\x00\x00", "unknown field"),
@@ -115,9 +117,9 @@ def test_each_value_of_each_byte_is_taken_as_the_form_says(head: bytes):
             changed = whole[:position] + bytes([value]) + whole[position + 1 :]
             assert taken(changed) == of_form(changed), (position, value)
             free += changed != whole and taken(changed)
-    # The unique and a stored prefix are free, and of supply, where there is one, the other value if no prefix is stored.
-    flags = int(head[-4] in (0x11, 0x12) and PREFIX not in head)
-    assert free == 255 * (8 + (len(PREFIX) if PREFIX in head else 0)) + flags
+    # The unique, a stored prefix and key metadata are free, and of supply, where there is one, the other value if no prefix is stored.
+    flags = int(head[12:13] in (b"\x11", b"\x12") and PREFIX not in head)
+    assert free == 255 * (8 + len(PREFIX) * (PREFIX in head) + 3 * (b"key" in head)) + flags
 
 
 @settings(max_examples=1000, deadline=None)
