@@ -8,17 +8,18 @@ Not here: making tables (``catalog.create``), where a catalog keeps its rows (``
 
 from __future__ import annotations
 
+import logging
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
-from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import StagedTable
+from pyiceberg.table import StagedTable, TableProperties
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
+from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
@@ -30,8 +31,10 @@ from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.listing import delete_files
+from icelock.io.storage import open_storage
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
+from icelock.table.deletable import Home, purgeable
 from icelock.table.encryption import TableEncryption
 from icelock.table.expire import check_gc
 from icelock.table.guard import (
@@ -44,7 +47,6 @@ from icelock.table.guard import (
 )
 from icelock.table.kept import check_kept
 from icelock.table.plain import PlainTable
-from icelock.table.reach import reached
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
+logger = logging.getLogger(__name__)
+
+_METADATA_PATHS = (TableProperties.WRITE_METADATA_PATH, TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
 _TABLE_ONLY = ("encryption.", "kms.", "icelock.")
 
 
@@ -173,7 +178,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         return super().update_namespace_properties(namespace, removals, dict(updates or {}))  # type: ignore[safe-super]  # likewise
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop the table and delete its files, reading its manifests with its keys.
+        """Drop the table and delete its files, reading its manifests with its keys; see ``table.deletable`` for which are its own.
 
         Raises:
             KeyUnavailableError, IntegrityError: the manifests cannot be read; nothing was dropped or deleted.
@@ -182,14 +187,11 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """
         table = self.load_table(identifier)
-        if not isinstance(table, Table):
-            super().purge_table(identifier)
-            return
         check_gc(table.metadata, table=".".join(table.name()))
-        files = reached(table.metadata, table.metadata_location, table.io, live_only=False)
+        files = purgeable(table.metadata, table.metadata_location, table.io)
         self.drop_table(identifier)
         self._check_gone(table)
-        left = delete_files(table.storage, files)
+        left = delete_files(table.io, files)
         if left:
             msg = f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}"
             raise OSError(msg)
@@ -235,6 +237,10 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         metadata = apply_updates(current.metadata, updates, now_ms=self.encryption.clock, metadata_location=current.metadata_location)
         provider = self.encryption.locations(metadata, table=".".join(current.name()))
         location = provider.new_table_metadata_file_location(self._parse_metadata_version(current.metadata_location) + 1)
+        same = all(metadata.properties.get(name) == current.metadata.properties.get(name) for name in _METADATA_PATHS)
+        if same and metadata.location == current.metadata.location:
+            # Where the table's metadata lies is known from the catalog; a location in a file that was changed does not move it.
+            location = f"{current.metadata_location.rpartition('/')[0]}/{location.rpartition('/')[2]}"
         io = self._load_file_io(location=location)
         return StagedTable(identifier=current.name(), metadata=metadata, metadata_location=location, io=io, catalog=self)
 
@@ -242,8 +248,23 @@ class EncryptedCatalog(PinnedTables, TableCreation):
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
 
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """Delete metadata files that went from the log, where the table says so: those beside the file that the commit replaced.
+
+        That file is the one name in the log that is the catalog's; the others may have been written by whoever can write to storage.
+        """
+        name, default = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT
+        if not property_as_bool(metadata.properties, name, default) or not metadata.metadata_log:
+            return
+        home = Home(location=metadata.location, metadata_location=metadata.metadata_log[-1].metadata_file)
+        gone = {entry.metadata_file for entry in base.metadata_log} - {entry.metadata_file for entry in metadata.metadata_log}
+        left = delete_files(io, home.owned_metadata(gone))
+        if left:
+            logger.warning("older metadata files could not be deleted: %s", ", ".join(sorted(left)))
+
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return load_file_io({**without_kms(self.properties), **(properties or {})}, location)
+        return open_storage({**without_kms(self.properties), **(properties or {})}, location)
 
     def _check_manifest_lists(self, table: IcebergTable, updates: tuple[Any, ...]) -> None:
         snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]

@@ -9,13 +9,10 @@ Not here: which files belong to a table (``table.reach``).
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, runtime_checkable
-from urllib.parse import urlparse
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import FileIO
@@ -24,8 +21,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
+from icelock.io.storage import ArrowFileIO
 
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 _FSSPEC_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated")
 
 
@@ -98,18 +95,6 @@ def delete_files(io: FileIO, locations: Iterable[str]) -> list[str]:
     return [location for location in ExecutorFactory.get_or_create().map(delete, locations) if location is not None]
 
 
-def place_of(location: str) -> str:
-    """Return what two spellings of one location have in common: ``file:/a``, ``file:///a`` and ``/a``; ``s3://b/x`` and ``s3a://b/x``.
-
-    A location is text: nothing is unquoted.
-    """
-    uri = _URI.fullmatch(location)
-    if uri is None:
-        return os.path.abspath(location)  # noqa: PTH100 - as PyIceberg's FileIO does; pathlib would follow no dots
-    scheme, authority, path = uri.group(1).lower(), uri.group(2) or "", re.sub("/+", "/", uri.group(3))
-    return path if scheme == "file" else f"{authority}{path}"
-
-
 # Yields for a folder's path: name, path, and size and time of a file (None: it is a folder).
 _Entries = Callable[[str], Iterator[tuple[str, str, tuple[int, int | None] | None]]]
 
@@ -117,7 +102,7 @@ _Entries = Callable[[str], Iterator[tuple[str, str, tuple[int, int | None] | Non
 def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
     if not isinstance(storage, PyArrowFileIO):
         return None
-    scheme, authority, path = storage.parse_location(location, storage.properties)
+    scheme, authority, path = ArrowFileIO.parse_location(location, storage.properties)
     filesystem = storage.fs_by_scheme(scheme, authority)
 
     def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
@@ -134,11 +119,14 @@ def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None
 def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
     try:
         from pyiceberg.io.fsspec import FsspecFileIO  # noqa: PLC0415 - fsspec may not be installed
+
+        from icelock.io import storage_fsspec  # noqa: PLC0415 - likewise
     except ImportError:
         return None
     if not isinstance(storage, FsspecFileIO):
         return None
-    filesystem = storage._get_fs_from_uri(urlparse(location), location)  # noqa: SLF001 - its public part does not know Azure's hosts
+    own = storage if isinstance(storage, storage_fsspec.FsspecFileIO) else storage_fsspec.FsspecFileIO(storage.properties)
+    filesystem = own.filesystem_of(location)
     filesystem.invalidate_cache()
 
     def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Final
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
-from icelock.io.listing import StoredFile, delete_files, list_files, place_of
+from icelock.io.listing import StoredFile, delete_files, list_files
+from icelock.io.locations import place_of
+from icelock.table.deletable import Home
 from icelock.table.expire import check_gc
 from icelock.table.moments import to_millis
 from icelock.table.reach import reached
@@ -114,6 +116,9 @@ def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -
 def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AGE) -> Leftovers:
     """Delete the files that ``leftovers`` lists, but for those of another kind than a table's own; key entries stay for the next expiry.
 
+    Where the table's location in its metadata is not where the metadata file lies, nothing is deleted there, and what was found is
+    ``failed``: the location may have been changed by whoever can write to storage (``table.deletable``).
+
     A writer that is at work has files that look left over until it commits: ``older_than`` must be longer than any write takes.
 
     Raises:
@@ -126,7 +131,9 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
     if search.foreign is not None:
         msg = f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
         raise PolicyError(msg)
-    failed = set(delete_files(table.storage, [file.path for file in found]))
+    home = Home(location=table.location(), metadata_location=search.metadata_location)
+    owned = home.owned([file.path for file in found])
+    failed = {*delete_files(table.storage, owned), *(file.path for file in found if file.path not in owned)}
     return Leftovers(
         files=tuple(file for file in found if file.path not in failed),
         keys=search.keys(),
@@ -142,6 +149,11 @@ class _Search:
         self._table = table.at_one_version()
         self._limit_ms = limit_ms
         self.foreign: str | None = None
+
+    @property
+    def metadata_location(self) -> str:
+        """The metadata file that was loaded last."""
+        return self._table.metadata_location
 
     def run(self) -> Iterator[Leftover]:
         """Yield what is left over, by path."""

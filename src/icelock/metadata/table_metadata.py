@@ -8,13 +8,10 @@ Not here: the JSON text (``metadata.canonical_json``), whether a change is allow
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_serializer
-from pydantic import ValidationError as PydanticValidationError
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import InputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
@@ -23,7 +20,9 @@ from pyiceberg.types import StructType
 from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.limits import gunzip, read_all, refuse
+from icelock.metadata.coherence import check_document
 from icelock.metadata.dropped_sources import with_sources
+from icelock.metadata.json_values import check_values, parse_json
 from icelock.metadata.snapshot import Snapshot
 from icelock.properties import LIMIT_METADATA_BYTES, LIMITS
 
@@ -89,9 +88,9 @@ def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:
         FormatError: not JSON, not table metadata, or a format version above 3; names the file.
     """
     try:
-        data = json.loads(text)
-    except ValueError as e:
-        msg = f"{location} is not table metadata: not JSON ({e})"
+        data = parse_json(text)
+    except FormatError as e:
+        msg = f"{location} is not table metadata: {e}"
         raise FormatError(msg) from e
     return parse_metadata_object(data, location=location)
 
@@ -103,17 +102,17 @@ def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMet
         IntegrityError: it says format version 1 or 2 and has encryption keys, which only version 3 has: it was edited.
     """
     version = data.get("format-version") if isinstance(data, dict) else None
-    if version not in SUPPORTED_VERSIONS:
+    if type(version) is not int or version not in SUPPORTED_VERSIONS:
         msg = f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it"
         raise FormatError(msg)
     if version != 3 and _has_traces_of_encryption(data):  # noqa: PLR2004
         msg = f"{location} has encryption keys but format version {version}: it was changed; restore the metadata file"
         raise IntegrityError(msg)
     try:
-        if version == 3:  # noqa: PLR2004
-            return TableMetadataV3.model_validate(data)
-        return TableMetadataUtil.parse_obj(dict(data))
-    except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError) as e:
+        check_values(data)
+        check_document(data, location=location)
+        return _model(data, version)
+    except Exception as e:  # PyIceberg's validators meet what they do not expect with errors of every kind
         msg = f"{location} is not valid table metadata: {e}"
         raise FormatError(msg) from e
 
@@ -122,6 +121,14 @@ def _has_traces_of_encryption(data: Mapping[str, Any]) -> bool:
     snapshots = data.get("snapshots")
     found = snapshots if isinstance(snapshots, list) else []
     return bool(data.get("encryption-keys")) or any(isinstance(snapshot, dict) and snapshot.get("key-id") for snapshot in found)
+
+
+def _model(data: Mapping[str, Any], version: int) -> TableMetadata:
+    metadata = TableMetadataV3.model_validate(data) if version == 3 else TableMetadataUtil.parse_obj(dict(data))  # noqa: PLR2004
+    for schema in metadata.schemas:
+        _ = schema.highest_field_id  # names and ids are indexed by PyIceberg, which has rules of its own for them
+        schema.find_column_name(0)
+    return metadata
 
 
 def read_metadata(file: InputFile, limit: int = LIMITS[LIMIT_METADATA_BYTES]) -> TableMetadata:

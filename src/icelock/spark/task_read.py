@@ -56,12 +56,12 @@ class ReadPlan:
 
     def context(self) -> ReadContext:
         """Put the context together again, with a FileIO of its own."""
-        from pyiceberg.io import load_file_io  # noqa: PLC0415 - not needed to unpickle
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
 
         from icelock.arrow.read import ReadContext  # noqa: PLC0415
+        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
 
         return ReadContext(
             schema=Schema.model_validate_json(self.schema),
@@ -69,7 +69,7 @@ class ReadPlan:
             row_filter=self.row_filter,
             specs={spec_id: PartitionSpec.model_validate_json(spec) for spec_id, spec in self.specs.items()},
             name_mapping=None if self.name_mapping is None else NameMapping.model_validate_json(self.name_mapping),
-            io=load_file_io(dict(self.storage), self.location),
+            io=open_storage(dict(self.storage), self.location),
             allow_plaintext=self.allow_plaintext,
         )
 

@@ -78,12 +78,12 @@ class WritePlan:
 
     def context(self) -> WriteContext:
         """Put the context together again, with a FileIO of its own."""
-        from pyiceberg.io import load_file_io  # noqa: PLC0415 - not needed to unpickle
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
 
         from icelock.arrow.write_context import WriteContext  # noqa: PLC0415
+        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
 
         return WriteContext(
             schema=Schema.model_validate_json(self.schema),
@@ -91,7 +91,7 @@ class WritePlan:
             sort_order=SortOrder.model_validate_json(self.sort_order),
             location=self.location,
             properties=self.properties,
-            io=load_file_io(dict(self.storage), self.location),
+            io=open_storage(dict(self.storage), self.location),
             data_key_length=self.data_key_length,
             operation_id=self.operation_id,
         )

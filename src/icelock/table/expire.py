@@ -36,6 +36,7 @@ from pyiceberg.utils.properties import property_as_bool
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
+from icelock.table.deletable import Home, files_of
 from icelock.table.moments import to_millis
 from icelock.table.reach import read_lists, read_paths, statistics_paths
 from icelock.table.retention import Expirable, dead_keys, expirable
@@ -156,7 +157,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         for tries in itertools.count(1):
             before = self._table.metadata
             plan = _Plan.of(before, self._gone(before), now_ms=self._now_ms)
-            doomed = _Doomed.of(before, plan, self._table.io) if self._clean and plan else None
+            doomed = _Doomed.of(self._table, plan) if self._clean and plan else None
             if not plan:
                 return before, plan, None
             try:
@@ -243,27 +244,40 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Doomed:
-    """Files of the snapshots that go. ``io`` has the keys of the metadata they were in."""
+    """Files of the snapshots that go. ``io`` has the keys of the metadata they were in; ``claimed`` manifests are of plain lists."""
 
     lists: frozenset[str]
+    plain_lists: frozenset[str]
     manifests: dict[str, ManifestFile]
+    claimed: dict[str, ManifestFile]
     io: FileIO
+    home: Home
 
     @classmethod
-    def of(cls, metadata: TableMetadataV3, plan: _Plan, io: FileIO) -> _Doomed:
-        gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in plan.gone.snapshots]
-        return cls(lists=frozenset(snapshot.manifest_list for snapshot in gone), manifests=read_lists(gone, io), io=io)
+    def of(cls, table: Table, plan: _Plan) -> _Doomed:
+        gone = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.gone.snapshots]
+        keyed, plain = [one for one in gone if one.key_id is not None], [one for one in gone if one.key_id is None]
+        return cls(
+            lists=frozenset(snapshot.manifest_list for snapshot in keyed),
+            plain_lists=frozenset(snapshot.manifest_list for snapshot in plain),
+            manifests=read_lists(keyed, table.io),
+            claimed=read_lists(plain, table.io),
+            io=table.io,
+            home=Home(location=table.metadata.location, metadata_location=table.metadata_location),
+        )
 
     def unreached_in(self, after: TableMetadataV3, io: FileIO, before: TableMetadataV3) -> Iterable[str]:
         """Return the files that nothing in the committed metadata ``after`` reaches: data files, then manifests, then lists."""
         kept = read_lists(after.snapshots, io)
         manifests = {path: manifest for path, manifest in self.manifests.items() if path not in kept}
-        files = set(read_paths(manifests.values(), self.io, live_only=True))
+        claimed = {path: manifest for path, manifest in self.claimed.items() if path not in kept}
+        files = files_of(manifests.values(), self.io, self.home, live_only=True)
+        files |= self.home.owned(set(read_paths(claimed.values(), self.io, live_only=True)) - files)
         if files:
             files.difference_update(read_paths(kept.values(), io, live_only=True))
-        statistics = statistics_paths(before) - statistics_paths(after)
-        lists = self.lists - {snapshot.manifest_list for snapshot in after.snapshots}
-        return (*sorted(files), *sorted(statistics), *sorted(manifests), *sorted(lists))
+        lists = {snapshot.manifest_list for snapshot in after.snapshots}
+        own = self.home.owned({*(statistics_paths(before) - statistics_paths(after)), *claimed, *(self.plain_lists - lists)})
+        return (*sorted(files), *sorted(own), *sorted(manifests), *sorted(self.lists - lists))
 
 
 def check_gc(metadata: TableMetadata, *, table: str) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import load_file_io
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
@@ -23,6 +22,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from icelock import properties as names
 from icelock.arrow.filter_text import parse_filter
 from icelock.errors import CommitError, PolicyError
+from icelock.io.storage import open_storage
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
@@ -371,14 +371,14 @@ class StaticTable(Table, IcebergStaticTable):
         encryption = TableEncryption.from_properties(settings, owner="StaticTable", kms=kms)
         if not metadata_location.endswith((".metadata.json", ".metadata.json.gz")):
             metadata_location = cls._metadata_location_from_version_hint(metadata_location, settings)
-        stored = load_file_io(settings, metadata_location).new_input(metadata_location)
+        stored = open_storage(settings, metadata_location).new_input(metadata_location)
         metadata = read_metadata(stored, names.limit(settings, names.LIMIT_METADATA_BYTES))
         check_metadata(metadata, location=metadata_location)
         return cls(
             identifier=("static-table", metadata_location),
             metadata=metadata,
             metadata_location=metadata_location,
-            io=load_file_io(settings, metadata_location),
+            io=open_storage(settings, metadata_location),
             catalog=NoopCatalog("static-table"),
             encryption=encryption,
         )

@@ -12,7 +12,8 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icelock.errors import PolicyError
-from icelock.io.listing import StoredFile, delete_files, list_files, place_of
+from icelock.io.listing import StoredFile, delete_files, list_files
+from icelock.io.locations import place_of
 
 NAMES = ("a.parquet", "data/x=1/b c.parquet", "data/x=%2F/ö.parquet", "metadata/v1.metadata.json")
 

@@ -1,0 +1,133 @@
+"""PyIceberg's two FileIOs with locations taken as text, and local files that are files.
+
+PyIceberg parses a location as a URL: what follows ``#`` or ``?`` is dropped, so that files of one table become one file. And whatever
+lies at a local path is opened: a named pipe waits for a writer for good, a device has no end. Here the path is what the location says
+(``io.locations``), and only regular files are opened for reading.
+
+Not here: FileIO classes of a user, which are used as they are; keys (``io.file_io``).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Final
+
+from pyarrow.fs import LocalFileSystem
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
+
+from icelock.errors import FormatError
+from icelock.io.locations import has_scheme, split_location
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+    from pyiceberg.typedef import Properties
+
+_DISTRIBUTED: Final = ("hdfs", "viewfs")
+_KINDS: Final = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:
+    """Return the FileIO that PyIceberg would choose for settings of a client and a location, its own two in the form of this module.
+
+    Raises:
+        ValueError: ``py-io-impl`` names no class of a FileIO.
+    """
+    # The scheme alone chooses; PyIceberg parses the rest as a URL, which some names are not.
+    place = None if location is None else f"{split_location(location).scheme}://"
+    io = load_file_io(dict(properties), place)
+    if type(io) is PyArrowFileIO:
+        return ArrowFileIO(io.properties)
+    if type(io).__module__ == "pyiceberg.io.fsspec":
+        from icelock.io.storage_fsspec import FsspecFileIO  # noqa: PLC0415 - fsspec may not be installed
+
+        return FsspecFileIO(io.properties)
+    return io
+
+
+def check_regular(path: str, *, location: str) -> None:
+    """Look whether a local path is a regular file, which reading comes to the end of. What is not there is for the opening to say.
+
+    Raises:
+        FormatError: it is a directory, named pipe, socket or device.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a path of bytes that storage gave
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
+        msg = f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup"
+        raise FormatError(msg)
+
+
+class ArrowFile(PyArrowFile):
+    """A file of Arrow's file systems."""
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature
+        """Open the file for reading.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            FormatError: on a local disk, it is no regular file.
+        """
+        if isinstance(self._filesystem, LocalFileSystem):
+            check_regular(self._path, location=self.location)
+        return super().open(seekable)
+
+    def to_input_file(self) -> ArrowFile:
+        """Return the same file for reading."""
+        return self
+
+
+class ArrowFileIO(PyArrowFileIO):
+    """Arrow's file systems, by locations that are text."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties | None = None) -> tuple[str, str, str]:
+        """Return scheme, authority, and the path as Arrow's file system of that scheme takes it.
+
+        >>> ArrowFileIO.parse_location("s3://bucket/wh#1/a?b/x%20y")
+        ('s3', 'bucket', 'bucket/wh#1/a?b/x%20y')
+        """
+        scheme, authority, path = split_location(location)
+        if not has_scheme(location):
+            given = properties or {}
+            return given.get("DEFAULT_SCHEME", scheme), given.get("DEFAULT_NETLOC", authority), path
+        if scheme == "file":
+            return scheme, "", path
+        return scheme, authority, path if scheme in _DISTRIBUTED else f"{authority}{path}"
+
+    def new_input(self, location: str) -> ArrowFile:
+        """Return a handle on a file."""
+        return self._file(location)
+
+    def new_output(self, location: str) -> ArrowFile:
+        """Return a handle on a file that is to be written."""
+        return self._file(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        super().delete(location)
+
+    def _file(self, location: str) -> ArrowFile:
+        scheme, authority, path = self.parse_location(location, self.properties)
+        try:
+            filesystem: Any = self.fs_by_scheme(scheme, authority)
+        except ValueError as e:
+            msg = f"{location}: there is no storage for the scheme {scheme!r} ({e}); was the location changed?"
+            raise FormatError(msg) from e
+        return ArrowFile(location, path, filesystem, int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE)))
