@@ -1,9 +1,9 @@
 """What a metadata file may not say: contradictions between its parts, checked on the JSON before anything is believed.
 
 Java refuses the same in ``TableMetadata``'s constructor and the parsers below it (docs/reference/metadata-checks.md lists each with its
-class), so a table that Java reads passes; so do logs that go back in time, which earlier versions of icelock wrote. Every catalog, ``StaticTable`` and ``register_table``
-come through here. For version 3, which icelock writes, counters that are behind what they count are refused too: new columns,
-partition fields or rows would get ids that are taken.
+class), so a table that Java reads passes; so do logs that go back in time, which earlier versions of icelock wrote. Every catalog,
+``StaticTable`` and ``register_table`` come through here. For version 3, which icelock writes, counters that are behind what they count
+are refused too: new columns, partition fields or rows would get ids that are taken.
 
 Not here: types of columns and specs (``metadata.schema_checks``), keys (``table.guard``), JSON itself (``metadata.json_values``).
 """
