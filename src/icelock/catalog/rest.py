@@ -16,7 +16,6 @@ from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, RESTError, TableAlreadyExistsError
-from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
@@ -31,6 +30,7 @@ from icelock.catalog.rest_commit import RestCommits
 from icelock.catalog.rest_http import may_be_done
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
+from icelock.io.storage import open_storage
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.guard import check_metadata
 from icelock.table.kept import check_kept
@@ -291,7 +291,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         settings = without_kms(self.storage_settings(properties or {}))
         if self._auth_manager is not None:
             settings[AUTH_MANAGER] = self._auth_manager
-        return load_file_io(settings, location)
+        return open_storage(settings, location)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> IcebergTable:
         # PyIceberg's answer to the creation of a plain table.
