@@ -22,7 +22,7 @@ from icelock.arrow.file_schema import FileField, file_fields, with_names
 from icelock.arrow.parquet_rows import ParquetRows
 from icelock.arrow.project import FileColumns, Projection
 from icelock.errors import PolicyError
-from icelock.io.listing import place_of
+from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
 
 if TYPE_CHECKING:
