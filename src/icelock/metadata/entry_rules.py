@@ -40,7 +40,7 @@ _ROW_NUMBERS: Final = (
 
 
 def check_entry(entry: ManifestEntry, location: str) -> None:
-    """Look at the numbers of an entry that has what it inherits; ``location`` is the manifest's.
+    """Look at the numbers of an entry as they are stored; ``location`` is the manifest's.
 
     Raises:
         FormatError: one that no entry may have; names manifest and file.
@@ -51,6 +51,15 @@ def check_entry(entry: ManifestEntry, location: str) -> None:
         if value is not None and value < 0:
             msg = f"{location}: {file.file_path} has {name} {value}, which cannot be; the manifest's writer is broken or old; {RESTORE}"
             raise FormatError(msg)
+
+
+def check_inherited(entry: ManifestEntry, location: str) -> None:
+    """Look at the sequence number of an entry that has what it inherits: -1 in a manifest that is not committed yet.
+
+    Raises:
+        FormatError: a live entry has none; names manifest and file.
+    """
+    file = entry.data_file
     if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is None:
         msg = f"{location}: {file.file_path} has no sequence number, so nobody can say which deletes apply to it; {RESTORE}"
         raise FormatError(msg)

@@ -35,7 +35,7 @@ from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 from icelock.io.file_io import open_input
 from icelock.io.limits import DEFAULT_LIMITS, Limits
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
-from icelock.metadata.entry_rules import check_entry, checked_rows
+from icelock.metadata.entry_rules import check_entry, check_inherited, checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -203,6 +203,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     Raises:
         FormatError: a number that no entry may have.
     """
+    check_entry(entry, manifest.manifest_path)
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
     added = entry.status == ManifestEntryStatus.ADDED or manifest.sequence_number == 0
@@ -216,7 +217,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
     if manifest.sequence_number != UNASSIGNED_SEQ:  # one of the commit under way, which is merged before it is listed
-        check_entry(entry, manifest.manifest_path)
+        check_inherited(entry, manifest.manifest_path)
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id

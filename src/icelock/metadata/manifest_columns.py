@@ -114,8 +114,11 @@ class ManifestColumns:
             if stored.get_column(name).null_count():
                 msg = f"an entry without {name}"
                 raise NotColumnarError(msg)
+        _check_numbers(stored)
         frame = self._inherited(stored).with_row_index("row")
-        _check_numbers(frame)
+        if ((frame.get_column("status") != _DELETED) & frame.get_column("sequence_number").is_null()).any():
+            msg = "an entry without a sequence number"
+            raise NotColumnarError(msg)
         return kept(frame, frame.get_column("status") != _DELETED)
 
     def some(self, rows: pl.Series, columns: Sequence[str]) -> pl.DataFrame:
@@ -200,8 +203,7 @@ def _check_numbers(frame: pl.DataFrame) -> None:
 
     named = [name for name in NEVER_NEGATIVE if name in frame.columns]
     wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]
-    wrong += [~pl.col(name).is_between(0, _MOST[name]) for name in _MOST]
-    wrong.append((pl.col("status") != _DELETED) & pl.col("sequence_number").is_null())
+    wrong += [~pl.col(name).cast(pl.Int64).is_between(0, _MOST[name]).fill_null(value=True) for name in _MOST]
     if frame.select_seq(pl.any_horizontal(wrong).any()).item():
         msg = "numbers that no entry has"
         raise NotColumnarError(msg)
