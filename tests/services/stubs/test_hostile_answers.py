@@ -103,6 +103,17 @@ def test_a_bad_answer_to_a_look_ends_in_time_with_an_error_of_a_known_kind(what:
     assert ids(catalog.load_table("db.t")) == [0], "the next answer is read"
 
 
+TOO_LARGE = ["300 MB with a length", "chunks without end", "no length, no end", "gzip bomb", "deflate bomb"]
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_what_is_too_large_is_said_to_be_so(what: str, lake: StubLake, stub: RestStub, catalog: Any) -> None:
+    lake.table(catalog=catalog)
+    stub.fail("GET", "/tables/t", when="before", how=BAD[what])
+    with pytest.raises(FormatError, match=r"/namespaces/db/tables/t is too large: icelock\.rest\.max-answer-bytes is 1000000 bytes"):
+        catalog.load_table("db.t")
+
+
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_answer_to_a_commit_that_was_made_counts_once(what: str, lake: StubLake, stub: RestStub, catalog: Any) -> None:
     table = lake.table(rows=1, catalog=catalog)
