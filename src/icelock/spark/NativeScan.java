@@ -11,6 +11,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
+import java.util.function.Supplier;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -125,6 +126,7 @@ public class NativeScan {
    * @param count of the files
    * @param size of the files together, in bytes
    * @param rows of all files, or less than 0 if deletes leave fewer
+   * @param seen which version of the table this is, for OwnRows
    * @param deletes whether some file has deleted positions
    * @param columns what to return, quoted and with a NUL between them, or null for all
    */
@@ -139,6 +141,7 @@ public class NativeScan {
       int count,
       long size,
       long rows,
+      String seen,
       boolean deletes,
       String columns) {
     StructType dataSchema = (StructType) DataType.fromJson(data);
@@ -150,7 +153,7 @@ public class NativeScan {
     options.put("ignoreMissingFiles", "false");
     HadoopFsRelation relation =
         new HadoopFsRelation(
-            new PlannedFiles(partitionSchema, plan, size, rows),
+            new PlannedFiles(partitionSchema, plan, size, rows, seen),
             partitionSchema,
             dataSchema,
             Option.empty(),
@@ -229,17 +232,24 @@ public class NativeScan {
   }
 
   /** The files of a plan; asked again for each query, with the filters that Spark has for it. */
-  public static class PlannedFiles implements FileIndex {
+  public static class PlannedFiles implements FileIndex, Supplier {
     private final StructType partitionSchema;
     private final Callbacks.Target plan;
     private final long size;
     private final long rows;
+    private final String seen;
 
-    public PlannedFiles(StructType partitionSchema, Callbacks.Target plan, long size, long rows) {
+    public PlannedFiles(StructType partitionSchema, Callbacks.Target plan, long size, long rows, String seen) {
       this.partitionSchema = partitionSchema;
       this.plan = plan;
       this.size = size;
       this.rows = rows;
+      this.seen = seen;
+    }
+
+    /** Which version of the table this is. */
+    public Object get() {
+      return seen;
     }
 
     /** How many rows all files have by the manifests, or less than 0 if deletes leave fewer. */

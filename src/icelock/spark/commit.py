@@ -64,9 +64,10 @@ def commit_write(
         if write.job.action == Action.CUT:
             check_staged(staged, write.job)
         if _goes_on(write, done):
-            put(write.job, Staged(written=done, keks=write.keks))
+            put(write.job, Staged(written=done, keks=write.keks, schema=plan.schema))
             return
-        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schema=plan.schema, catalog=catalog)
+        schemas = (plan.schema, *([staged.schema] if staged is not None and staged.schema is not None else []))
+        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schemas=schemas, catalog=catalog)
         stage(transaction, write.job, done)
     except BaseException:
         io = plan.context().io

@@ -28,6 +28,7 @@ from icelock.format import aes_gcm
 from icelock.keys.entropy import SystemEntropy
 from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.sealed import Recipient
+from icelock.spark.seen import Seen
 
 if TYPE_CHECKING:
     from icelock.spark.settings import Settings
@@ -49,6 +50,7 @@ class Action(StrEnum):
     REPLACE = "replace"
     CREATE_OR_REPLACE = "create or replace"
     DESCRIBE = "describe"  # tells about the table in its schema; no rows
+    SEE = "see"  # likewise, of one that is to be read
     ROWS = "rows"  # reads the table's rows, or those that Spark's own reader cannot
     TARGET = "target"  # reads the table's rows, with where they are
     STAGE = "stage"  # writes rows that replace those of a filter; the next job removes these, and commits
@@ -107,6 +109,8 @@ class Job:
         rest: only the files that Spark's own reader cannot read (``native_plan.is_native``).
         new_table: for the actions that make one.
         purpose: of the operation.
+        seen: what the rows of a write come from; of a read, what it reads.
+        validate_from: the snapshot that the user says the rows come from.
         operation_id: shared by the jobs of an operation; part of the names of its files.
         key: of the operation.
     """
@@ -123,6 +127,8 @@ class Job:
     rest: bool = False
     new_table: NewTable | None = None
     purpose: Purpose = Purpose.OVERWRITE
+    seen: tuple[Seen, ...] = ()
+    validate_from: int | None = None
     operation_id: str = field(default_factory=_operation_id)
     key: bytes = field(default_factory=_key, repr=False)
 

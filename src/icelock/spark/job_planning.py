@@ -14,7 +14,7 @@ from icelock.spark.options import ReadOptions
 from icelock.spark.planning import Given, Loaded, PlanningReader, load, plan_read
 from icelock.spark.staged import peek
 from icelock.spark.tables import open_table
-from icelock.spark.target import describe, target_scan
+from icelock.spark.target import describe, see, target_scan
 from icelock.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
     """
     if job.action == Action.DESCRIBE:
         return describe(settings, job), None
+    if job.action == Action.SEE:
+        return see(settings, job), None
     if job.action == Action.DISCARD:
         discard_staged(settings, job)
         return result_schema(staged=False), None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from icelock.spark.distribution import Layout, distributed
 from icelock.spark.job import DESCRIPTION, JOB, Action, Base, Job, Purpose
 from icelock.spark.jvm import activate
+from icelock.spark.seen import Seen, rows_seen
 from icelock.spark.settings import settings_of
 from icelock.spark.source import NAME
 
@@ -49,6 +50,14 @@ class Jobs:
         self._settings = settings_of(spark)
         activate(spark)
 
+    def with_seen(self, job: Job, rows: DataFrame) -> Job:
+        """Return a job that writes rows, with what these come from, if they come from its table; unless the user said it.
+
+        Raises:
+            PolicyError: they do, and it cannot be told which snapshot.
+        """
+        return job if job.validate_from is not None else replace(job, seen=rows_seen(rows, job.table, self._settings))
+
     def read(self, job: Job) -> DataFrame:
         """Return the rows of a job."""
         return self._spark.read.format(NAME).option(JOB, job.seal(self._settings)).load()
@@ -80,6 +89,14 @@ class Jobs:
     def _properties_of(self, job: Job) -> Mapping[str, str]:
         """Return a catalog's properties as far as this process knows them."""
         return self._settings.catalogs.get(job.table.catalog) or {}
+
+    def fixed(self, job: Job, *, snapshot: bool) -> Job:
+        """Return a read with the version that its table has now; with ``snapshot`` it reads the main branch's."""
+        found: dict[str, Any] = json.loads(self.read(replace(job, action=Action.SEE)).schema[0].metadata[DESCRIPTION])
+        seen = Seen.from_text(found["seen"])
+        number = found["snapshot"]
+        base = Base(table_uuid=seen.table_uuid, snapshot_id=None if number is None else int(number), merge_on_read=False)
+        return replace(job, base=base if snapshot else None, seen=(seen,))
 
     def describe(self, job: Job) -> Described:
         """Return what the table of a job is like now."""

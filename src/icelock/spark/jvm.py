@@ -14,31 +14,71 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _CLASS: Final = "icelock.FreshScans"
+_OWN_ROWS: Final = "icelock.OwnRows"
+_COMPILED: Final = "_icelock_own_rows"
 _logger = logging.getLogger(__name__)
 
 
 def install_fresh_scans(spark: SparkSession, name: str) -> bool:
     """Give each scan of the format a plan of its own; return whether that could be done. Calling it again changes nothing."""
     session: Any = getattr(spark, "_jsparkSession", None)
-    jvm: Any = getattr(spark, "_jvm", None)
-    if session is None or jvm is None:
+    if session is None or getattr(spark, "_jvm", None) is None:
         return False
     try:
-        if has_rule(session, _CLASS):
-            return True
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(files("icelock.spark").joinpath("FreshScans.java").read_text(encoding="utf-8"))
-        rule = compiler.getClassLoader().loadClass(_CLASS)
-        method = rule.getMethod("builder", _classes(spark, jvm.java.lang.Class.forName("java.lang.String")))
-        session.extensions().injectOptimizerRule(method.invoke(None, _objects(spark, name)))
+        if not has_rule(session, _CLASS):
+            _inject(spark, _compiled(spark, _CLASS), name)
     except Exception as e:  # noqa: BLE001 - a platform that hides its JVM: then filters are not pushed
         _logger.debug("filters are not pushed to icelock tables in this session: %s", str(e).partition("\n\tat")[0])
         return False
     return True
+
+
+def install_own_rows(spark: SparkSession, name: str) -> None:
+    """Let overwrites of the format know which versions of tables their rows come from (``seen``). Calling it again changes nothing."""
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is None or getattr(spark, "_jvm", None) is None or getattr(spark, _COMPILED, None) is not None:
+        return
+    try:
+        rule = _compiled(spark, _OWN_ROWS)
+        if not has_rule(session, _OWN_ROWS):
+            _inject(spark, rule, name)
+        setattr(spark, _COMPILED, rule)
+    except Exception as e:  # noqa: BLE001 - a platform that hides its JVM
+        _logger.warning(
+            "in this session icelock cannot tell whether the rows of an overwrite come from the table itself; "
+            "say it by the option validate-from-snapshot-id (%s)",
+            str(e).partition("\n\tat")[0],
+        )
+
+
+def seen_in_plan(rows: DataFrame, name: str) -> str:
+    """Return what the scans in a DataFrame's plan say of what they read (``OwnRows.seen``); nothing where that cannot be had."""
+    spark: Any = rows.sparkSession
+    rule = getattr(spark, _COMPILED, None)
+    if rule is None:
+        return ""
+    of = spark._jvm.java.lang.Class.forName  # noqa: SLF001 - PySpark has no other way to its JVM
+    kinds = (of("org.apache.spark.sql.catalyst.plans.logical.LogicalPlan", True, rule.getClassLoader()), of("java.lang.String"))  # noqa: FBT003
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    return str(rule.getMethod("seen", _classes(spark, *kinds)).invoke(None, _objects(spark, plan, name)))
+
+
+def _compiled(spark: SparkSession, name: str) -> Any:
+    """Return a class that is compiled from its source."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(files("icelock.spark").joinpath(f"{name.rpartition('.')[2]}.java").read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass(name)
+
+
+def _inject(spark: SparkSession, rule: Any, name: str) -> None:
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    text: Any = spark._jvm.java.lang.Class.forName("java.lang.String")  # type: ignore[union-attr]  # noqa: SLF001
+    session.extensions().injectOptimizerRule(rule.getMethod("builder", _classes(spark, text)).invoke(None, _objects(spark, name)))
 
 
 def has_rule(session: Any, name: str) -> bool:

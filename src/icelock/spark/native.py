@@ -26,6 +26,7 @@ from icelock.spark.native_columns import Columns, pushable, reason_against, show
 from icelock.spark.native_equality import with_compared
 from icelock.spark.native_jvm import NativeJvm, Scan, native_jvm
 from icelock.spark.native_plan import Files, Group, Planned, positional_deletes
+from icelock.spark.seen import Seen
 from icelock.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class _Part:
                 count=len(self._tasks),
                 size=sum(task.file_size for task in self._tasks),
                 rows=self._planned.rows(self._tasks),
+                seen=Seen.of(self._scan.table_metadata).to_text(),
                 deletes=any(map(positional_deletes, self._tasks)),
                 columns=None if whole else plain,
             )

@@ -59,6 +59,7 @@ class Scan:
         count: of files.
         size: of all files, in bytes.
         rows: of all files, by the manifests; None if deletes leave fewer.
+        seen: which version of the table this is (``seen``).
         deletes: whether some of the files have deleted positions.
         columns: what to return, quoted; None: all, as they are in ``shown`` and ``partition``.
     """
@@ -72,6 +73,7 @@ class Scan:
     count: int
     size: int
     rows: int | None = None
+    seen: str = ""
     deletes: bool = False
     columns: Sequence[str] | None = None
 
@@ -107,6 +109,7 @@ class NativeJvm:
             scan.count,
             scan.size,
             -1 if scan.rows is None else scan.rows,
+            scan.seen,
             scan.deletes,
             None if scan.columns is None else _SEPARATOR.join(scan.columns),
         )

@@ -1,8 +1,9 @@
 """Options of one read or write, checked; Spark hands them over with lower-cased names (case C-55).
 
 Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
-``overwrite-mode``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from ``load(name)`` or ``save(name)``, or by the
-option ``table``. Anything else is an error: a misspelt option would be ignored without a word otherwise.
+``overwrite-mode``, ``validate-from-snapshot-id``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from
+``load(name)`` or ``save(name)``, or by the option ``table``. Anything else is an error: a misspelt option would be ignored without a
+word otherwise.
 
 As in Java, ``spark.sql.sources.partitionOverwriteMode`` says nothing about ``save``: Spark heeds it in SQL and in ``insertInto``.
 
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
+from icelock.spark.seen import ROWS_READ, VALIDATE_FROM, Seen, seen_in
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -42,7 +44,7 @@ FANOUT: Final = "fanout-enabled"
 SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
 
 _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
-_WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE)
+_WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 _CATALOG_AND_NAMESPACE: Final = 2
@@ -130,6 +132,8 @@ class WriteOptions:
     overwrite_filter: BooleanExpression | None = None
     dynamic: bool = False
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    validate_from: int | None = None
+    seen: tuple[Seen, ...] = ()
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> Self:
@@ -141,7 +145,11 @@ class WriteOptions:
         from icelock.arrow.filter_text import parse_filter  # noqa: PLC0415 - executors import this module
 
         properties = snapshot_properties(options)
-        given = _known({name: value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}, _WRITE, "write")
+        others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}
+        rows_read = others.pop(ROWS_READ, "")  # of our optimizer rule
+        given = _known(others, _WRITE, "write")
+        table = _table(given, "save")
+        validate_from = None if VALIDATE_FROM not in given else _integer(VALIDATE_FROM, given[VALIDATE_FROM])
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
         if misplaced:
             msg = f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append"
@@ -154,11 +162,13 @@ class WriteOptions:
             msg = f"{OVERWRITE_MODE}={DYNAMIC} replaces the partitions that get rows, so it excludes {OVERWRITE_FILTER}: keep one"
             raise PolicyError(msg)
         return cls(
-            table=_table(given, "save"),
+            table=table,
             branch=_name(given, BRANCH),
             overwrite_filter=parse_filter(given[OVERWRITE_FILTER]) if OVERWRITE_FILTER in given else None,
             dynamic=mode == DYNAMIC,
             snapshot_properties=properties,
+            validate_from=validate_from,
+            seen=seen_in(rows_read, table) if validate_from is None else (),
         )
 
     def job(self, *, overwrite: bool) -> Job:
@@ -176,6 +186,8 @@ class WriteOptions:
             branch=self.branch or MAIN,
             row_filter=self.overwrite_filter or AlwaysTrue(),
             snapshot_properties=self.snapshot_properties,
+            validate_from=self.validate_from,
+            seen=self.seen,
         )
 
 

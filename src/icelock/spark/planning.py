@@ -22,6 +22,7 @@ from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_plan import is_native
 from icelock.spark.options import ReadOptions
 from icelock.spark.projection import project
+from icelock.spark.seen import Seen
 from icelock.spark.splits import plan_splits
 from icelock.spark.storage import executor_properties
 from icelock.spark.tables import open_table, scan_of
@@ -45,6 +46,8 @@ class Loaded:
 
     snapshot_id: int | None
     schema: str
+    seen: str = ""
+    """Of the table, as it is found in the pickle of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,12 @@ class Given:
     row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
     rest: bool = False
     base: Base | None = None
+    seen: tuple[Seen, ...] = ()
 
     @classmethod
     def of(cls, job: Job) -> Given:
         """Take it from a job."""
-        return cls(row_filter=job.row_filter, rest=job.rest, base=job.base)
+        return cls(row_filter=job.row_filter, rest=job.rest, base=job.base, seen=job.seen)
 
 
 def _scan(table: Table, options: ReadOptions, given: Given) -> DataScan:
@@ -75,9 +79,11 @@ def load(settings: Settings, options: ReadOptions, given: Given | None = None) -
     Raises:
         PolicyError, NoSuchTableError: see ``tables``; or a type that Spark has no exact type for.
     """
-    scan = _scan(open_table(settings, options.table), options, given or Given())
+    given = given or Given()
+    scan = _scan(open_table(settings, options.table), options, given)
+    seen = given.seen[0] if given.seen else Seen.of(scan.table_metadata)
     snapshot, projection = scan.snapshot(), scan.projection()
-    loaded = Loaded(snapshot_id=None if snapshot is None else snapshot.snapshot_id, schema=projection.model_dump_json())
+    loaded = Loaded(snapshot_id=None if snapshot is None else snapshot.snapshot_id, schema=projection.model_dump_json(), seen=seen.marked())
     return spark_schema(projection, table=str(options.table)), loaded
 
 

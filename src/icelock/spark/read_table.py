@@ -27,6 +27,7 @@ from icelock.errors import PolicyError
 from icelock.spark.job import Action, Base, Job
 from icelock.spark.jobs import Jobs
 from icelock.spark.options import ReadOptions, TableName
+from icelock.spark.seen import Seen
 from icelock.spark.settings import settings_of
 from icelock.spark.wire import check_wire_of
 
@@ -91,11 +92,17 @@ def read(  # noqa: PLR0913 - what a read can say
         if chosen == Engine.NATIVE:
             msg = "engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out"
             raise PolicyError(msg)
-        return _by_data_source(spark, job)
+        return _by_data_source(spark, _fixed(spark, job, options))
     from icelock.spark.tables import scan_of, table_of  # noqa: PLC0415 - catalogs
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return _rows(spark, job, scan, chosen)
+
+
+def _fixed(spark: SparkSession, job: Job, options: ReadOptions) -> Job:
+    """Return a read over Connect with what the table is like now: the server would look again for each query."""
+    at_head = all(value is None for value in (options.snapshot_id, options.as_of_ms, options.branch, options.tag))
+    return Jobs(spark).fixed(job, snapshot=at_head)
 
 
 def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.AUTO) -> DataFrame:
@@ -131,7 +138,7 @@ def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> Data
     snapshot = scan.snapshot()
     metadata = scan.table_metadata
     base = Base(table_uuid=str(metadata.table_uuid), snapshot_id=None if snapshot is None else snapshot.snapshot_id, merge_on_read=False)
-    job = replace(job, base=base)
+    job = replace(job, base=base, seen=(Seen.of(metadata),))
     if engine == Engine.PYTHON:
         return _by_data_source(spark, job)
     native = native_read(

@@ -102,7 +102,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
         purpose=Purpose.MERGE,
     )
     described = jobs.describe(job)
-    job = replace(job, base=described.base)
+    job = jobs.with_seen(replace(job, base=described.base), df)
     keys = tuple(join_cols or described.identifier)
     source = _source(df, described, keys, table).persist()
     try:

@@ -37,7 +37,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
     from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
-    from icelock.spark.jvm import activate, install_fresh_scans  # noqa: PLC0415 - executors import this package
+    from icelock.spark.jvm import activate, install_fresh_scans, install_own_rows  # noqa: PLC0415 - executors import this package
     from icelock.spark.settings import Settings, attach, attached  # noqa: PLC0415
     from icelock.spark.source import NAME, data_source  # noqa: PLC0415
     from icelock.spark.wire import all_refuse, is_plain, warn_once  # noqa: PLC0415
@@ -49,6 +49,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         install()
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
     push_down = _setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
+    install_own_rows(spark, NAME)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
     before = attached(spark)

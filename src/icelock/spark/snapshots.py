@@ -13,13 +13,17 @@ from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 from pyspark.sql.types import StructType
 
+from icelock.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.errors import CommitError
 from icelock.spark.cut_planning import whole_and_cut
-from icelock.spark.job import Action, Purpose
+from icelock.spark.job import MAIN, Action, Purpose
 from icelock.spark.new_table import CREATES, new_table_transaction
+from icelock.spark.seen import base_of
 from icelock.spark.tables import open_catalog, table_of
 from icelock.spark.target import target_scan
+from icelock.table.conflicts import Since
 from icelock.table.rows_changed import RowsChanged
+from icelock.table.still_fits import check_same_columns, check_same_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,24 +35,27 @@ if TYPE_CHECKING:
     from icelock.spark.job import Job
     from icelock.spark.messages import FilesWritten
     from icelock.spark.ticket import PlannedWrite
+    from icelock.table.table import Table
     from icelock.table.transaction import EncryptedTransaction
 
+_LINEAGE: Final = frozenset({LAST_UPDATED.field_id, ROW_ID.field_id})
 MERGE_ISOLATION: Final = "write.merge.isolation-level"
 
 
 def begin(
-    write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schema: str, catalog: EncryptedCatalog | None = None
+    write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schemas: tuple[str, ...], catalog: EncryptedCatalog | None = None
 ) -> EncryptedTransaction:
     """Return the transaction to commit with, on the table as it is now.
 
     Args:
         write: what was planned.
         keks: that were minted for it.
-        schema: of the files that were written, as Iceberg's JSON.
+        schemas: of the files that were written, as Iceberg's JSON; that of this job is first.
         catalog: of the table, if it is open.
 
     Raises:
         CommitError: the table was replaced by another one, or has other columns than a replacement was written for.
+        ValidationException: columns of the files are no longer the table's.
     """
     name = write.job.table
     catalog = catalog or open_catalog(name.catalog, write.properties)
@@ -56,7 +63,7 @@ def begin(
         transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
     elif write.job.action in CREATES:
         transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
-        if transaction.write_context().schema.as_struct() != Schema.model_validate_json(schema).as_struct():
+        if transaction.write_context().schema.as_struct() != Schema.model_validate_json(schemas[0]).as_struct():
             msg = f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
             raise CommitError(msg)
     else:
@@ -64,9 +71,24 @@ def begin(
         if str(table.metadata.table_uuid) != write.table_uuid:
             msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
             raise CommitError(msg)
+        for schema in schemas:
+            _check_columns(write, Schema.model_validate_json(schema), table.schema())
         transaction = table.transaction()
     transaction.prepare_kek(keks)
     return transaction
+
+
+def _check_columns(write: PlannedWrite, written: Schema, now: Schema) -> None:
+    """Check that the columns of files that were written are still the table's.
+
+    Raises:
+        ValidationException: they are not.
+    """
+    name = str(write.job.table)
+    own = Schema(*(field for field in written.fields if field.field_id not in _LINEAGE))
+    check_same_columns(own, now, table=name)
+    if write.job.action != Action.APPEND:  # the filter, or the key, names columns
+        check_same_names(own, now, own.field_ids, table=name)
 
 
 def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
@@ -76,13 +98,16 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
         ValidationException: another writer's commit is in conflict.
     """
     properties = job.snapshot_properties
+    since = since_of(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
     if job.action == Action.OVERWRITE:
-        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch)
+        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
     elif job.action == Action.OVERWRITE_PARTITIONS:
-        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch)
+        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
     elif job.action in {Action.MERGE, Action.CUT}:
         _change_rows(transaction, job, done)
     else:
+        if job.action == Action.REPLACE and since is not None:
+            transaction.expect_head(MAIN, since.snapshot_id)
         transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
 
 
@@ -108,7 +133,15 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
         isolation_property=MERGE_ISOLATION if merges else None,
         snapshot_properties=job.snapshot_properties,
         branch=job.branch,
+        since=since_of(transaction._table, job),  # noqa: SLF001 - likewise
     )
+
+
+def since_of(table: Table, job: Job) -> Since | None:
+    """Return from which snapshot on a write is validated, if its rows come from the table: what the user says, or what was read."""
+    if job.validate_from is not None:
+        return Since(snapshot_id=job.validate_from)
+    return base_of(table.metadata, job.seen, job.branch)
 
 
 def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:

@@ -29,10 +29,14 @@ _NAME: Final = "staged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Files that were written and are not committed; ``written.positions`` are of the rows that they replace (none: a filter says)."""
+    """Files that were written and are not committed; ``written.positions`` are of the rows that they replace (none: a filter says).
+
+    ``schema`` is that of the files, as Iceberg's JSON.
+    """
 
     written: FilesWritten
     keks: tuple[EncryptedKey, ...]
+    schema: str | None = None
 
 
 def put(job: Job, staged: Staged) -> None:

@@ -66,7 +66,7 @@ class TableWriter:
         return self
 
     def option(self, name: str, value: object) -> Self:
-        """Set ``branch``, ``distribution-mode``, ``fanout-enabled`` or ``snapshot-property.<name>``.
+        """Set ``branch``, ``distribution-mode``, ``fanout-enabled``, ``validate-from-snapshot-id`` or ``snapshot-property.<name>``.
 
         Raises:
             PolicyError: another name, or a value that is none.
@@ -125,9 +125,9 @@ class TableWriter:
         everything = isinstance(condition, str) and condition.strip().lower() == "true"
         row_filter = AlwaysTrue() if everything else parse_filter(condition)
         if row_filter == AlwaysTrue():
-            self._write(self._job(Action.OVERWRITE))
+            self._write(self._own(Action.OVERWRITE))
             return
-        job = replace(self._job(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE)
+        job = replace(self._own(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE)
         described = self._jobs.describe(job)
         job = replace(job, base=described.base)
         self._jobs.write_spread(job, self._df, self._spread, described.layout)
@@ -135,7 +135,7 @@ class TableWriter:
 
     def overwritePartitions(self) -> None:
         """Replace the partitions that get rows."""
-        self._write(self._job(Action.OVERWRITE_PARTITIONS))
+        self._write(self._own(Action.OVERWRITE_PARTITIONS))
 
     def _job(self, action: Action) -> Job:
         if self._properties or self._partitioned_by:
@@ -143,12 +143,16 @@ class TableWriter:
             raise PolicyError(msg)
         return self._of_options(action)
 
+    def _own(self, action: Action) -> Job:
+        return self._jobs.with_seen(self._job(action), self._df)
+
     def _make(self, action: Action) -> None:
         if BRANCH in {name.lower() for name in self._options}:
             msg = f"a table is made with its main branch: leave the option {BRANCH} out"
             raise PolicyError(msg)
         new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
-        self._write(replace(self._of_options(action), new_table=new))
+        job = replace(self._of_options(action), new_table=new)
+        self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))
 
     def _write(self, job: Job) -> None:
         self._jobs.write_spread(job, self._df, self._spread)
@@ -160,4 +164,5 @@ class TableWriter:
             table=options.table,
             branch=options.branch or MAIN,
             snapshot_properties=options.snapshot_properties,
+            validate_from=options.validate_from,
         )

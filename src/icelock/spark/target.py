@@ -23,6 +23,7 @@ from icelock.errors import CommitError, PolicyError
 from icelock.spark.distribution import Layout
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.job import DESCRIPTION, MAIN, Base
+from icelock.spark.seen import VALIDATE_FROM, Seen
 from icelock.spark.tables import check_ref, open_table
 
 if TYPE_CHECKING:
@@ -67,6 +68,29 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
         "layout": Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties).to_json(),
     }
     return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+
+
+def see(settings: Settings, job: Job) -> sp.StructType:
+    """Return which version of a table there is now, as the metadata of one column: no key is needed.
+
+    Raises:
+        NoSuchTableError: no such table.
+    """
+    metadata = open_table(settings, job.table).metadata
+    ref = metadata.refs.get(MAIN)
+    found = {"snapshot": None if ref is None else str(ref.snapshot_id), "seen": Seen.of(metadata).to_text()}
+    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+
+
+def check_validate_from(table: Table, job: Job) -> None:
+    """Check that the snapshot from which a write is to be validated is there.
+
+    Raises:
+        PolicyError: it is not.
+    """
+    if job.validate_from is not None and table.metadata.snapshot_by_id(job.validate_from) is None:
+        msg = f"table {job.table} has no snapshot {job.validate_from} (option {VALIDATE_FROM}): read its rows again, and name what was read"
+        raise PolicyError(msg)
 
 
 def mode(table: Table, name: str, identifier: TableName) -> bool:

@@ -23,7 +23,7 @@ from icelock.spark.new_table import CREATES, new_table_transaction, resolved
 from icelock.spark.projection import find
 from icelock.spark.storage import executor_properties
 from icelock.spark.tables import catalog_of, table_of
-from icelock.spark.target import check_base, check_branch
+from icelock.spark.target import check_base, check_branch, check_validate_from
 from icelock.spark.ticket import PlannedWrite, Ticket
 from icelock.spark.types import arrow_schema
 from icelock.spark.write import POSITIONS, TaskWriter, WritePlan
@@ -55,6 +55,7 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
         return _plan_new_table(settings, job, schema, catalog)
     table = table_of(catalog, job.table)
     check_branch(table, job.branch, job.table)
+    check_validate_from(table, job)
     transaction = table.transaction()
     if job.base is not None:
         check_base(table, job.base, job.table)
