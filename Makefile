@@ -1,5 +1,6 @@
 # make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
-# make test    the whole test suite (Spark 4.1 in .venv, the tests marked spark43 on Spark 4.3 in .venv-spark43)
+# make test    the whole test suite (Spark 4.1 in .venv; the quick tests and those marked spark43 on Spark 4.3, and Python 3.13 where there is
+#              one, in .venv-spark43)
 # make check   the static part: ruff, mypy, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
@@ -9,6 +10,9 @@
 # make clean   remove what the others made
 
 PYTHON ?= python3
+# The second environment has a newer Python, if this machine has one: on PATH, or pyenv's.
+NEWER := python3.13 $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python3.13)
+PYTHON43 ?= $(firstword $(foreach python,$(NEWER),$(shell $(python) -c 'import ensurepip, venv; print("$(python)")' 2>/dev/null)) $(PYTHON))
 PYTEST_ARGS ?=
 VENV := .venv
 VENV43 := .venv-spark43
@@ -31,7 +35,7 @@ INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
 QUICK := tests/fuzz tests/golden tests/property tests/unit
 # Each lane has a cache of its own.
-LANE = -m pytest -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
+LANE = -m pytest --durations=10 -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 
 test: java
 	$(MAKE) $(SIDE_BY_SIDE) $(LANES)
@@ -55,8 +59,8 @@ test-others: java $(VENV)/.dev tools
 test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
 
-test-quick: $(VENV)/.dev
-	$(BIN)/python $(LANE) --numprocesses=auto $(QUICK)
+test-quick: $(VENV43)/.test
+	$(VENV43)/bin/python $(LANE) --numprocesses=auto $(QUICK)
 
 # What Maven downloads, before two lanes ask for it at once. Without Maven the tests that need it say so.
 tools: java python
@@ -114,6 +118,6 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/de
 	touch $@ $(VENV)/.demo
 
 $(VENV43)/.test: pyproject.toml constraints/common.txt constraints/spark43.txt | python
-	$(PYTHON) -m venv $(VENV43)
+	$(PYTHON43) -m venv --clear $(VENV43)
 	$(VENV43)/bin/pip install $(PIP_FLAGS) -c constraints/spark43.txt -e '.[test]'
 	touch $@
