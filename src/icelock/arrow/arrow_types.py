@@ -11,11 +11,12 @@ Not here: nested values (``project``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import types as pat
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -40,17 +41,42 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
+from icelock.arrow.column_names import shortened
+from icelock.errors import PolicyError
+from icelock.metadata.column_types import unread
+from icelock.metadata.schema_checks import LAST_COLUMN_ID
 
 UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "Z", "+00:00"})
 UUID_STORAGE: Final = pa.binary(16)
 
 
 def output_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of a scan's batches: names and docs of ``schema``, no field ids, 32-bit offsets."""
+    """Return the Arrow schema of a scan's batches: names and docs of ``schema``, no field ids, 32-bit offsets.
+
+    Raises:
+        PolicyError: a column is of a type that is not read, or has a part of one.
+    """
+    check_read(schema)
     wide = schema_to_pyarrow(schema, include_field_ids=False)
     return pa.schema([field.with_type(small(field.type)) for field in wide])
+
+
+def check_read(schema: Schema) -> None:
+    """Refuse columns that are not read.
+
+    Raises:
+        PolicyError: names them and the others.
+    """
+    found = dict(unread(schema))
+    if found:
+        named = ", ".join(f"{name!r} ({kind})" for name, kind in found.items())
+        others = [repr(field.name) for field in schema.fields if field.field_id <= LAST_COLUMN_ID and not any(unread(Schema(field)))]
+        hint = f" ({shortened(', '.join(others))})" if others else ""
+        msg = (
+            f"icelock neither reads nor writes values of these columns' types: {named}. Select others{hint}, delete rows with "
+            "write.delete.mode=merge-on-read, and do with another engine what takes these columns"
+        )
+        raise PolicyError(msg)
 
 
 def output_type(iceberg_type: IcebergType) -> pa.DataType:
@@ -113,6 +139,8 @@ def can_read(stored: pa.DataType, wanted: PrimitiveType) -> bool:
         return bool(pat.is_decimal(found) and found.scale == wanted.scale and found.precision <= wanted.precision)
     if isinstance(wanted, FixedType):
         return bool(pat.is_fixed_size_binary(found) and found.byte_width == len(wanted))
+    if isinstance(wanted, (GeometryType, GeographyType)):
+        return _text(found)
     rule = _READABLE.get(type(wanted))
     return rule is not None and bool(rule(found))
 
@@ -166,6 +194,4 @@ _READABLE: Final[dict[type[PrimitiveType], Callable[[pa.DataType], bool]]] = {
     StringType: _text,
     BinaryType: _text,
     UUIDType: _uuid,
-    GeometryType: _text,
-    GeographyType: _text,
 }

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from icelock.arrow.arrow_types import output_schema, plain_array
 from icelock.arrow.project import FileColumns, Projection
+from icelock.metadata.column_types import field_from_json
 
 if TYPE_CHECKING:
     from icelock.metadata.plan import DeleteFile
@@ -49,7 +49,7 @@ class EqualityColumns:
         """Return the columns of an equality delete file, in the order of their ids."""
         ids = tuple(sorted(delete.equality_ids or ()))
         by_id = dict(zip(delete.equality_ids or (), delete.equality_columns, strict=True))
-        schemas = tuple(Schema(NestedField.model_validate_json(by_id[field_id])) for field_id in ids)
+        schemas = tuple(Schema(field_from_json(by_id[field_id])) for field_id in ids)
         return cls(ids=ids, schemas=schemas, arrow_schemas=tuple(output_schema(schema) for schema in schemas))
 
 

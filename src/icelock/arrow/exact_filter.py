@@ -28,6 +28,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StringType, StructTy
 from icelock.arrow.column_names import find_column, is_metadata_column, shortened
 from icelock.arrow.filter_literals import FLOATS, compared
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import UnreadType
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -92,6 +93,10 @@ class _Exact:
     def _predicate(self, given: Any, *, negated: bool) -> ex.BooleanExpression:
         column = self._column(given)
         kind = given.as_unbound if isinstance(given, ex.BoundPredicate) else type(given)
+        if isinstance(column.kind, UnreadType):
+            said = shortened(str(column.kind))
+            msg = f"column {shortened(column.name)!r} is of type {said}, whose values are not read: it cannot be filtered by"
+            raise PolicyError(msg)
         if kind in _NEGATIVE:
             kind, negated = _NEGATIVE[kind], not negated
         if kind is ex.IsNull:

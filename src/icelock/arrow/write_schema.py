@@ -34,8 +34,9 @@ from icelock.arrow.arrow_types import output_type
 from icelock.arrow.file_schema import FIELD_ID
 from icelock.arrow.write_options import MAX_PARTS
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import UnreadType
 
-_UNWRITABLE: Final = (GeometryType, GeographyType, UnknownType)
+_UNWRITABLE: Final = (GeometryType, GeographyType, UnknownType, UnreadType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

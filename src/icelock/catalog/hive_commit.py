@@ -31,6 +31,7 @@ from pyiceberg.catalog.hive import (
     DO_NOT_UPDATE_STATS_DEFAULT,
     HIVE2_COMPATIBLE,
     HIVE2_COMPATIBLE_DEFAULT,
+    HIVE_PRIMITIVE_TYPES,
     PROP_METADATA_LOCATION,
     _construct_hive_storage_descriptor,
 )
@@ -49,6 +50,7 @@ from icelock.catalog.hive_parameters import row_parameters, warn_beyond_bmp
 from icelock.catalog.outcome import discard, found_out, unknown
 from icelock.catalog.pointer_commit import PointerCommits, PointerTurn, named_metadata
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import UnreadType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from icelock.catalog.pointer_commit import MetadataForm
 
 # Answers of the metastore: the request was dealt with. Anything else may still be under way.
+HIVE_PRIMITIVE_TYPES[UnreadType] = "unknown"  # as Java's HiveSchemaUtil says of variant since 1.12
 _ANSWERS: Final = (InvalidObjectException, InvalidOperationException, MetaException, NoSuchObjectException)
 _EXPECTED_KEY: Final = "expected_parameter_key"
 _EXPECTED_VALUE: Final = "expected_parameter_value"

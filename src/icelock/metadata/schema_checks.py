@@ -235,7 +235,13 @@ class _SchemaCheck:
         field, parents = self._fields.get(field_id, (None, ())) if type(field_id) is int else (None, ())
         chain = [self._fields[parent][0] for parent in parents]
         structs = all(one is not None and one["required"] and isinstance(one["type"], dict) for one in chain)
-        if field is None or not field["required"] or field["type"] in ("float", "double") or isinstance(field["type"], dict) or not structs:
+        if (
+            field is None
+            or not field["required"]
+            or field["type"] in ("float", "double", "variant")
+            or isinstance(field["type"], dict)
+            or not structs
+        ):
             wanted = "ids of required columns of primitive types but float and double, in required structs"
             schema.bad("identifier-field-ids", field_id, wanted)
 

@@ -21,6 +21,7 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.limits import gunzip, read_all, refuse
 from icelock.metadata.coherence import check_document
+from icelock.metadata.column_types import with_types
 from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.json_values import check_values, parse_json
 from icelock.metadata.snapshot import Snapshot
@@ -124,7 +125,12 @@ def _has_traces_of_encryption(data: Mapping[str, Any]) -> bool:
 
 
 def _model(data: Mapping[str, Any], version: int) -> TableMetadata:
-    metadata = TableMetadataV3.model_validate(data) if version == 3 else TableMetadataUtil.parse_obj(dict(data))  # noqa: PLR2004
+    typed = dict(data)
+    if "schemas" in data:
+        typed["schemas"] = [with_types(schema) for schema in data["schemas"]]
+    if "schema" in data:
+        typed["schema"] = with_types(data["schema"])
+    metadata = TableMetadataV3.model_validate(typed) if version == 3 else TableMetadataUtil.parse_obj(typed)  # noqa: PLR2004
     for schema in metadata.schemas:
         _ = schema.highest_field_id  # names and ids are indexed by PyIceberg, which has rules of its own for them
         schema.find_column_name(0)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -99,7 +100,7 @@ class CutPlanning(DataSourceReader):
         return CutReader, (self._plan(),)
 
     def _plan(self) -> CutPlan:
-        context = self._scan.read_context()
+        context = self._scan.read_context(Schema())
         storage = executor_properties(context.io.properties, self._table.catalog.properties)
         return CutPlan(
             read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),

@@ -31,6 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import schema_from_json
 from icelock.spark.column_paths import path_of, quoted
 from icelock.spark.options import DISTRIBUTION_MODE, FANOUT
 from icelock.spark.spark_transforms import spark_transform
@@ -78,7 +79,7 @@ class Layout:
         """Return what ``to_json`` was called on."""
         schema, spec, order, properties = json.loads(text)
         return cls(
-            schema=Schema.model_validate_json(schema),
+            schema=schema_from_json(schema),
             spec=PartitionSpec.model_validate_json(spec),
             sort_order=SortOrder.model_validate_json(order),
             properties=properties,

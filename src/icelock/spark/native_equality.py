@@ -36,6 +36,7 @@ from icelock.arrow.project import FileColumns
 from icelock.arrow.stored_file import StoredFile
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
+from icelock.metadata.column_types import field_from_json
 from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.column_paths import quoted
 from icelock.spark.native_columns import Columns, reason_against, shown
@@ -209,7 +210,7 @@ def file_columns(files: Sequence[ScanTask | DeleteFile], deleted: Sequence[bytes
 
 
 def _fields(columns: Sequence[str]) -> list[ice.NestedField]:
-    fields = map(ice.NestedField.model_validate_json, set(columns))
+    fields = map(field_from_json, set(columns))
     return sorted(fields, key=lambda field: field.field_id)
 
 

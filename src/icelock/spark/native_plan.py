@@ -91,7 +91,7 @@ class Planned:
 
     def __init__(self, scan: DataScan, tasks: Sequence[ScanTask], wanted: Schema) -> None:
         self._scan = scan
-        self._context: ReadContext = scan.update(row_filter=AlwaysTrue()).read_context()
+        self._context: ReadContext = scan.update(row_filter=AlwaysTrue()).read_context(wanted)
         self._specs = self._context.specs
         self._mapped = self._context.name_mapping is not None
         self._wanted = wanted

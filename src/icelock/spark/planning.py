@@ -9,15 +9,15 @@ Not here: what executors do (``task_read``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
-from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import schema_from_json
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_plan import is_native
 from icelock.spark.options import ReadOptions
@@ -108,7 +108,7 @@ def plan_read(
     if loaded is not None:
         if loaded.snapshot_id is not None:
             scan = scan.pinned(loaded.snapshot_id)
-        if Schema.model_validate_json(loaded.schema).as_struct() != scan.projection().as_struct():
+        if schema_from_json(loaded.schema).as_struct() != scan.projection().as_struct():
             msg = f"the columns of table {options.table} changed since the DataFrame was made: load it again"
             raise PolicyError(msg)
     kind = PushDownReader if settings.push_down else PlanningReader
@@ -163,7 +163,7 @@ class PlanningReader(DataSourceReader):
         return reduce(And, self._filters) if self._filters else AlwaysTrue()
 
     def _read_plan(self) -> ReadPlan:
-        context = replace(self._scan.filter(self._row_filter()).read_context(), schema=self._projected)
+        context = self._scan.filter(self._row_filter()).read_context(self._projected)
         catalog = self._table.catalog.properties
         storage = executor_properties(context.io.properties, catalog)
         return ReadPlan.of(context, self._spark_schema, storage, self._table.metadata.location)

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from icelock.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.errors import CommitError
+from icelock.metadata.column_types import schema_from_json
 from icelock.spark.cut_planning import whole_and_cut
 from icelock.spark.job import MAIN, Action, Purpose
 from icelock.spark.new_table import CREATES, new_table_transaction
@@ -63,7 +64,7 @@ def begin(
         transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
     elif write.job.action in CREATES:
         transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
-        if transaction.write_context().schema.as_struct() != Schema.model_validate_json(schemas[0]).as_struct():
+        if transaction.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
             msg = f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
             raise CommitError(msg)
     else:
@@ -72,7 +73,7 @@ def begin(
             msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
             raise CommitError(msg)
         for schema in schemas:
-            _check_columns(write, Schema.model_validate_json(schema), table.schema())
+            _check_columns(write, schema_from_json(schema), table.schema())
         transaction = table.transaction()
     transaction.prepare_kek(keks)
     return transaction

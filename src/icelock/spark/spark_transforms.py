@@ -132,8 +132,9 @@ def transformed(values: pa.Array, transform: str, field: str) -> pa.Array:
     from icelock.arrow.conform import InputPlan  # noqa: PLC0415
     from icelock.arrow.transforms import array_transform  # noqa: PLC0415
     from icelock.arrow.write_schema import write_schema  # noqa: PLC0415
+    from icelock.metadata.column_types import field_from_json  # noqa: PLC0415
 
-    given = ice.NestedField.model_validate_json(field)
+    given = field_from_json(field)
     optional = ice.NestedField(given.field_id, "value", given.field_type, required=False)
     batch = pa.record_batch([values], names=["value"])
     stored = InputPlan(batch.schema, write_schema(Schema(optional))).apply(batch).column(0)

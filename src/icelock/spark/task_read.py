@@ -57,15 +57,15 @@ class ReadPlan:
     def context(self) -> ReadContext:
         """Put the context together again, with a FileIO of its own."""
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
-        from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
 
         from icelock.arrow.read import ReadContext  # noqa: PLC0415
         from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
+        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
 
         return ReadContext(
-            schema=Schema.model_validate_json(self.schema),
-            table_schema=Schema.model_validate_json(self.table_schema),
+            schema=schema_from_json(self.schema),
+            table_schema=schema_from_json(self.table_schema),
             row_filter=self.row_filter,
             specs={spec_id: PartitionSpec.model_validate_json(spec) for spec_id, spec in self.specs.items()},
             name_mapping=None if self.name_mapping is None else NameMapping.model_validate_json(self.name_mapping),

@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import UnreadType
 
 _PRIMITIVES: Final[dict[type[ice.IcebergType], sp.DataType]] = {
     ice.BooleanType: sp.BooleanType(),
@@ -110,6 +111,12 @@ def spark_type(kind: ice.IcebergType, path: str, table: str) -> sp.DataType:
         )
     if isinstance(kind, ice.DecimalType):
         return sp.DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, UnreadType):
+        msg = (
+            f"column {path!r} of table {table} is of type {kind}, whose values icelock does not read; name the columns to read without it "
+            "(option columns)"
+        )
+        raise PolicyError(msg)
     found = _PRIMITIVES.get(type(kind))
     if found is None:
         msg = (

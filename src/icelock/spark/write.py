@@ -79,14 +79,14 @@ class WritePlan:
     def context(self) -> WriteContext:
         """Put the context together again, with a FileIO of its own."""
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
-        from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
 
         from icelock.arrow.write_context import WriteContext  # noqa: PLC0415
         from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
+        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
 
         return WriteContext(
-            schema=Schema.model_validate_json(self.schema),
+            schema=schema_from_json(self.schema),
             spec=PartitionSpec.model_validate_json(self.spec),
             sort_order=SortOrder.model_validate_json(self.sort_order),
             location=self.location,

@@ -114,7 +114,7 @@ class FileWork(ABC):
     def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
         self._transaction = transaction
         self._mode = mode
-        self._matching = scan.read_context()
+        self._matching = scan.read_context(Schema())
         self._every_row = dataclasses.replace(self._matching, row_filter=AlwaysTrue())
         self._tasks = scan._task_builder  # noqa: SLF001 - of the same layer
         self._count = itertools.count()

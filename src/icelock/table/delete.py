@@ -10,7 +10,6 @@ Not here: the snapshot (``table.row_delta``), isolation levels (``table.conflict
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -142,7 +141,7 @@ class DeleteByFilter:
         """Whether a file has matching rows whose ids were given before the delete was planned; read from the file."""
         if scan is None:
             return False
-        context = dataclasses.replace(scan.read_context(), schema=Schema(ROW_ID))
+        context = scan.read_context(Schema(ROW_ID))
         task_of = scan._task_builder.build  # noqa: SLF001 - of the same layer
         ids = (batch.column(0) for batch in read_task(context, task_of(task)))
         return any(pc.any(pc.less(column, self._new_rows_from)).as_py() for column in ids)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.schema import Schema
 from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.manifest import ManifestEntry, ManifestFile
-    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask
 
     from icelock.metadata.plan import ScanTask
@@ -93,7 +93,8 @@ class _AddedRows(DataScan):
         return (builder.build(task) for task in self.plan_files())
 
     def count(self) -> int:
-        context = self.read_context()
+        self.projection()  # refuses columns that are not there
+        context = self.read_context(Schema())
         total = sum(count_task(context, task) for task in self.iter_tasks())
         return total if self.limit is None else min(total, self.limit)
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.schema import Schema
 from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
-from pyiceberg.types import FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
+from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
+from icelock.metadata.column_types import UnreadType
 from icelock.metadata.sound_bounds import SoundBounds, TypeOf, is_sound, types_of
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _sound_summary(summary: PartitionFieldSummary, kind: IcebergType) -> Partiti
 
 
 def _with_bytes(metadata: TableMetadataV3) -> TableMetadataV3:
-    """Replace UUIDs in schemas by their 16 bytes: Arrow makes none inside of structs of Python values."""
+    """Replace UUIDs in schemas by their 16 bytes, as Arrow makes none inside of structs of Python values, and types that are not read."""
     schemas = [Schema(*_fields(schema.fields), schema_id=schema.schema_id) for schema in metadata.schemas]
     return metadata.model_copy(update={"schemas": schemas})
 
@@ -133,6 +134,8 @@ def _fields(fields: Iterable[NestedField]) -> list[NestedField]:
 def _plain_type(kind: IcebergType) -> IcebergType:
     if isinstance(kind, UUIDType):
         return FixedType(_UUID_LENGTH)
+    if isinstance(kind, UnreadType):
+        return BinaryType()
     if isinstance(kind, StructType):
         return StructType(*_fields(kind.fields))
     if isinstance(kind, ListType):

@@ -194,7 +194,7 @@ class DataScan(Filtered, IcebergDataScan):
         Where metrics do not decide it, the filter's columns are read; where a file has deletes, they are too.
         """
         known = WholeFiles(self.full_schema, self.exact_filter)
-        context, builder = self.read_context(), self._task_builder
+        context, builder = self.read_context(Schema()), self._task_builder
         every_row = dataclasses.replace(context, row_filter=AlwaysTrue())
         whole: list[DataFile] = []
         cut: list[DataFile] = []
@@ -208,11 +208,18 @@ class DataScan(Filtered, IcebergDataScan):
                 (whole if matching == count_task(every_row, task) else cut).append(planned.file)  # type: ignore[arg-type]
         return whole, cut
 
-    def read_context(self) -> ReadContext:
-        """Return what a reader of data files needs: no KMS client, no KEK."""
+    def read_context(self, schema: Schema | None = None) -> ReadContext:
+        """Return what a reader of data files needs: no KMS client, no KEK.
+
+        Args:
+            schema: the columns to read, in the place of those that are selected.
+
+        Raises:
+            PolicyError: the filter does not fit the columns, or a column is of a type that is not read.
+        """
         encrypted = isinstance(self.io, EncryptingFileIO)
         return ReadContext(
-            schema=self.projection(),
+            schema=self.projection() if schema is None else schema,
             table_schema=self.full_schema,
             row_filter=self.exact_filter,
             specs=self.table_metadata.specs(),
@@ -261,7 +268,8 @@ class DataScan(Filtered, IcebergDataScan):
 
     def count(self) -> int:
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
-        context = self.read_context()
+        self.projection()  # refuses columns that are not there
+        context = self.read_context(Schema())
         deletes, planned = self._planned()
         if deletes.empty and isinstance(context.bound_filter, AlwaysTrue):
             total = sum(files.record_count for files in planned)
