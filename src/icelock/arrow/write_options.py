@@ -42,6 +42,7 @@ PARQUET: Final = "parquet"
 AVRO: Final = "avro"
 
 _MIB: Final = 1 << 20
+_MOST_DIGITS: Final = 18
 _BATCH_VALUES: Final = 1024
 _ZSTD_LEVEL: Final = 3  # parquet-mr's; Arrow's is 1
 _CODECS: Final = {
@@ -184,7 +185,7 @@ def _level_range(codec: str) -> tuple[int, int]:
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
     text = str(properties.get(name, default)).strip()
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        msg = f"{name} is {text!r}; it must be a whole number above 0"
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) == 0:
+        msg = f"{name} is {text[:40]!r}; it must be a whole number above 0, of at most {_MOST_DIGITS} digits"
         raise PolicyError(msg)
     return int(text)

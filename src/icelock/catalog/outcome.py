@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
-from pyiceberg.utils.properties import property_as_int
+
+from icelock.metadata.given import is_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,7 @@ STATUS_CHECKS: Final = "commit.status-check.num-retries"
 STATUS_CHECKS_DEFAULT: Final = 3
 STATUS_WAIT_MS: Final = "commit.status-check.min-wait-ms"
 STATUS_WAIT_MS_DEFAULT: Final = 1000
+_MOST_LOOKS: Final = 1000
 
 
 def found_out(
@@ -66,11 +68,18 @@ def found_out(
 
 
 def waits(properties: Mapping[str, str]) -> list[float]:
-    """Return the seconds before each look at the row: the first comes at once, each further one waits twice as long."""
-    given = dict(properties)
-    looks = 1 + max(0, property_as_int(given, STATUS_CHECKS, STATUS_CHECKS_DEFAULT) or 0)
-    first = max(0, property_as_int(given, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) or 0) / 1000
+    """Return the seconds before each look at the row: the first comes at once, each further one waits twice as long.
+
+    A setting that is no number counts as not given: the commit may have been made, and an error now would hide that.
+    """
+    looks = 1 + min(_MOST_LOOKS, _number(properties, STATUS_CHECKS, STATUS_CHECKS_DEFAULT))
+    first = _number(properties, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) / 1000
     return [0.0, *(min(60.0, first * 2**look) for look in range(looks - 1))]
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
+    return max(0, int(text)) if is_long(text) else default  # type: ignore[arg-type]  # text, then
 
 
 def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str | None) -> bool:

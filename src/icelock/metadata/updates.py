@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
+from pyiceberg.table import TableProperties
 from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext, _update_table_metadata_log
 from pyiceberg.typedef import IcebergBaseModel
 
 from icelock.errors import FormatError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.commit_time import timed
+from icelock.metadata.given import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ def apply_updates(
     PyIceberg's ``update_table_metadata`` without its deep copy, which costs more than all else in a commit: parts that did not
     change are shared, and no part is ever changed in place.
 
+    Raises:
+        PolicyError: a setting is no number.
+
     Args:
         base: the metadata as it is.
         updates: PyIceberg's updates and the two here, in order.
@@ -46,6 +51,7 @@ def apply_updates(
         metadata = _apply_table_update(update, metadata, context)
     if context.has_changes():
         if metadata_location is not None:
+            whole_number(metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, None)
             metadata = _update_table_metadata_log(metadata, metadata_location, base.last_updated_ms)
         metadata = timed(base, metadata, now_ms())
     metadata.spec().check_compatible(metadata.schema())

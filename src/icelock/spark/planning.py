@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
+from icelock.metadata.given import name_mapping_of
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_plan import is_native
 from icelock.spark.options import ReadOptions
@@ -148,7 +149,7 @@ class PlanningReader(DataSourceReader):
         """
         tasks = [] if self._empty else self._scan.filter(self._row_filter()).scan_tasks()
         if self._rest:
-            mapped = self._table.metadata.name_mapping() is not None
+            mapped = name_mapping_of(self._table.metadata) is not None
             tasks = [task for task in tasks if not is_native(task, name_mapping=mapped)]
         return plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
 

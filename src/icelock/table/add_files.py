@@ -24,6 +24,7 @@ from icelock.arrow.project import FileColumns, Projection
 from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
+from icelock.metadata.given import name_mapping_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ class PlainFiles:
         self._branch = branch
         self._schema = metadata.schema()
         self._arrow = output_schema(self._schema)
-        self._names = _Names.of(self._schema, metadata.schemas, metadata.name_mapping())
+        self._names = _Names.of(self._schema, metadata.schemas, name_mapping_of(metadata))
         self._io = transaction.current_io().inner
 
     def check(self) -> None:

@@ -151,7 +151,7 @@ class CommitProtocol(Transaction):
 
     def _commit_updates(self) -> None:
         retries = getattr(self._table.catalog, "commit_retries", TableProperties.COMMIT_NUM_RETRIES_DEFAULT)
-        policy = RetryPolicy.of(self._table.metadata.properties, retries=retries)
+        policy = RetryPolicy.of(self.table_metadata.properties, retries=retries)  # as they will be: a wrong one can be put right
         self._requirements += (AssertTableUUID(uuid=self.table_metadata.table_uuid),)
         failed = rebuilt = 0
         while True:

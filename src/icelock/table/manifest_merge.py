@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import TableProperties
 from pyiceberg.table.update.snapshot import _ManifestMergeManager
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.utils.properties import property_as_bool
 
+from icelock.metadata.given import whole_number
 from icelock.metadata.manifest import ManifestEntry
 
 if TYPE_CHECKING:
@@ -48,10 +49,21 @@ def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], prope
 
 
 def _merger(producer: EncryptedProducer, properties: Mapping[str, str]) -> _Merger:
-    names = TableProperties
-    size = property_as_int(dict(properties), names.MANIFEST_TARGET_SIZE_BYTES, TARGET_SIZE_DEFAULT)
-    count = property_as_int(dict(properties), names.MANIFEST_MIN_MERGE_COUNT, names.MANIFEST_MIN_MERGE_COUNT_DEFAULT)
+    size, count = merge_sizes(properties)
     return _Merger(size or 1, count or 1, True, producer)  # noqa: FBT003 - PyIceberg's signature
+
+
+def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return how large merged manifests are to be in bytes, and from how many on they are merged.
+
+    Raises:
+        PolicyError: a property is no number.
+    """
+    names = TableProperties
+    return (
+        whole_number(properties, names.MANIFEST_TARGET_SIZE_BYTES, TARGET_SIZE_DEFAULT),
+        whole_number(properties, names.MANIFEST_MIN_MERGE_COUNT, names.MANIFEST_MIN_MERGE_COUNT_DEFAULT),
+    )
 
 
 class _Merger(_ManifestMergeManager[Any]):

@@ -35,7 +35,7 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-from icelock.table.manifest_merge import merged
+from icelock.table.manifest_merge import merge_sizes, merged
 from icelock.table.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.summary import snapshot_summary
 
@@ -63,6 +63,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     """Whether making the snapshot again means more than reading manifests and writing some."""
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
+        merge_sizes(transaction.table_metadata.properties)  # PyIceberg's producers read them, and say ValueError
         super().__init__(operation, transaction, io, **arguments)
         # PyIceberg takes the branch's head as it is staged; commits of others come after the one that was committed.
         head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)  # noqa: SLF001 - PyIceberg's own access

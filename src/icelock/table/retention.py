@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.utils.properties import property_as_int
 
 from icelock import properties as names
 from icelock.keys.kek import created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
+from icelock.metadata.given import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -97,11 +97,11 @@ _FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
 
 
 def _setting(metadata: TableMetadata, name: str, default: int) -> int:
-    return property_as_int(metadata.properties, name, default) or 0
+    return whole_number(metadata.properties, name, default) or 0
 
 
 def _is_old(metadata: TableMetadata, ref: SnapshotRef, by_id: dict[int, Snapshot], now_ms: int) -> bool:
-    age = ref.max_ref_age_ms or property_as_int(metadata.properties, MAX_REF_AGE_MS, None)
+    age = ref.max_ref_age_ms or whole_number(metadata.properties, MAX_REF_AGE_MS, None)
     return ref.snapshot_id not in by_id or (age is not None and now_ms - by_id[ref.snapshot_id].timestamp_ms > age)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import TableProperties
-from pyiceberg.utils.properties import property_as_int
+
+from icelock.metadata.given import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,4 +52,4 @@ class RetryPolicy:
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    return max(0, property_as_int(dict(properties), name, default) or 0)
+    return max(0, whole_number(properties, name, default) or 0)

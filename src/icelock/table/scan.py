@@ -30,6 +30,7 @@ from icelock.arrow.metadata_columns import metadata_column
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
+from icelock.metadata.given import name_mapping_of
 from icelock.metadata.plan import ScanTask, TaskBuilder
 from icelock.table.planner import PlanDeletes, Planner
 from icelock.table.whole_files import WholeFiles
@@ -223,7 +224,7 @@ class DataScan(Filtered, IcebergDataScan):
             table_schema=self.full_schema,
             row_filter=self.exact_filter,
             specs=self.table_metadata.specs(),
-            name_mapping=self.table_metadata.name_mapping(),
+            name_mapping=name_mapping_of(self.table_metadata),
             io=storage_of(self.io),
             allow_plaintext=not encrypted or self.io.allow_plaintext,  # type: ignore[attr-defined]
         )

@@ -1,7 +1,7 @@
 """The summary of a snapshot, as Java's ``SnapshotSummary`` counts (format.md "metadata.json, more").
 
 Sizes are bytes on storage; of a deletion vector only its blob counts, since one file holds many. Records count rows of data files,
-whatever is deleted in them. Totals go on from the parent's; one that the parent lacks stays out.
+whatever is deleted in them. Totals go on from the parent's; one that the parent lacks, or that is no number there, stays out.
 
 No partition values: metadata.json is plain.
 
@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 
 from icelock.arrow.partition import identity_of
+from icelock.metadata.given import is_long
 from icelock.table.delete_files import is_vector
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ _NAMES: Final = (
     ("position-deletes", "added-position-deletes", "removed-position-deletes"),
     ("equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
 )
+_TOTALS: Final = tuple(
+    f"total-{name}" for name in ("data-files", "delete-files", "records", "files-size", "position-deletes", "equality-deletes")
+)
+_NO_TOTAL: Final = "-1"  # PyIceberg, as Java, goes on with none below 0
 
 
 def snapshot_summary(
@@ -60,7 +65,8 @@ def snapshot_summary(
     partitions = {(file.spec_id or 0, identity_of(file.partition._data)) for file in (*added, *removed)}  # noqa: SLF001 - PyIceberg's Record
     if partitions:
         found["changed-partition-count"] = str(len(partitions))
-    return update_snapshot_summaries(Summary(operation, **{**properties, **found}), parent)
+    known = parent and {name: parent[name] if is_long(parent.get(name)) else _NO_TOTAL for name in _TOTALS}
+    return update_snapshot_summaries(Summary(operation, **{**properties, **found}), known)
 
 
 def _count(files: Iterable[DataFile]) -> Counter[str]:

@@ -23,6 +23,7 @@ from icelock import properties as names
 from icelock.arrow.filter_text import parse_filter
 from icelock.errors import CommitError, PolicyError
 from icelock.io.storage import open_storage
+from icelock.metadata.given import name_mapping_of
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
@@ -309,7 +310,7 @@ class Table(IcebergTable):
             transaction=self._autocommit(),
             allow_incompatible_changes=allow_incompatible_changes,
             case_sensitive=case_sensitive,
-            name_mapping=self.name_mapping(),
+            name_mapping=name_mapping_of(self.metadata),
         )
 
     def update_sort_order(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002

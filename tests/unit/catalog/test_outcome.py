@@ -48,6 +48,15 @@ def test_java_s_defaults() -> None:
     assert waits({"commit.status-check.num-retries": "-1"}) == [0.0]
 
 
+@pytest.mark.parametrize("text", ["text", "", "1.5", "9" * 400])
+def test_settings_that_are_no_numbers_do_not_hide_what_became_of_a_commit(text):
+    assert waits({"commit.status-check.num-retries": text, "commit.status-check.min-wait-ms": text}) == [0.0, 1.0, 2.0, 4.0]
+
+
+def test_looks_are_not_without_end():
+    assert len(waits({"commit.status-check.num-retries": "9" * 18})) < 10_000
+
+
 @pytest.mark.parametrize(
     ("looks", "patient", "replaces", "expected", "count"),
     [

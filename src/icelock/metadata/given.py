@@ -1,0 +1,56 @@
+"""Texts in metadata that others wrote, read as what they should be: numbers of properties and summaries, the name mapping.
+
+Not here: the settings that writers of data files take (``arrow.write_options``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.table import TableProperties
+
+from icelock.errors import FormatError, PolicyError
+from icelock.metadata.json_values import LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.name_mapping import NameMapping
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def is_long(text: Any) -> bool:
+    """Whether text is a number of 64 bits as Java's ``Long.parseLong`` reads it."""
+    return isinstance(text, str) and _NUMBER.fullmatch(text) is not None and -LONG - 1 <= int(text) <= LONG
+
+
+def whole_number(properties: Mapping[str, str], name: str, default: int | None) -> int | None:
+    """Return a property as a number.
+
+    Raises:
+        PolicyError: it is none of 64 bits; names it.
+    """
+    text = properties.get(name)
+    if text is None:
+        return default
+    if not is_long(str(text).strip()):
+        msg = f"table property {name} is {str(text)[:40]!r}; it must be a whole number of 64 bits"
+        raise PolicyError(msg)
+    return int(text)
+
+
+def name_mapping_of(metadata: TableMetadata) -> NameMapping | None:
+    """Return the mapping of names to ids, for files without ids; None if there is none.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    try:
+        return metadata.name_mapping()
+    except (ValueError, RecursionError) as e:
+        name = TableProperties.DEFAULT_NAME_MAPPING
+        msg = f"table property {name} of the table at {metadata.location} is no name mapping: set it anew or remove it ({e})"
+        raise FormatError(msg) from e
