@@ -68,6 +68,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
 
     # Whether each process that loads the catalog has one of its own.
     one_process: ClassVar[bool] = False
+    # Whether a table's metadata is read from the file at its metadata_location, and not from an answer that says where that file is.
+    reads_metadata_files: ClassVar[bool] = True
 
     def __init__(self, name: str, **properties: str) -> None:
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
@@ -181,14 +183,15 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """Drop the table and delete its files, reading its manifests with its keys; see ``table.deletable`` for which are its own.
 
         Raises:
-            KeyUnavailableError, IntegrityError: the manifests cannot be read; nothing was dropped or deleted.
+            KeyUnavailableError, IntegrityError: the manifests cannot be read, or a REST server names a metadata file that is not the
+                table's; nothing was dropped or deleted.
             PolicyError: the table says ``gc.enabled=false``; the same.
             CommitStateUnknownException: the catalog says that the table was dropped, but has it; nothing was deleted.
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """
         table = self.load_table(identifier)
         check_gc(table.metadata, table=".".join(table.name()))
-        files = purgeable(table.metadata, table.metadata_location, table.io)
+        files = purgeable(table)
         self.drop_table(identifier)
         self._check_gone(table)
         left = delete_files(table.io, files)

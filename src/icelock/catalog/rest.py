@@ -10,7 +10,7 @@ Not here: rules (``catalog.base``), commits (``catalog.rest_commit``), requests 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
@@ -53,6 +53,7 @@ _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 class RestCatalog(EncryptedCatalog, RestCommits):
     """PyIceberg's ``RestCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
+    reads_metadata_files: ClassVar[bool] = False
     # Those of MetastoreCatalog are for catalogs that keep rows.
     table_exists = IcebergRestCatalog.table_exists
     namespace_exists = IcebergRestCatalog.namespace_exists
@@ -193,7 +194,8 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         """Drop a table and delete its files: those of an encrypted one from here, with its keys; of another one the server does it.
 
         Raises:
-            KeyUnavailableError, IntegrityError: the manifests cannot be read; nothing was dropped or deleted.
+            KeyUnavailableError, IntegrityError: the manifests cannot be read, or the metadata file that the server names is not the
+                table's; nothing was dropped or deleted.
             PolicyError: the table says ``gc.enabled=false``; the same.
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """

@@ -123,6 +123,7 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
 
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
+        IntegrityError: the metadata file that a REST server names is not the table's; the same.
         PolicyError: the same, or the table says ``gc.enabled=false``, or another table lies below its location; nothing was deleted.
     """
     check_gc(table.metadata, table=_name(table))
@@ -131,7 +132,9 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
     if search.foreign is not None:
         msg = f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
         raise PolicyError(msg)
-    home = Home(location=table.location(), metadata_location=search.metadata_location)
+    home = search.home
+    if found:
+        home.check()
     owned = home.owned([file.path for file in found])
     failed = {*delete_files(table.storage, owned), *(file.path for file in found if file.path not in owned)}
     return Leftovers(
@@ -151,9 +154,9 @@ class _Search:
         self.foreign: str | None = None
 
     @property
-    def metadata_location(self) -> str:
-        """The metadata file that was loaded last."""
-        return self._table.metadata_location
+    def home(self) -> Home:
+        """Where the table's own files lie, by the metadata that was loaded last."""
+        return Home.of(self._table)
 
     def run(self) -> Iterator[Leftover]:
         """Yield what is left over, by path."""

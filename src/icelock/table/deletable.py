@@ -5,6 +5,9 @@ deleted only where the metadata file itself lies, which the catalog says, not th
 ``metadata/`` and below the table's location as well. What encrypted lists and manifests name was written by someone with the table's
 keys, and is deleted wherever it lies, as Java does: ``write.data.path`` may be elsewhere. What may not be deleted is left and logged.
 
+A REST server says by itself where the metadata file lies, and could name any folder of the client's disk. So the file must be there and
+be this table's (the same uuid) before it says anything: a server cannot put one on the client's disk.
+
 Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they believe every location.
 Not here: deleting (``io.listing``), what is no longer needed (``table.expire``, ``maintenance.leftovers``).
 """
@@ -13,17 +16,23 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from icelock import properties as names
+from icelock.errors import IntegrityError
+from icelock.io.file_io import storage_of
+from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
+from icelock.metadata.table_metadata import decode_metadata
 from icelock.table.reach import metadata_paths, read_lists, read_paths, statistics_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table import Table
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +45,39 @@ class Home:
     Args:
         location: the table's, as the metadata has it.
         metadata_location: the file of the metadata, as the client came to know it.
+        doubt: says why that file may not be the table's, empty if it is; asked once, before the first answer. Left out where the client
+            has read the metadata from that file.
     """
 
-    def __init__(self, *, location: str, metadata_location: str) -> None:
+    def __init__(self, *, location: str, metadata_location: str, doubt: Callable[[], str] | None = None) -> None:
         self._location = location
+        self._ask = doubt
+        self._doubt = ""
         self._file = place_of(metadata_location)
         self._folder = metadata_location.rpartition("/")[0]
         above, _, name = self._folder.rpartition("/")
         self._root = above if name == "metadata" else self._folder
+
+    @classmethod
+    def of(cls, table: Table) -> Home:
+        """Return that of a table as its catalog knows it."""
+        read = getattr(table.catalog, "reads_metadata_files", False)
+        doubt = None if read else partial(_doubt, table)
+        return cls(location=table.metadata.location, metadata_location=table.metadata_location, doubt=doubt)
+
+    def check(self) -> None:
+        """Check that the metadata file is the table's.
+
+        Raises:
+            IntegrityError: it is not, or cannot be read.
+        """
+        doubt = self._reason()
+        if doubt:
+            msg = (
+                f"{doubt}, so where the table's files lie is only what the catalog says, and nothing was deleted: "
+                "find out why the catalog names that file, or delete what is left by hand"
+            )
+            raise IntegrityError(msg)
 
     def owns(self, location: str) -> bool:
         """Whether a file is the table's own by where it lies."""
@@ -65,21 +99,48 @@ class Home:
         return self._kept(locations, {location for location in locations if self.owns_metadata(location)})
 
     def _kept(self, locations: Iterable[str], owned: set[str]) -> set[str]:
+        doubt = self._reason() if owned else ""
+        if doubt:
+            logger.warning("%d files were not deleted, since %s: %s", len(owned), doubt, sorted(owned)[:5])
         foreign = sorted(set(locations) - owned)
         if foreign:
             logger.warning(
                 "%d files that %s names were not deleted, since they do not lie at the table: %s", len(foreign), self._file, foreign[:5]
             )
-        return owned
+        return set() if doubt else owned
+
+    def _reason(self) -> str:
+        if self._ask is not None:
+            self._doubt, self._ask = self._ask(), None
+        return self._doubt
 
 
-def purgeable(metadata: TableMetadata, metadata_location: str, io: FileIO) -> set[str]:
+def _doubt(table: Table) -> str:
+    """Say why the file that a catalog names is not that of the table's metadata; nothing if it is."""
+    location = table.metadata_location
+    try:
+        limit = names.limit({} if table.catalog is None else table.catalog.properties, names.LIMIT_METADATA_BYTES)
+        with storage_of(table.io).new_input(location).open() as stream:
+            data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
+        there = decode_metadata(data, location=location, limit=limit)
+    except Exception as e:  # noqa: BLE001 - whatever it is, nobody knows what lies there
+        return f"the metadata file {location} of table {'.'.join(table.name())} cannot be read ({type(e).__name__}: {str(e)[:200]})"
+    uuid = table.metadata.table_uuid
+    if there.table_uuid != uuid:
+        return f"{location} is the metadata file of table {there.table_uuid}, and not of {'.'.join(table.name())} ({uuid})"
+    return ""
+
+
+def purgeable(table: Table) -> set[str]:
     """Return every file of a table that may be deleted with it.
 
     Raises:
         KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read.
+        IntegrityError: the metadata file that the catalog names is not the table's.
     """
-    home = Home(location=metadata.location, metadata_location=metadata_location)
+    metadata, metadata_location, io = table.metadata, table.metadata_location, table.io
+    home = Home.of(table)
+    home.check()
     keyed = [snapshot for snapshot in metadata.snapshots if getattr(snapshot, "key_id", None) is not None]
     plain = [snapshot for snapshot in metadata.snapshots if getattr(snapshot, "key_id", None) is None]
     listed, claimed = read_lists(keyed, io), read_lists(plain, io)

@@ -263,7 +263,7 @@ class _Doomed:
             manifests=read_lists(keyed, table.io),
             claimed=read_lists(plain, table.io),
             io=table.io,
-            home=Home(location=table.metadata.location, metadata_location=table.metadata_location),
+            home=Home.of(table),
         )
 
     def unreached_in(self, after: TableMetadataV3, io: FileIO, before: TableMetadataV3) -> Iterable[str]:

@@ -26,9 +26,9 @@ def test_a_file_is_parsed_once_and_again_when_its_bytes_change(lake: TestLake, m
     parsed: list[str] = []
     real = __import__("icelock.catalog.base", fromlist=["x"]).decode_metadata
 
-    def decode(data: bytes, *, location: str) -> Any:
+    def decode(data: bytes, *, location: str, limit: int) -> Any:
         parsed.append(location)
-        return real(data, location=location)
+        return real(data, location=location, limit=limit)
 
     monkeypatch.setattr("icelock.catalog.base.decode_metadata", decode)
     fresh = lake.catalog()
