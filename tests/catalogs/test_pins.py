@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lake import people
 from lakes import CatalogLake
 
 from icelock.errors import IntegrityError
+from icelock.maintenance import leftovers, remove_leftovers
 
 # The in-memory catalog has no other clients.
 pytestmark = pytest.mark.parametrize(
@@ -132,6 +134,10 @@ def test_a_process_builds_nothing_on_a_version_before_one_that_it_saw(lake: Cata
         "delete": lambda: table.delete("id = 0"),
         "property": lambda: table.transaction().set_properties({"owner": "us"}).commit_transaction(),
         "loaded anew": lambda: table.catalog.load_table(lake.name()).append(people(9, 1)),
+        "expire": lambda: table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit(),
+        "leftovers": lambda: leftovers(table),
+        "remove leftovers": lambda: remove_leftovers(table, older_than=timedelta(0)),
+        "remove leftovers, loaded anew": lambda: remove_leftovers(table.catalog.load_table(lake.name()), older_than=timedelta(0)),
     }
     for use in uses.values():
         with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not come after what was seen"):

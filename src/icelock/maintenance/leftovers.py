@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from icelock.catalog.pins_tables import PinnedTables
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
@@ -106,7 +107,8 @@ def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -
 
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: a manifest list or manifest cannot be read; names it.
-        IntegrityError: storage does not list the table's own files by the names that its metadata has.
+        IntegrityError: the catalog names an older version than its object saw, such as one that was restored; or storage does not list
+            the table's own files by the names that its metadata has.
         PolicyError: the table is plain, or its FileIO cannot list.
     """
     search = _Search(table, _limit_ms(table, older_than))
@@ -124,8 +126,12 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
         IntegrityError: the metadata file that a REST server names is not the table's; the same.
-        PolicyError: the same, or the table says ``gc.enabled=false``, or another table lies below its location; nothing was deleted.
+        PolicyError: the same, or no ``older_than``, or the table says ``gc.enabled=false``, or another table lies below its location;
+            nothing was deleted.
     """
+    if older_than is None:
+        msg = f"table {_name(table)}: older_than is None, and files look left over until their writer commits: say how old, or leave it out"
+        raise PolicyError(msg)
     check_gc(table.metadata, table=_name(table))
     search = _Search(table, _limit_ms(table, older_than))
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
@@ -160,10 +166,11 @@ class _Search:
 
     def run(self) -> Iterator[Leftover]:
         """Yield what is left over, by path."""
-        self._table.refresh()
+        self._refresh()
         found = self._listed(self._reached())
         before = self._table.metadata_location
-        if self._table.refresh().metadata_location != before:
+        self._refresh()
+        if self._table.metadata_location != before:
             late = self._reached()
             found = [file for file in found if place_of(file.location) not in late]
         for file in sorted(found, key=lambda file: file.location):
@@ -173,6 +180,15 @@ class _Search:
     def keys(self) -> tuple[str, ...]:
         """Return the key entries that nothing needs, in the metadata that was loaded last."""
         return dead_keys(self._table.metadata, (), now_ms=self._table.encryption.clock())
+
+    def _refresh(self) -> None:
+        """Load the table as a commit does: files of snapshots that a stale catalog does not have are not left over."""
+        catalog = self._table.catalog
+        if isinstance(catalog, PinnedTables):
+            known = catalog.pins.seen(self._table.name())  # before the catalog is asked: others go on meanwhile
+            catalog.check_current(self._table.refresh(), known)
+        else:
+            self._table.refresh()  # a static table refuses
 
     def _reached(self) -> set[str]:
         table = self._table

@@ -193,6 +193,16 @@ def test_a_kms_that_fails_stops_it(lake: TestLake, table: Any) -> None:
     assert lake.files() == before
 
 
+def test_no_age_is_not_any_age(lake: TestLake, table: Any) -> None:
+    """Files of a writer that is at work look left over; ``leftovers`` may list them."""
+    fresh = put(table, "data/fresh.parquet")
+    before = lake.files()
+    with pytest.raises(PolicyError, match="older_than is None"):
+        remove_leftovers(table, older_than=None)  # type: ignore[arg-type]  # what an outsider may give
+    assert lake.files() == before
+    assert fresh in {file.path for file in leftovers(table, older_than=None).files}
+
+
 def test_a_storage_that_names_files_otherwise_is_noticed(lake: TestLake, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every file of the table would be left over."""
     listing = MODULE.list_files
