@@ -90,20 +90,20 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_no_entry_has_is_refused_by_both_readers(place: Place, name: str) -> None:
-    """Spec, "Manifests": status is 0, 1 or 2, content 0, 1 or 2; counts, sizes and sequence numbers count from 0."""
+@pytest.mark.parametrize(("name", "value"), [*NUMBERS.items(), ("record_count", 2**63 - 1), ("first_row_id", 2**63 - 1)])
+def test_a_number_that_no_entry_has_is_refused_by_both_readers(place: Place, name: str, value: int) -> None:
+    """Spec, "Manifests": status is 0, 1 or 2, content 0, 1 or 2; counts, sizes and sequence numbers count from 0; row ids are 64 bits."""
 
     def change(_entry: list[Any], _file: list[Any], rows: list[Any]) -> None:
         row = rows[1] if name in rows[1] else rows[1]["data_file"]
-        row[name] = NUMBERS[name]
+        row[name] = value
 
     other = rewritten(place, sample(place), change)
     for plan in (place.by_columns, place.by_row):
         with pytest.raises(FormatError) as refused:
             plan([other], AlwaysTrue())
         assert other.manifest_path in str(refused.value)
-        assert name in ("status", "content") or f"{name} {NUMBERS[name]}" in str(refused.value)
+        assert name in ("status", "content") or f"{name} {value}" in str(refused.value)
 
 
 def test_a_live_entry_of_an_older_snapshot_without_a_sequence_number_is_refused(place: Place) -> None:

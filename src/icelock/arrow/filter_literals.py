@@ -217,6 +217,9 @@ def _days(literal: Any) -> Fraction | float:
         except ValueError as e:
             msg = "it must be text such as '2026-01-31', in the years 0001 to 9999"
             raise _UnfitError(msg) from e
+    if isinstance(literal, lit.LongLiteral):  # 20260131 would be a day in the year 57436, and all rows before it
+        msg = "a date is text such as '2026-01-31', or a date; a whole number would count days since 1970"
+        raise _UnfitError(msg)
     return _whole(literal)
 
 

@@ -9,6 +9,7 @@ Not here: which files belong to a table (``table.reach``).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,6 +55,8 @@ class DeletesMany(Protocol):
 def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
     """Yield every file below a location; their locations begin with it.
 
+    Symbolic links to folders of a local storage are not followed: one that leads back would name files by endless other paths.
+
     Raises:
         PolicyError: this FileIO cannot list.
         OSError: the storage failed.
@@ -77,13 +80,18 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
                 yield StoredFile(location=f"{place}/{name}", size=file[0], modified_ms=file[1])
 
 
-def delete_files(io: FileIO, locations: Iterable[str]) -> list[str]:
-    """Delete files, those that are not there too; go on after errors and return the locations that could not be deleted."""
+def delete_files(io: FileIO, locations: Iterable[str], *, allowed: Callable[[str], bool] | None = None) -> list[str]:
+    """Delete files, those that are not there too; go on after errors and return the locations that could not be deleted.
+
+    ``allowed`` is asked for each right before it goes: a folder on its way may have become a link to another place since it was listed.
+    """
     storage = storage_of(io)
     if isinstance(storage, DeletesMany):
         return list(storage.delete_files(list(locations)))
 
     def delete(location: str) -> str | None:
+        if allowed is not None and not allowed(location):
+            return location
         try:
             storage.delete(location)
         except FileNotFoundError:
@@ -108,7 +116,8 @@ def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None
     def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
         for info in filesystem.get_file_info(FileSelector(folder, allow_not_found=True)):
             if info.type == FileType.Directory:
-                yield info.base_name, info.path, None
+                if not (scheme == "file" and os.path.islink(info.path)):  # noqa: PTH114 - a str comes, a str is asked for
+                    yield info.base_name, info.path, None
             elif info.type == FileType.File:
                 modified = info.mtime_ns
                 yield info.base_name, info.path, (info.size, None if modified is None else modified // 1_000_000)
@@ -137,6 +146,8 @@ def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | Non
         for entry in listed:
             path = str(entry["name"]).rstrip("/")
             name = path.rsplit("/", 1)[-1]
+            if entry.get("islink") and os.path.isdir(path):  # noqa: PTH112 - as above; only local storage has links
+                continue
             if entry["type"] == "directory":
                 yield name, path, None
             elif not str(entry["name"]).endswith("/"):  # some storages list a folder as an empty file

@@ -142,7 +142,7 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
     if found:
         home.check()
     owned = home.owned([file.path for file in found])
-    failed = {*delete_files(table.storage, owned), *(file.path for file in found if file.path not in owned)}
+    failed = {*delete_files(table.storage, owned, allowed=home.owns), *(file.path for file in found if file.path not in owned)}
     return Leftovers(
         files=tuple(file for file in found if file.path not in failed),
         keys=search.keys(),

@@ -1,8 +1,9 @@
 """What the numbers of a manifest and of a manifest list may be (spec, "Manifests", "Manifest Lists").
 
-Nothing below 0 is among them: counts, sizes, sequence numbers and row ids. Old versions of Java Iceberg gave -1 rows to Avro files that
-they imported into tables of version 1; such a file cannot be read here, since its rows are counted. A live entry has sequence numbers of
-its own unless it inherits those of its manifest, which an added one does (Java ``InheritableMetadataFactory``).
+Nothing below 0 is among them: counts, sizes, sequence numbers and row ids; nor are counts that no file has. Old versions of Java
+Iceberg gave -1 rows to Avro files that they imported into tables of version 1; such a file cannot be read here, since its rows are
+counted. A live entry has sequence numbers of its own unless it inherits those of its manifest, which an added one does (Java
+``InheritableMetadataFactory``).
 
 Not here: whether the bytes are a manifest (``io.avro_check``).
 """
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 ENTRY_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 FILE_NUMBERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
 NEVER_NEGATIVE: Final = ("sequence_number", "file_sequence_number", *FILE_NUMBERS)
+MOST: Final = {"record_count": 1 << 42, "first_row_id": 1 << 62}
+"""More than any file has, and few enough for the sums that row ids are to stay within 64 bits: 2^20 files of 2^42 rows."""
 _ROW_NUMBERS: Final = (
     "manifest_length",
     "partition_spec_id",
@@ -48,7 +51,7 @@ def check_entry(entry: ManifestEntry, location: str) -> None:
     file = entry.data_file
     for name in NEVER_NEGATIVE:
         value = getattr(entry if name in ENTRY_NUMBERS else file, name)
-        if value is not None and value < 0:
+        if value is not None and not 0 <= value <= MOST.get(name, value):
             msg = f"{location}: {file.file_path} has {name} {value}, which cannot be; the manifest's writer is broken or old; {RESTORE}"
             raise FormatError(msg)
 

@@ -30,7 +30,7 @@ from icelock.io.avro_columns import ColumnReader, FlatField, NotColumnarError, s
 from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
-from icelock.metadata.entry_rules import NEVER_NEGATIVE
+from icelock.metadata.entry_rules import MOST, NEVER_NEGATIVE
 from icelock.metadata.manifest import VERSION, decode_entries, inherit
 from icelock.metadata.stored_schema import StoredForm, forms
 
@@ -59,7 +59,7 @@ _REQUIRED: Final = ("status", "file_path", "file_format", "record_count", "file_
 _PLAIN_LOGICAL: Final = (None, "date", "time-micros", "timestamp-micros", "timestamp-nanos")
 _BASE: Final = (*_REQUIRED, "content", "sequence_number", "file_sequence_number", "key_metadata", "first_row_id")
 _DELETED: Final = 2
-_MOST: Final[Mapping[str, int]] = {"status": 2, "content": 2}
+_MOST: Final[Mapping[str, int]] = {"status": 2, "content": 2, **MOST}
 _ADDED: Final = 1
 _UUID_BYTES: Final = 16
 
@@ -203,7 +203,7 @@ def _check_numbers(frame: pl.DataFrame) -> None:
 
     named = [name for name in NEVER_NEGATIVE if name in frame.columns]
     wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]
-    wrong += [~pl.col(name).cast(pl.Int64).is_between(0, _MOST[name]).fill_null(value=True) for name in _MOST]
+    wrong += [~pl.col(name).cast(pl.Int64).is_between(0, _MOST[name]).fill_null(value=True) for name in _MOST if name in frame.columns]
     if frame.select_seq(pl.any_horizontal(wrong).any()).item():
         msg = "numbers that no entry has"
         raise NotColumnarError(msg)

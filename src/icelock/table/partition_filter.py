@@ -3,20 +3,28 @@
 PyIceberg's projection fails on a value that Python's calendar lacks (a date beyond the year 9999, which Arrow and Java know): nothing is
 known of partitions then, and all are looked into.
 
+``truncate[W]`` of a whole number less than W above its type's least one is beyond the type, and wraps to one of its greatest, in Java too
+(https://github.com/apache/iceberg/issues/9767). Such a partition may hold the least values and the greatest: it is always looked into.
+
 Not here: what a filter means (``arrow.exact_filter``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
 from pyiceberg.expressions.visitors import InclusiveProjection
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import IntegerType, LongType
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BoundPredicate
-    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
+
+# A long may have been an int when it was partitioned.
+_GREATEST: Final[dict[type[Any], tuple[int, ...]]] = {IntegerType: (2**31 - 1,), LongType: (2**63 - 1, 2**31 - 1)}
 
 
 def partition_filter(schema: Schema, spec: PartitionSpec, exact: BooleanExpression) -> BooleanExpression:
@@ -24,9 +32,33 @@ def partition_filter(schema: Schema, spec: PartitionSpec, exact: BooleanExpressi
     return _Projection(schema, spec, case_sensitive=True).project(exact)
 
 
+def may_be_wrapped(schema: Schema, spec: PartitionSpec, partition: Any) -> bool:
+    """Return whether a truncated value of a partition may stand for the least values of its type as well as for the greatest."""
+    return any(
+        partition[position] is not None and any(low < partition[position] <= high for low, high in _wrapped(schema, part))
+        for position, part in enumerate(spec.fields)
+    )
+
+
+def _wrapped(schema: Schema, part: PartitionField) -> list[tuple[int, int]]:
+    """Return the ranges, from above the first to the second number, in which the field's values may have wrapped."""
+    if not isinstance(part.transform, TruncateTransform) or part.source_id not in schema.field_ids:
+        return []
+    return [(high - part.transform.width, high) for high in _GREATEST.get(type(schema.find_type(part.source_id)), ())]
+
+
 class _Projection(InclusiveProjection):
     def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
         try:
-            return super().visit_bound_predicate(predicate)
+            found = super().visit_bound_predicate(predicate)
         except (OverflowError, ValueError):
             return AlwaysTrue()
+        for part in self.spec.fields_by_source_id(predicate.term.ref().field.field_id):
+            for low, high in _wrapped(self.schema, part):
+                found = Or(found, _between(part.name, low, high))
+        return found
+
+
+def _between(name: str, low: int, high: int) -> BooleanExpression:
+    above, up_to = GreaterThan(name, low), LessThanOrEqual(name, high)  # type: ignore[call-arg, misc]
+    return And(above, up_to)

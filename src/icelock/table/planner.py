@@ -39,7 +39,7 @@ from icelock.metadata.plan import DeleteFile, ScanTask, TaskBuilder
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.table.columnar_plan import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.table.delete_index import DeleteIndex
-from icelock.table.partition_filter import partition_filter
+from icelock.table.partition_filter import may_be_wrapped, partition_filter
 from icelock.table.whole_files import null_safe
 
 if TYPE_CHECKING:
@@ -202,7 +202,13 @@ class Planner(ManifestGroupPlanner):
 
     def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], Any]:
         build = super()._build_residual_evaluator(spec_id)
-        return lambda data_file: _Residual(build(data_file), self.row_filter)
+        schema, spec = self.table_metadata.schema(), self.table_metadata.specs()[spec_id]
+
+        def residual(data_file: DataFile) -> Any:
+            trusted = not may_be_wrapped(schema, spec, data_file.partition)
+            return _Residual(build(data_file) if trusted else None, self.row_filter)
+
+        return residual
 
 
 class PlanDeletes:
@@ -260,12 +266,14 @@ def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
 
 
 class _Residual:
-    def __init__(self, evaluator: Any, row_filter: BooleanExpression) -> None:
+    """What is left to check of a filter; all of it where the evaluator is None, since the partition says nothing certain."""
+
+    def __init__(self, evaluator: Any | None, row_filter: BooleanExpression) -> None:
         self._evaluator = evaluator
         self._row_filter = row_filter
 
     def residual_for(self, partition: Any) -> BooleanExpression:
-        if not null_safe(self._row_filter):
+        if self._evaluator is None or not null_safe(self._row_filter):
             return self._row_filter
         try:
             residual: BooleanExpression = self._evaluator.residual_for(partition)

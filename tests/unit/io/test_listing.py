@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icelock.errors import PolicyError
 from icelock.io.listing import StoredFile, delete_files, list_files
-from icelock.io.locations import place_of
+from icelock.io.locations import lies_below, place_of
 
 NAMES = ("a.parquet", "data/x=1/b c.parquet", "data/x=%2F/ö.parquet", "metadata/v1.metadata.json")
 
@@ -52,6 +52,25 @@ def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path, io: FileIO) -> 
 def test_files_are_deleted_and_those_that_are_not_there_do_not_matter(folder: Path, io: FileIO) -> None:
     assert delete_files(io, [str(folder / NAMES[0]), str(folder / "never"), str(folder / NAMES[1])]) == []
     assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == set(NAMES[2:])
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+def test_links_to_folders_are_not_followed(folder: Path, io: FileIO) -> None:
+    """Two links back to their own folder are 2^40 paths to each file; one to another folder would list another table's files."""
+    for name, target in (("data/a", "."), ("data/b", "."), ("data/other", folder.parent / "t2")):
+        (folder / name).symlink_to(target, target_is_directory=True)
+    assert {file.location for file in list_files(io, str(folder))} == {f"{folder}/{name}" for name in NAMES}
+
+
+def test_what_is_not_allowed_any_more_stays(folder: Path) -> None:
+    """A folder became a link between the listing and the deletion."""
+    victim = folder.parent / "t2" / "other"
+    locations = [str(folder / NAMES[0]), f"{folder}/data/other"]
+    (folder / "data").rename(folder / "gone")
+    (folder / "data").symlink_to(victim.parent, target_is_directory=True)
+    left = delete_files(PyArrowFileIO(), locations, allowed=lambda location: lies_below(location, str(folder)))
+    assert left == [f"{folder}/data/other"]
+    assert victim.exists()
 
 
 def test_errors_of_the_listing_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake
 from pyiceberg.expressions import And, EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNull, LessThan, Not, NotEqualTo, NotIn, NotNull
+from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -179,12 +180,13 @@ def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
 @pytest.mark.parametrize("transform", [None, YearTransform(), MonthTransform(), DayTransform(), IdentityTransform()], ids=str)
 def test_days_beyond_the_calendar_are_compared(lake: TestLake, transform: Any) -> None:
     table = table_of(lake, DateType(), [dt.date(2024, 1, 1), dt.date(9999, 12, 31), None], transform)
-    check(table, LessThan("x", 10**9), [0, 1])
-    check(table, GreaterThan("x", -(10**8)), [0, 1])
-    check(table, NotEqualTo("x", 10**9), [0, 1])
-    check(table, NotIn("x", [10**9, -(10**9)]), [0, 1])
-    check(table, LessThan("x", 10**30), [0, 1])
-    check(table, EqualTo("x", 10**9), [])
+    late, early = DateLiteral(10**9), DateLiteral(-(10**9))
+    check(table, LessThan("x", late), [0, 1])
+    check(table, GreaterThan("x", early), [0, 1])
+    check(table, NotEqualTo("x", late), [0, 1])
+    check(table, NotIn("x", [late, early]), [0, 1])
+    check(table, LessThan("x", DateLiteral(10**30)), [0, 1])
+    check(table, EqualTo("x", late), [])
 
 
 def test_moments_beyond_the_calendar_are_compared(lake: TestLake) -> None:
@@ -303,3 +305,34 @@ def test_null_of_a_list_is_all_that_is_asked_of_it(amounts: Any) -> None:
     amounts.append(pa.table({"amount": pa.array([1, 2], pa.int64()), "list": pa.array([[1], None], pa.list_(pa.int64()))}))
     scan = amounts.scan(row_filter=And(NotNull("list"), Not(IsNull("list"))))
     assert scan.to_arrow()["amount"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(("kind", "arrow", "low"), [(IntegerType(), pa.int32(), -(2**31)), (LongType(), pa.int64(), -(2**63))])
+@pytest.mark.parametrize("metrics", ["full", "none"])
+def test_the_least_numbers_of_a_truncated_partition_are_found(
+    lake: TestLake, kind: Any, arrow: pa.DataType, low: int, metrics: str
+) -> None:
+    """truncate[10] of the least int is below it and wraps to 2147483646, in Java as well (apache/iceberg 9767)."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", kind))
+    spec = PartitionSpec(PartitionField(2, 1000, TruncateTransform(10), "p"))
+    properties = {**KEYED, "write.metadata.metrics.default": metrics}
+    table = lake.catalog().create_table("db.least", schema, partition_spec=spec, properties=properties)
+    table.append(pa.table({"id": [1, 2, 3, 4], "v": pa.array([low, 5, low + 20, -low - 1], arrow)}))
+
+    def found(row_filter: str) -> list[int]:
+        return sorted(table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist())
+
+    assert (found("v < 0"), found(f"v = {low}"), found("v > 100"), found(f"v != {low}")) == ([1, 3], [1], [4], [2, 3, 4])
+    assert table.scan(row_filter="v < 0").count() == 2
+    table.delete("v > 100")
+    assert found("id > 0") == [1, 2, 3]
+    table.delete("v < 0")
+    assert found("id > 0") == [2]
+
+
+def test_a_whole_number_is_no_date(lake: TestLake) -> None:
+    """Taken for days since 1970, 20260102 is in the year 57441, and a delete of all days before it empties the table."""
+    table = table_of(lake, DateType(), [dt.date(2026, 1, 1), dt.date(2026, 1, 9)])
+    with pytest.raises(PolicyError, match="a whole number would count days"):
+        table.delete("x < 20260102")
+    assert table.scan().count() == 2
