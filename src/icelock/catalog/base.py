@@ -22,6 +22,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
+from icelock.catalog.asked import lacking
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.outcome import has_commit, not_there, waits
@@ -294,8 +295,12 @@ class EncryptedCatalog(PinnedTables, TableCreation):
                 kept = self.load_table(table.name())
                 if has_commit(sent, kept, updates, before=table.metadata_location):
                     check_kept(_still_needed(sent, kept), kept.metadata, table=name, catalog=self.name)
-                    return
-                failure = not_there(name, catalog=self.name, found=kept.metadata_location)
+                    without = _without(sent, kept, updates, before=table.metadata_location, new=new)
+                    if not without:
+                        return
+                    failure = not_there(name, catalog=self.name, found=f"{kept.metadata_location}, where {without}")
+                else:
+                    failure = not_there(name, catalog=self.name, found=kept.metadata_location)
             except IcelockError:
                 raise
             except NoSuchTableError:
@@ -319,6 +324,13 @@ def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadat
     needed = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id in there}
     needed |= {key.encrypted_by_id for key in metadata.encryption_keys if key.key_id in needed}
     return metadata.model_copy(update={"encryption_keys": [key for key in metadata.encryption_keys if key.key_id in needed]})
+
+
+def _without(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str, new: bool) -> str:
+    """Say what of a commit a table that was read back is without. A REST server's answer may have been another writer's already."""
+    log = sent.metadata.metadata_log
+    followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
+    return lacking(updates, sent.metadata, kept.metadata, followed=followed, new=new)
 
 
 def check_namespace_properties(properties: Mapping[str, str], *, namespace: str | Identifier) -> None:

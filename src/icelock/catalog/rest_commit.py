@@ -8,7 +8,7 @@ a table that was rolled back, and a commit that would lose is made again first. 
 refusal (4xx, a redirect) changes nothing, but a gateway may have sent the request twice and have been refused the second time: the
 table is loaded, and only if it is without the commit was nothing changed. After a 5xx, a lost connection, no answer in time or one
 that is none the table is loaded some times: it has the new snapshot, or what was changed otherwise, or nobody knows; nothing is
-deleted then.
+deleted then. A commit of which the table has only a part is one of which nobody knows.
 
 Not here: other requests (``catalog.rest_requests``), the rules (``catalog.base``).
 """
@@ -37,10 +37,11 @@ from requests import RequestException
 from icelock.catalog.outcome import waits
 from icelock.catalog.rest_answer import TableAnswer
 from icelock.catalog.rest_http import AnswerError, RedirectError, may_be_done, not_sent
+from icelock.catalog.rest_made import answered_without, made
 from icelock.catalog.rest_names import RestNames
 from icelock.catalog.rest_requests import raise_for
 from icelock.catalog.turn import Turns
-from icelock.errors import CommitError, FormatError
+from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.kept import check_kept, check_sealing
@@ -59,8 +60,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# After a refusal: a server may show a commit to the next look but one only.
+_LOOKS: Final = 2
 _TIME_OUT, _CONFLICT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = 408, 409, 429, 500, 501
-_OF_NO_MATTER: Final = {"last_updated_ms", "metadata_log", "snapshot_log", "table_uuid"}
 
 
 class RestTurn(Turn):
@@ -218,7 +220,7 @@ class RestCommits(RestNames):
         problem: Exception | None
         try:
             answer = self._answer(response, staged.name(), {})
-            problem = _answered_without(base, staged, updates, answer)
+            problem = answered_without(base, staged, updates, answer)
         except FormatError as e:
             problem = e
         return answer if problem is None else self._looked_up(base, staged, updates, problem)
@@ -232,17 +234,24 @@ class RestCommits(RestNames):
             Exception: the refusal; the table has not had the commit.
             CommitStateUnknownException: there is no telling.
         """
-        try:
-            now = self._ask_table(staged.name())
-        except NoSuchTableError as e:
-            if base is not None:  # dropped or renamed since, perhaps with the commit
+        for seconds in waits(staged.metadata.properties)[:_LOOKS]:
+            time.sleep(seconds)
+            try:
+                now = self._ask_table(staged.name())
+            except NoSuchTableError as e:
+                if base is not None:  # dropped or renamed since, perhaps with the commit
+                    raise _unknown(staged, refusal) from e
+                continue
+            except Exception as e:
                 raise _unknown(staged, refusal) from e
-            now = None
-        except Exception as e:
-            raise _unknown(staged, refusal) from e
-        if now is not None and _made(base, staged, updates, now):
-            logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
-            return now
+            had = made(base, staged, updates, now)
+            if had is None:
+                raise _unknown(staged, refusal) from refusal
+            if had:
+                logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
+                return now
+            if isinstance(refusal, CommitFailedException) and base is not None and now.location != base.metadata_location:
+                break  # a conflict, and another writer's version came after what there was: no old look
         if not isinstance(refusal, CommitFailedException):
             turn.stage = Stage.PREPARING
         raise refusal
@@ -260,7 +269,7 @@ class RestCommits(RestNames):
             except Exception as e:  # noqa: BLE001 - whatever it was, the next look may tell
                 logger.debug("table %s cannot be loaded: %s", ".".join(staged.name()), e)
                 continue
-            if _made(base, staged, updates, now):
+            if made(base, staged, updates, now):
                 logger.debug("the commit of table %s was made though its answer was %s", ".".join(staged.name()), cause)
                 return now
         raise _unknown(staged, cause) from cause
@@ -293,24 +302,6 @@ def _update_json(update: Any) -> Any:
     return json.loads(update.model_dump_json(serialize_as_any=True))
 
 
-def _made(base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], now: TableAnswer) -> bool:
-    """Whether the table that the server has now has had the commit."""
-    snapshots = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-    if snapshots:
-        return snapshots <= {snapshot.snapshot_id for snapshot in now.metadata.snapshots}
-    if base is None:
-        return now.metadata.table_uuid == staged.metadata.table_uuid
-    if now.location == base.metadata_location or not now.metadata.metadata_log:
-        return False
-    # One commit on top of what there was, with our result. Anything else proves nothing.
-    on_top = now.metadata.metadata_log[-1].metadata_file == base.metadata_location
-    return on_top and _content(now.metadata) == _content(staged.metadata)
-
-
-def _content(metadata: TableMetadata) -> dict[str, Any]:
-    return {name: getattr(metadata, name) for name in type(metadata).model_fields if name not in _OF_NO_MATTER}
-
-
 def _check_answer(staged: StagedTable, answer: TableMetadata, updates: tuple[Any, ...], *, catalog: str) -> None:
     """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at.
 
@@ -328,20 +319,6 @@ def _check_answer(staged: StagedTable, answer: TableMetadata, updates: tuple[Any
     kept_keys = [key for key in keys if key.key_id not in removed]
     sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
     check_kept(sent, answer, table=table, catalog=catalog)
-
-
-def _answered_without(base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], answer: TableAnswer) -> Exception | None:
-    """Return an error when the table of a success is without what was committed."""
-    sent = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-    lost = sent - {snapshot.snapshot_id for snapshot in answer.metadata.snapshots}
-    if lost:
-        return CommitError(f"success was answered, with a table without snapshot {', '.join(map(str, sorted(lost)))}")
-    if base is None or sent:
-        return None
-    before = _content(base.metadata)
-    if _content(answer.metadata) == before and _content(staged.metadata) != before:
-        return CommitError("success was answered, with a table as it was before")
-    return None
 
 
 def _refusal(response: Response) -> Exception:

@@ -114,6 +114,8 @@ class _Exchange:
 
 
 _EXCHANGE: ContextVar[_Exchange | None] = ContextVar("exchange", default=None)
+# Not empty once a request of a call has left.
+_LEFT: ContextVar[list[bool] | None] = ContextVar("left", default=None)
 _LISTING: ContextVar[_Exchange | None] = ContextVar("listing", default=None)
 
 
@@ -145,9 +147,17 @@ class BoundedSender:
         exchange = _LISTING.get() or self._new()
         _turn_page(exchange, request)
         token = _EXCHANGE.set(exchange)
+        left = _LEFT.get()
         try:
             for _ in range(_HOPS):
-                response = self._once(request, exchange, options)
+                try:
+                    response = self._once(request, exchange, options)
+                except Exception as e:
+                    if left is not None and not _unconnected(e):
+                        left.append(True)
+                    raise
+                if left is not None:
+                    left.append(True)
                 if response.status_code in _LOG_IN_AGAIN:
                     exchange.pages.clear()  # a listing begins anew
                 if not _ELSEWHERE <= response.status_code < _ERROR:
@@ -270,8 +280,26 @@ def _shown(url: str | None) -> str:
     return ascii(text[:200])[1:-1]
 
 
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Let all requests inside count as one: it was sent if any of them was, also when the last one met no server."""
+    token = _LEFT.set([])
+    try:
+        yield
+    except RequestException as e:
+        if _LEFT.get():
+            e.icelock_left = True  # type: ignore[attr-defined]
+        raise
+    finally:
+        _LEFT.reset(token)
+
+
 def not_sent(error: Exception) -> bool:
-    """Whether a request never left: there was no connection."""
+    """Whether a request never left: there was no connection, for none of those of its call (``one_call``)."""
+    return not getattr(error, "icelock_left", False) and _unconnected(error)
+
+
+def _unconnected(error: Exception) -> bool:
     if isinstance(error, ConnectTimeout):
         return True
     cause = error.args[0] if isinstance(error, RequestsConnectionError) and error.args else None

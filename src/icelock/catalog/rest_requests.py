@@ -44,7 +44,7 @@ from tenacity import retry
 
 from icelock import properties as names
 from icelock.catalog.rest_answer import ConfigAnswer, TableAnswer, json_object, storage_credentials
-from icelock.catalog.rest_http import BoundedSender, Limits
+from icelock.catalog.rest_http import BoundedSender, Limits, one_call
 from icelock.catalog.rest_settings import is_of_storage, of_defaults, of_storage, shown, with_storage
 from icelock.catalog.rest_tokens import BoundedTokens
 from icelock.errors import FormatError, PolicyError
@@ -68,7 +68,14 @@ _Ask = TypeVar("_Ask", bound="Callable[..., Any]")
 
 def _again_after_login(ask: _Ask) -> _Ask:
     """Ask once more with a new token when the server does not know the one it was given, as PyIceberg does."""
-    return cast("_Ask", retry(**cast("Any", _RETRY_ARGS))(ask))
+    again = retry(**cast("Any", _RETRY_ARGS))(ask)
+
+    @wraps(ask)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        with one_call():
+            return again(*args, **kwargs)
+
+    return cast("_Ask", asked)
 
 
 def _in_pages(name: str) -> Any:
