@@ -8,6 +8,7 @@ setting would otherwise mean plaintext.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -117,6 +118,31 @@ _CATALOG: Final = (
 _LONG: Final = 15
 _GUARDED_PREFIXES: Final = ("encryption.", "encryption-", "encryption_", "kms.", "icelock.")
 # ``kms.`` names belong to the KMS client, which checks its own; a user's class may have any.
+_KMS: Final = (
+    *(KMS_LOCAL_PATH, KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV, KMS_AWS_ENDPOINT, KMS_AWS_ALGORITHM, KMS_AWS_DATA_KEY_SPEC),
+    *(KMS_VAULT_ADDRESS, KMS_VAULT_NAMESPACE, KMS_VAULT_MOUNT, KMS_VAULT_TOKEN_FILE, KMS_VAULT_CA_FILE),
+    *(KMS_KEYSTORE_PATH, KMS_KEYSTORE_PASSWORD_ENV, KMS_PKCS11_LIBRARY, KMS_PKCS11_TOKEN_LABEL, KMS_PKCS11_PIN_FILE, KMS_PKCS11_PIN_ENV),
+)
+_KMS_PREFIXES: Final = ("kms.", "azure.keyvault.")
+
+
+def _folded(name: str) -> str:
+    """Return a name without what other ways of writing it change: capitals and separators (environment variables have ``_`` only)."""
+    return re.sub(r"[._-]+", "-", name.lower()).strip("-")
+
+
+_SPELT: Final[Mapping[str, str]] = {
+    _folded(name): name for name in (*_CATALOG, PY_KMS_IMPL, *_KMS, *(prefix + name for prefix in _OF_NEW_TABLES for name in _TABLE))
+}
+_BARE: Final[Mapping[str, str]] = {
+    **{_folded(name.partition(".")[2]): name for name in _CATALOG},
+    **{_folded(short): TABLE_DEFAULT_PREFIX + name for name in _TABLE for short in (name, name.partition(".")[2])},
+    "encryption": KMS_TYPE,
+    "kms": KMS_TYPE,
+    "icelock": REQUIRE_ENCRYPTION,
+}
+"""What was meant by names that lack their first part, or all but it."""
+_FAMILIES: Final = ("encryption", "kms", "icelock", "table-default", "table-override")
 
 
 def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
@@ -140,6 +166,70 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
     if ENCRYPTION_KEY_ID in properties:
         encryption_key_id(properties)
     data_key_length(properties)
+
+
+def check_misplaced(given: Iterable[str]) -> None:
+    """Refuse names of table properties that were to set encryption, and would be any user's property.
+
+    Raises:
+        PolicyError: names the property, and how it is set.
+    """
+    for name in given:
+        folded = _folded(name)
+        of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
+        if name in _TABLE or not (of_table or folded in _SPELT or _family(folded)):
+            continue
+        meant = _SPELT.get(folded) or of_table
+        hint = f"did you mean {of_table!r}?" if of_table in _TABLE else f"set {meant!r} for the catalog" if meant else "no table has it"
+        msg = f"unknown table property {name!r}; {hint}"
+        raise PolicyError(msg)
+
+
+def check_nested(properties: Mapping[str, object]) -> None:
+    """Refuse encryption settings in blocks of their own, as YAML can have them: PyIceberg hands them on as one value, which says nothing.
+
+    Raises:
+        PolicyError: names the property as it is written.
+    """
+    for name, value in properties.items():
+        for inner in _leaves(name, value) if isinstance(value, Mapping) and value else ():
+            folded = _folded(inner)
+            if folded in _SPELT or _family(folded) is not None:
+                right = _SPELT.get(folded, inner)
+                msg = f"catalog property {name!r} holds others: write each with its whole name and one value, such as {right!r}"
+                raise PolicyError(msg)
+
+
+def check_kms_named(properties: Mapping[str, object]) -> None:
+    """Refuse KMS settings in a configuration that names no KMS: its tables would be plain.
+
+    Raises:
+        PolicyError: names the property.
+    """
+    for name in (KMS_IMPL, PY_KMS_IMPL):
+        if properties.get(name) is not None and not str(properties[name]).strip():
+            msg = f"{name} is empty: name the class of your KMS client, or leave {name} out"
+            raise PolicyError(msg)
+    stray = next((name for name in properties if name.startswith(_KMS_PREFIXES)), None)
+    if stray is not None and not has_kms(properties):
+        msg = f"{stray} is set, and no KMS is named: set {KMS_TYPE} (such as aws, vault, local) or {KMS_IMPL} too, or leave {stray} out"
+        raise PolicyError(msg)
+
+
+def _leaves(name: str, value: object) -> list[str]:
+    if not isinstance(value, Mapping) or not value:
+        return [name]
+    return [leaf for key, inner in value.items() for leaf in _leaves(f"{name}.{key}", inner)]
+
+
+def _family(folded: str) -> str | None:
+    """Return the first part of a name if it is one of ours."""
+    return next((first for first in _FAMILIES if folded == first or folded.startswith(f"{first}-")), None)
+
+
+def _setting(name: str) -> str | None:
+    """Return the setting of a table that a name ends with."""
+    return next((known for known in _TABLE if name.lower().replace("_", "-").endswith(known)), None)
 
 
 def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
@@ -171,11 +261,13 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     Raises:
         PolicyError: names the property and the nearest known one.
     """
+    check_nested(properties)
     for name in properties:
         _refuse_misplaced(name)
     for prefix in _OF_NEW_TABLES:
         try:
             check_table_properties(below(properties, prefix))
+            check_misplaced(below(properties, prefix))
             check_reserved(below(properties, prefix), making=True)
         except PolicyError as e:
             msg = f"catalog properties below {prefix!r}: {e}"
@@ -237,8 +329,11 @@ def _refuse_misplaced(name: str) -> None:
     lowered = name.lower()
     first = lowered.split(".")[0].replace("_", "-") + "."
     near = difflib.get_close_matches(first, _OF_NEW_TABLES, n=1, cutoff=0.85)
-    setting = next((known for known in _TABLE if lowered.replace("_", "-").endswith(known)), None)
-    if near:
+    setting = _setting(name)
+    meant = None if setting is not None or name.startswith("kms.") else _meant(name)
+    if meant is not None:
+        msg = f"unknown catalog property {name!r}; did you mean {meant!r}?"
+    elif near:
         msg = f"unknown catalog property {name!r}; did you mean {near[0] + (lowered.partition('.')[2] or '<table property>')!r}?"
     elif setting is not None:
         msg = (
@@ -248,6 +343,19 @@ def _refuse_misplaced(name: str) -> None:
     else:
         return
     raise PolicyError(msg)
+
+
+def _meant(name: str) -> str | None:
+    """Return the catalog property that a name was to be, or None for one that is right, or no concern of ours."""
+    folded = _folded(name)
+    near = difflib.get_close_matches(folded, _SPELT, n=1, cutoff=0.9)
+    family = _family(folded)
+    meant = _SPELT.get(folded) or _BARE.get(folded) or (_SPELT[near[0]] if near else None)
+    if meant is None and family == "kms":
+        meant = f"kms.{name[4:]}"
+    elif meant is None and family in {"table-default", "table-override"}:
+        meant = f"{family}.{name[len(family) + 1 :].lower() or '<table property>'}"
+    return None if meant == name or name in _CATALOG else meant
 
 
 def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:

@@ -352,4 +352,5 @@ def without_kms(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_aliases(properties: Mapping[str, Any]) -> dict[str, str]:
+    names.check_nested(properties)
     return {key: str(value) for key, value in properties.items() if value is not None}

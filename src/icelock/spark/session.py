@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from icelock.errors import PolicyError
-from icelock.properties import check_catalog_properties
+from icelock.properties import check_catalog_properties, check_nested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +73,7 @@ def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
     if not name or "." in name or name != name.strip():
         msg = f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it has no dot and no white space around it"
         raise PolicyError(msg)
+    check_nested(properties)
     given = {key: str(value) for key, value in properties.items() if value is not None}
     check_catalog_properties(given)
     return given

@@ -67,12 +67,14 @@ class TableEncryption:
         """Make one from catalog properties, refusing misspelt ones.
 
         Raises:
-            PolicyError: an unknown ``encryption.*`` or ``kms.*`` property, or both kms-type and kms-impl.
+            PolicyError: an unknown ``encryption.*`` or ``kms.*`` property, both kms-type and kms-impl, or settings of a KMS and none named.
         """
         names.check_catalog_properties(properties)
         # A built-in client's constructor only checks settings; a user's class may do more, so it is made when it is needed.
         if kms is None and names.KMS_TYPE in properties:
             kms = load_kms_client(properties)
+        if kms is None:
+            names.check_kms_named(properties)
         return cls(properties, owner=owner, kms=kms)
 
     def kms(self) -> KmsClient:

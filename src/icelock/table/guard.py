@@ -104,6 +104,7 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
         PolicyError: misspelt or bad ``encryption.*`` settings, encryption below format version 3, or a reserved name.
     """
     names.check_table_properties(properties)
+    names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
     if any(name in properties for name in _FIXED) and format_version != VERSION:
         msg = f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
@@ -225,6 +226,7 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
 
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:
     names.check_reserved(updates)
+    names.check_misplaced(updates)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
     for name in _FIXED:
         if name in updates and updates[name] != metadata.properties.get(name):
