@@ -354,6 +354,16 @@ class _Response(http.client.HTTPResponse):
         if exchange is not None:
             self.fp = io.BufferedReader(_BoundedRaw(self.fp.detach(), sock, exchange))
 
+    def _read_status(self) -> tuple[str, int, str]:
+        """Pass over what goes before the answer (RFC 9110, 15.2), which http.client does for 100 only."""
+        while True:
+            line: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]  # http.client's own
+            if line[1] == http.client.SWITCHING_PROTOCOLS:
+                raise http.client.BadStatusLine(str(line[1]))  # never asked for
+            if line[1] >= http.client.OK:
+                return line
+            http.client.parse_headers(self.fp)
+
 
 class _Connection(HTTPConnection):
     response_class = _Response

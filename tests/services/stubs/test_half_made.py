@@ -11,8 +11,10 @@ import pytest
 from lake import KEYED, people
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.types import LongType
+from requests import ConnectionError  # noqa: A004 - requests' own
 from rest_stub import RefusalError, RestStub
 from stub_lake import QUICK, StubLake, ids
+from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 ONCE = {"commit.retry.num-retries": "0"}
 
@@ -153,18 +155,22 @@ def test_a_refusal_is_believed_after_a_second_look_only(status: int, lake: StubL
 
 
 @pytest.mark.parametrize("answer", ["401", "307"])
-def test_a_commit_that_was_sent_and_then_met_no_server_is_unknown(answer: str, lake: StubLake, stub: RestStub) -> None:
-    """The first request was answered, by a server that is gone when the second comes: the first may have been done."""
+def test_a_commit_that_was_sent_and_then_met_no_server_counts(answer: str, lake: StubLake, stub: RestStub, monkeypatch: Any) -> None:
+    """The first request was answered, and made; the second, with a new token or to another place, finds no connection."""
     table = lake.table(rows=1, **ONCE)
-    files = set(lake.files())
+    sender = table.catalog._session.send
+    real, sent = sender._send, []
 
-    def and_gone(out: Any) -> None:
-        head = f"HTTP/1.1 {answer} Other\r\nLocation: /v1/namespaces/db/tables/t\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        stub._server.socket.close()
-        out.write(head.encode())
+    def once(request: Any, **options: Any) -> Any:
+        if request.method == "POST" and sent:
+            raise ConnectionError(MaxRetryError(None, request.url, NewConnectionError(None, "refused")))
+        if request.method == "POST":
+            sent.append(request.url)
+        return real(request, **options)
 
-    stub.fail("POST", "/tables/t", when="after", how=and_gone)
-    with pytest.raises(CommitStateUnknownException, match="nothing was deleted"):
-        append(table)
-    assert files < set(lake.files())
-    assert len(lake.kept["snapshots"]) == 2
+    monkeypatch.setattr(sender, "_send", once)
+    head = f"HTTP/1.1 {answer} Other\r\nLocation: /v1/namespaces/db/tables/t\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    stub.fail("POST", "/tables/t", when="after", how=head.encode())
+    append(table)
+    assert ids(lake.catalog().load_table("db.t")) == [0, 1]
+    assert len(sent) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import people
+from lake import KEYED, people
 from pyiceberg.exceptions import CommitStateUnknownException, RESTError
 from requests import RequestException
 from rest_stub import RestStub
@@ -60,6 +60,8 @@ BAD: dict[str, Any] = {
     "body drips": drip(HEAD, b"Content-Length: 100000\r\n\r\n{"),
     "chunks drip": drip(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", each=b"1\r\n \r\n"),
     "100 Continue for ever": drip(each=b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "102 Processing for ever": drip(each=b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "101 to another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
     "300 MB with a length": flood(HEAD + b"Content-Length: 300000000\r\n\r\n", b" " * 65_536),
     "chunks without end": flood(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"8000\r\n" + b" " * 0x8000 + b"\r\n"),
     "a chunk's size without end": flood(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 65_536),
@@ -101,6 +103,26 @@ def test_a_bad_answer_to_a_look_ends_in_time_with_an_error_of_a_known_kind(what:
     assert time.monotonic() - began < TOO_LONG_SECONDS
     assert len(str(caught.value)) < 2000
     assert ids(catalog.load_table("db.t")) == [0], "the next answer is read"
+
+
+@pytest.mark.parametrize("status", ["100 Continue", "102 Processing", "103 Early Hints"])
+def test_what_goes_before_an_answer_is_not_the_answer(status: str, lake: StubLake, stub: RestStub, catalog: Any) -> None:
+    """RFC 9110, 15.2. The next request must not get the answer to this one either, on a connection that is kept."""
+    lake.table(rows=1, catalog=catalog)
+    catalog.create_table("db.u", people().schema, properties=KEYED)
+    first = json.dumps(stub.loaded(stub.tables["db", "t"])).encode()
+    stub.fail("GET", "/tables/t", when="before", how=lambda out: out.write(before(status) + HEAD + sized(first)))
+    assert ids(catalog.load_table("db.t")) == [0]
+    assert catalog.load_table("db.u").name() == ("db", "u")
+    assert ids(catalog.load_table("db.u")) == []
+
+
+def before(status: str) -> bytes:
+    return f"HTTP/1.1 {status}\r\nLink: </x>; rel=preload\r\n\r\n".encode() * 3
+
+
+def sized(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 TOO_LARGE = ["300 MB with a length", "chunks without end", "no length, no end", "gzip bomb", "deflate bomb"]
