@@ -146,12 +146,11 @@ class SqlTurn(PointerTurn):
             digest = None if self._form is None else self._form.metadata_hash
             facts = self._catalog.facts
             facts.write(self._connection, self._identifier, staged.metadata, staged.metadata_location, digest=digest)
-        except SqlIntegrityError as e:
-            discard(staged)
-            msg = f"Table {table} already exists"
-            raise TableAlreadyExistsError(msg) from e
         except (SQLAlchemyError, CommitFailedException) as e:
             discard(staged)
+            if self.location is None and isinstance(e, SqlIntegrityError):
+                msg = f"Table {table} already exists"
+                raise TableAlreadyExistsError(msg) from e
             msg = f"the database refused the change of table {table}: {_first_line(e)}; nothing was changed"
             raise CommitFailedException(msg) from e
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake, people
 from pyiceberg.catalog import load_catalog as pyiceberg_load_catalog
-from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NamespaceNotEmptyError, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.types import LongType, NestedField, StringType
@@ -139,6 +141,22 @@ def test_register_checks_the_keys_first(lake: TestLake) -> None:
     with pytest.raises(KeyUnavailableError):
         lake.without_kms().register_table("db.third", table.metadata_location)
     assert catalog.list_tables("db") == [("db", "again"), ("db", "t")]
+
+
+@pytest.mark.parametrize("what", ["abort", "rollback", "fail"])
+def test_a_commit_that_the_database_refuses_by_a_rule_of_its_own_is_a_failed_one(lake: TestLake, what: str) -> None:
+    """A trigger or a constraint: the table was there, and the commit's files go."""
+    table = lake.catalog().create_table("db.t", people().schema, properties={**KEYED, "commit.retry.num-retries": "0"})
+    before = lake.files()
+    with closing(sqlite3.connect(lake.folder / "catalog.db")) as database:
+        database.execute(f"create trigger no before update on iceberg_tables begin select raise({what}, 'not today'); end")
+    with pytest.raises(CommitFailedException, match="not today"):
+        table.append(people())
+    assert lake.files() == before
+    with closing(sqlite3.connect(lake.folder / "catalog.db")) as database:
+        database.execute("drop trigger no")
+    table.append(people())
+    assert lake.catalog().load_table("db.t").scan().count() == people().num_rows
 
 
 def test_many_processes_append_to_one_table(lake: TestLake) -> None:
