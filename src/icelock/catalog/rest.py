@@ -27,6 +27,7 @@ from icelock.catalog.base import EncryptedCatalog, without_kms
 from icelock.catalog.create import FORMAT_VERSION
 from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest_commit import RestCommits
+from icelock.catalog.rest_form import other_form
 from icelock.catalog.rest_http import may_be_done
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
@@ -90,7 +91,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
                 raise
             msg = f"the REST server did not say whether table {'.'.join(name)} was made ({type(e).__name__}: {e}): look before you repeat"
             raise CommitStateUnknownException(msg) from e
-        return self._read_back(name, wanted)
+        return self._read_back(name, wanted, request=request)
 
     def create_table_transaction(  # noqa: PLR0913 - as above
         self,
@@ -126,7 +127,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         name = self.free_name(identifier)
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted, stage=True)
         answer = self._ask_create(name, request)
-        self._check_made(name, answer.metadata, wanted)
+        self._check_made(name, answer.metadata, wanted, request)
         return self._staged_by_server(name, answer.metadata, answer, request)
 
     def _staged_again(self, name: Identifier, metadata: Any) -> StagedTable:
@@ -228,18 +229,20 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             properties=dict(properties),
         )
 
-    def _read_back(self, name: Identifier, wanted: Mapping[str, str], sent: TableMetadata | None = None) -> IcebergTable:
+    def _read_back(
+        self, name: Identifier, wanted: Mapping[str, str], sent: TableMetadata | None = None, request: CreateTableRequest | None = None
+    ) -> IcebergTable:
         """Load a table that was just made and check that it is what was asked for."""
         answer = self._ask_table(name)
         if sent is None:
-            self._check_made(name, answer.metadata, wanted)
+            self._check_made(name, answer.metadata, wanted, request)
         else:
             check_kept(sent, answer.metadata, table=".".join(name), catalog=self.name)
         table = self._table(name, answer)
         self.pins.check(name, answer.metadata, answer.location, self.pins.seen(name))
         return table
 
-    def _check_made(self, name: Identifier, made: TableMetadata, wanted: Mapping[str, str]) -> None:
+    def _check_made(self, name: Identifier, made: TableMetadata, wanted: Mapping[str, str], request: CreateTableRequest | None) -> None:
         problem = ""
         if not isinstance(made, TableMetadataV3):
             problem = f"format version 3 was asked for, and catalog {self.name} made version {made.format_version}"
@@ -250,6 +253,13 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             msg = (
                 f"table {'.'.join(name)}: {problem}: it cannot hold encrypted tables. The table at {made.location} has no data: "
                 "drop it, and use another catalog"
+            )
+            raise CommitError(msg)
+        problem = "" if request is None else other_form(request, made, wanted)
+        if problem:
+            msg = (
+                f"table {'.'.join(name)}: catalog {self.name} made it in a form of its own: {problem}. The table at {made.location} has no "
+                "data: drop it, and ask for what the server makes, or use another catalog"
             )
             raise CommitError(msg)
 
