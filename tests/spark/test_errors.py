@@ -72,6 +72,7 @@ ACTIONS: dict[str, Callable[[Any, Path], Any]] = {
 
 @pytest.mark.spark
 @pytest.mark.spark43
+@pytest.mark.filterwarnings("ignore:toPandas attempted Arrow optimization")  # which PySpark 4.3 says of any error
 @pytest.mark.parametrize("how", ["native", "python"])
 def test_each_action_says_which_file_was_changed(spark, changed, tmp_path, how):
     frame = icelock.spark.read(spark, TABLE, engine=how)
