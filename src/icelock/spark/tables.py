@@ -99,7 +99,7 @@ def scan_of(table: Table, options: ReadOptions) -> DataScan:
     try:
         scan.projection()
     except ValueError as e:
-        if isinstance(e, PolicyError):
+        if isinstance(e, PolicyError) and "option columns" in str(e):
             raise
         columns = ", ".join(scan.full_schema.column_names)
         msg = f"option columns: {e}; table {options.table} has {columns}"
