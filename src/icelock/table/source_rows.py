@@ -27,6 +27,7 @@ from pyiceberg.expressions import (
     Or,
     Reference,
 )
+from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.types import PrimitiveType
 
 from icelock.arrow.arrow_types import output_schema
@@ -37,7 +38,7 @@ from icelock.errors import PolicyError
 from icelock.table.key_index import KeyIndex, key_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
@@ -154,11 +155,12 @@ def _one_of(name: str, values: pa.Array) -> BooleanExpression:
     numbers = _numbers(values)
     if numbers is None:
         return AlwaysTrue()
+    literal_of: Callable[[Any], Any] = DateLiteral if pat.is_date32(values.type) else lambda value: value  # no number is a date
     # -0.0 and 0.0 are one key, and different to a list of values.
     if len(numbers) <= _LISTED and not pat.is_floating(values.type):
-        return In(term=Reference(name), literals=set(numbers.to_pylist()))
+        return In(term=Reference(name), literals={literal_of(number) for number in numbers.to_pylist()})
     order = pc.sort_indices(numbers)
-    low, high = numbers[order[0].as_py()].as_py(), numbers[order[len(order) - 1].as_py()].as_py()
+    low, high = (literal_of(numbers[order[place].as_py()].as_py()) for place in (0, len(order) - 1))
     return Or(nan, And(GreaterThanOrEqual(term=Reference(name), value=low), LessThanOrEqual(term=Reference(name), value=high)))
 
 
