@@ -174,8 +174,8 @@ class BoundedSender:
 
     def _once(self, request: PreparedRequest, exchange: _Exchange, options: dict[str, Any]) -> Response:
         _bind(self._session.get_adapter(str(request.url)))
-        wait = (self._limits.connect, min(self._limits.silence, exchange.seconds()))
         try:
+            wait = (self._limits.connect, min(self._limits.silence, exchange.seconds()))
             response = self._send(request, **{**options, "timeout": wait, "stream": True, "allow_redirects": False})
             try:
                 content = _body(response, exchange)

@@ -20,8 +20,8 @@ from stub_lake import StubLake, ids
 
 from icelock.errors import FormatError, PolicyError
 
-TOO_LONG_SECONDS = 8
-BOUNDS = {"rest.client.socket-timeout-ms": "700", "icelock.rest.max-answer-bytes": "1000000"}
+TOO_LONG_SECONDS = 30
+BOUNDS = {"rest.client.socket-timeout-ms": "1500", "icelock.rest.max-answer-bytes": "1000000"}
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n"
 
 
