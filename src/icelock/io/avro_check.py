@@ -6,7 +6,7 @@ rows were written with. So the bytes are looked at first. A walk of every value 
 whose end the bytes themselves show (numbers, booleans, fixed, null, and unions of null and one of these) are one regular expression, as
 many as follow each other, and so are the items of arrays of them.
 
-A fixed type may have ``prefix`` (hex), which is no Avro: bytes that it must begin with (``metadata.fixed_partitions``).
+A fixed type may have ``prefix`` (hex), which is no Avro: bytes that it must begin with (``metadata.stored_schema``).
 
 Not here: containers (``io.avro``), values (``metadata.entry_reader``, ``io.avro_columns``), what rows may say (``metadata.manifest``).
 """

@@ -15,6 +15,7 @@ Not here: projection and filters (``arrow``), streams (``io.streams``).
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import pyarrow as pa
@@ -141,16 +142,20 @@ class ParquetInput:
                 raise
             raise mapped from e
 
+    @cached_property
+    def _int96(self) -> tuple[str, ...]:
+        """The paths of the INT96 columns; looked up once, as a file may have many columns and row groups."""
+        schema = self.metadata.schema
+        leaves = [schema.column(leaf) for leaf in range(len(schema))]
+        return tuple(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+
     def _check_instants(self, row_group: int, columns: Sequence[str], batch_rows: int) -> None:
         """Check the INT96 timestamps among some columns: Arrow lets those that do not fit run over, without an error.
 
         Raises:
             FormatError: one does not fit.
         """
-        schema = self.metadata.schema
-        wanted = set(columns)
-        paths = [schema.column(leaf).path for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96"]
-        paths = [path for path in paths if path in wanted]
+        paths = [path for path in self._int96 if path in columns]
         if not paths:
             return
         with self._source.open() as stream:
