@@ -288,6 +288,7 @@ SECTIONS = (
                 "write.overwrite-filter",
                 "write.overwrite-mode",
                 "write.table",
+                "write.validate-from-snapshot-id",
             ),
             row(
                 "`icelock.spark.write_to`: create, replace, createOrReplace, append, overwrite, overwritePartitions",

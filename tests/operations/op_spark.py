@@ -95,6 +95,9 @@ WRITES = [
             "overwrite-filter": lambda p: p.writer("overwrite").option("overwrite-filter", "id >= 0").save(p.full),
             "overwrite-mode": lambda p: p.writer("overwrite").option("overwrite-mode", "dynamic").save(p.full),
             "table": lambda p: p.writer("append").option("table", p.full).save(),
+            "validate-from-snapshot-id": lambda p: (
+                p.writer("overwrite").option("validate-from-snapshot-id", str(p.table.current_snapshot().snapshot_id)).save(p.full)
+            ),
         },
     ),
     *recipes(

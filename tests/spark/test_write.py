@@ -186,7 +186,7 @@ def test_a_row_that_does_not_fit_fails_the_job_and_leaves_nothing(spark, spark_l
 
 
 def test_plain_tables_are_refused(spark, spark_lake):
-    make(spark_lake, properties={})
+    make(spark_lake, properties={"icelock.plain": "true"})
     with pytest.raises(PySparkException, match="format version 2"):
         write(spark.range(3))
     assert data_files(spark_lake) == []
