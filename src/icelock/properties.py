@@ -1,8 +1,7 @@
 """Every property that icelock knows: its name, default and parser, and the check for misspelt ones.
 
-Table properties live in table metadata; catalog properties come from the client's configuration only. A name below
-``encryption.``, ``kms.`` or ``icelock.`` that is not listed here is an error (cases C-55, C-59), because a misspelt encryption
-setting would otherwise mean plaintext.
+Table properties live in table metadata; catalog properties come from the client's configuration only. A name below ``encryption.``,
+``kms.`` or ``icelock.`` that is not listed here is an error (cases C-55, C-59): a misspelt one would otherwise mean plaintext.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ PY_KMS_IMPL: Final = "py-kms-impl"
 KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
 HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
 REQUIRE_ENCRYPTION: Final = "icelock.require-encryption"
+PLAIN_TABLES: Final = "icelock.plain-tables"
 REST_ANSWER_TIMEOUT: Final = "icelock.rest.answer-timeout-ms"
 REST_MAX_ANSWER: Final = "icelock.rest.max-answer-bytes"
 REST_MAX_ANSWER_DEFAULT: Final = 128 * 2**20
@@ -38,6 +38,10 @@ PINS_FILE: Final = "icelock.pins-file"
 SPARK_PLAIN_RPC: Final = "icelock.spark.plain-rpc"
 SPARK_PLAIN_RPC_WARN: Final = "warn"
 SPARK_PLAIN_RPC_REFUSE: Final = "refuse"
+_CHOICES: Final = {
+    PLAINTEXT_FILES: (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW),
+    SPARK_PLAIN_RPC: (SPARK_PLAIN_RPC_WARN, SPARK_PLAIN_RPC_REFUSE),
+}
 SPARK_EXECUTOR_PROPERTIES: Final = "icelock.spark.executor-properties"
 LIMITS_PREFIX: Final = "icelock.limits."
 LIMIT_METADATA_BYTES: Final = "icelock.limits.metadata-bytes"
@@ -107,6 +111,7 @@ _CATALOG: Final = (
     KEK_CACHE_SECONDS,
     PLAINTEXT_FILES,
     REQUIRE_ENCRYPTION,
+    PLAIN_TABLES,
     HIVE_REQUIRE_HASH,
     REST_ANSWER_TIMEOUT,
     REST_MAX_ANSWER,
@@ -276,14 +281,10 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
     for name in LIMITS:
         limit(properties, name)
-    policy = properties.get(PLAINTEXT_FILES, PLAINTEXT_FILES_REFUSE)
-    if policy not in (PLAINTEXT_FILES_REFUSE, PLAINTEXT_FILES_ALLOW):
-        msg = f"{PLAINTEXT_FILES} is {policy!r}; it must be {PLAINTEXT_FILES_REFUSE!r} or {PLAINTEXT_FILES_ALLOW!r}"
-        raise PolicyError(msg)
-    rpc = properties.get(SPARK_PLAIN_RPC, SPARK_PLAIN_RPC_WARN)
-    if rpc not in (SPARK_PLAIN_RPC_WARN, SPARK_PLAIN_RPC_REFUSE):
-        msg = f"{SPARK_PLAIN_RPC} is {rpc!r}; it must be {SPARK_PLAIN_RPC_WARN!r} or {SPARK_PLAIN_RPC_REFUSE!r}"
-        raise PolicyError(msg)
+    for name, choices in _CHOICES.items():
+        if (value := properties.get(name, choices[0])) not in choices:
+            msg = f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
+            raise PolicyError(msg)
 
 
 def below(properties: Mapping[str, object], prefix: str) -> dict[str, str]:

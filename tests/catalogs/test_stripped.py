@@ -11,6 +11,8 @@ import pytest
 from lake import people
 from lakes import CatalogLake
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate
 from test_pins import local
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
@@ -109,6 +111,74 @@ def test_traces_of_encryption_are_enough_for_who_never_saw_it(lake: CatalogLake)
         strip(table, how)
         with pytest.raises((IntegrityError, PolicyError, FormatError)):
             lake.load(f"t{number}")
+
+
+WRITES = {
+    "append": lambda table: table.append(people(1, 1)),
+    "overwrite": lambda table: table.overwrite(people(1, 1)),
+    "dynamic": lambda table: table.dynamic_partition_overwrite(people(1, 1)),
+    "upsert": lambda table: table.upsert(people(1, 1), join_cols=["id"]),
+    "delete": lambda table: table.delete("id = 1"),
+    "add_files": lambda table: table.add_files(["file:///nowhere.parquet"], check_duplicate_files=False),
+    "transaction": lambda table: table.transaction().append(people(1, 1)),
+    "snapshot": lambda table: table.transaction().update_snapshot().fast_append(),
+}
+
+
+def test_who_never_saw_it_writes_no_plain_rows(lake: CatalogLake) -> None:
+    """At version 2 nothing tells it from a plain table, but nobody said that it is one."""
+    strip(lake.make(rows=1), version_2)
+    before = lake.files()
+    table = lake.load()
+    assert table.format_version == 2
+    for write in WRITES.values():
+        with pytest.raises(PolicyError, match=rf"table {lake.name()} is plain.*icelock\.pins\.{lake.name()}=.*icelock\.plain-tables"):
+            write(table)
+    assert lake.files() == before
+
+
+def test_a_commit_by_hand_brings_it_none_either(lake: CatalogLake) -> None:
+    """As of another library that has written the files itself."""
+    strip(lake.make(rows=1), version_2)
+    table = lake.load()
+    snapshot = Snapshot(
+        snapshot_id=1,
+        sequence_number=1,
+        timestamp_ms=table.metadata.last_updated_ms,
+        manifest_list="file:///list",
+        summary=Summary(Operation.APPEND),
+    )
+    with pytest.raises(PolicyError, match="is plain"):
+        table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot),))
+    assert lake.load().metadata.snapshots == []
+
+
+@pytest.mark.parametrize("said", ["icelock.pins.{}", "icelock.plain-tables", "icelock.require-encryption"])
+def test_a_plain_table_takes_rows_of_who_says_that_it_is_plain(lake: CatalogLake, said: str) -> None:
+    lake.catalog().create_table(lake.name(), people().schema, properties={"icelock.plain": "true"})
+    with pytest.raises(PolicyError, match="is plain"):
+        lake.load().append(people(1, 1))
+    value = {"icelock.plain-tables": f"other.*, {lake.name()[:-1]}*", "icelock.require-encryption": "false"}.get(said, "")
+    catalog = lake.catalog(**{said.format(lake.name()): value})
+    catalog.load_table(lake.name()).append(people(1, 1))
+    assert len(catalog.load_table(lake.name()).scan().to_arrow()) == 1
+    with pytest.raises(PolicyError, match="is plain"):
+        lake.catalog(**{"icelock.plain-tables": "other.*"}).load_table(lake.name()).append(people(1, 1))
+
+
+def test_who_made_a_plain_table_may_write_to_it(lake: CatalogLake) -> None:
+    catalog = lake.catalog()
+    for name, make in (("p", catalog.create_table), ("q", catalog.create_table_transaction)):
+        made = make(lake.name(name), people().schema, properties={"icelock.plain": "true"})
+        (made.commit_transaction() if name == "q" else made).append(people(1, 1))
+        catalog.load_table(lake.name(name)).append(people(1, 1))
+        catalog.rename_table(lake.name(name), lake.name(f"{name}2"))
+        catalog.load_table(lake.name(f"{name}2")).append(people(1, 1))
+        assert len(catalog.load_table(lake.name(f"{name}2")).scan().to_arrow()) == 3
+        catalog.drop_table(lake.name(f"{name}2"))
+        lake.catalog().create_table(lake.name(f"{name}2"), people().schema, properties={"icelock.plain": "true"})
+        with pytest.raises(PolicyError, match="is plain"):
+            catalog.load_table(lake.name(f"{name}2")).append(people(1, 1))
 
 
 def kept_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:

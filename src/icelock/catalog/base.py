@@ -143,7 +143,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """Commit updates, checked before and after.
 
         Raises:
-            PolicyError: an update would break a rule of encrypted tables; nothing was committed.
+            PolicyError: an update would break a rule of encrypted tables, or brings rows to a plain table that takes none
+                (``catalog.new_properties``); nothing was committed.
             KeyUnavailableError: a key id would not resolve; nothing was committed.
             IntegrityError: a new manifest list is not on storage as it was written; nothing was committed.
             CommitFailedException: another writer was first.
@@ -152,13 +153,26 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """
         name = ".".join(table.name())
         check_updates(table.metadata, updates, table=name)
+        new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
+        plain = not is_encrypted(table.metadata)
+        if plain and not new and any(isinstance(update, AddSnapshotUpdate) for update in updates):
+            self.check_plain_write(table)
         self._check_manifest_lists(table, updates)
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
-        new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
         if new:
             self.pins.gone(table.name())  # there was no table of this name
+            if plain and not is_encrypted(response.metadata):
+                self.pins.made_plain(table.name())  # which was allowed: see ``_check_first_commit``
         self._check_kept(response, table, updates, new=new)
         return response
+
+    def check_plain_write(self, table: IcebergTable) -> None:
+        """Check that a plain table may take rows.
+
+        Raises:
+            PolicyError: see ``NewProperties.check_plain_write``.
+        """
+        self.new_tables.check_plain_write(table=".".join(table.name()), known=self.pins.is_plain(table.name()))
 
     def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
         """Create a namespace.

@@ -91,9 +91,14 @@ class TableCreation(MetastoreCatalog):
         if names.ENCRYPTION_KEY_ID not in wanted:
             self._before_plain(identifier)
             made = super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
-            self.pins.gone(made.name())  # there was no table of this name
-            return made
+            return self._made_plain(made)
         return self._make(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+
+    def _made_plain(self, table: IcebergTable) -> IcebergTable:
+        """Note that a plain table was made, as somebody asked for one: it may take rows."""
+        self.pins.gone(table.name())  # there was no table of this name
+        self.pins.made_plain(table.name())
+        return table
 
     def _plain_allowed(self, transaction: CreateTableTransaction) -> CreateTableTransaction:
         """Note that this transaction may make a plain table: that was decided when it was asked for."""

@@ -1,10 +1,12 @@
-"""Which properties a table gets that a catalog makes or replaces, and whether it may be plain: the one place that decides it.
+"""Which properties a table gets that a catalog makes or replaces, and which tables may be plain: the one place that decides it.
 
 As in Java (``BaseMetastoreCatalog``, ``RESTSessionCatalog``), later ones win: what the kind of catalog sets, ``table-default.*`` of the
 catalog's properties, what the caller gives, ``table-override.*``. Two things are not Java's:
 
-1. In a catalog that has a KMS a table without a master key is refused, unless ``icelock.require-encryption=false`` or the caller gives
-   ``icelock.plain=true``. That one is taken out here: it is never a property of a table, since those lie on storage.
+1. In a catalog that has a KMS a table without a master key is refused, unless ``icelock.require-encryption=false``, the table is one
+   of ``icelock.plain-tables``, or the caller gives ``icelock.plain=true``. That one is taken out here: it is never a property of a
+   table, since those lie on storage. A plain table that is there takes rows for the same reasons only: an encrypted one that whoever can
+   write to storage or catalog has replaced by an empty plain one looks just like it.
 2. A default key is one for new tables: a table that is replaced keeps its own.
 
 Not here: whether the properties can be (``table.guard``, ``catalog.create``).
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Self
 
 from icelock import properties as names
@@ -36,7 +39,8 @@ class NewProperties:
         built_in: what every new table of this kind of catalog gets unless something else is said.
         defaults: ``table-default.*``, without the prefix.
         overrides: ``table-override.*``, likewise.
-        require_encryption: plain tables are made on demand only.
+        require_encryption: plain tables are made, and written to, on demand only.
+        plain_tables: names and patterns (``raw.*``) of tables that may be plain all the same.
     """
 
     catalog: str
@@ -44,6 +48,7 @@ class NewProperties:
     defaults: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
     require_encryption: bool = False
+    plain_tables: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, catalog: str, properties: Mapping[str, object], *, built_in: Mapping[str, str]) -> Self:
@@ -58,6 +63,7 @@ class NewProperties:
             defaults=names.below(properties, names.TABLE_DEFAULT_PREFIX),
             overrides=names.below(properties, names.TABLE_OVERRIDE_PREFIX),
             require_encryption=names.flag(properties, names.REQUIRE_ENCRYPTION, default=names.has_kms(properties)),
+            plain_tables=tuple(filter(None, map(str.strip, str(properties.get(names.PLAIN_TABLES, "")).split(",")))),
         )
 
     def of_new(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
@@ -101,11 +107,29 @@ class NewProperties:
         Raises:
             PolicyError: the catalog has a KMS, or says that it wants encryption; says how to have the table, encrypted or plain.
         """
-        if self.require_encryption and not names.flag(given, names.PLAIN, default=False):
+        if not self.allows_plain(table) and not names.flag(given, names.PLAIN, default=False):
             msg = (
                 f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. "
                 f"Name its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "
                 f"If it is to be plain, create it with {names.PLAIN}=true, or set the catalog property {names.REQUIRE_ENCRYPTION}=false"
+            )
+            raise PolicyError(msg)
+
+    def allows_plain(self, table: str) -> bool:
+        """Whether the catalog's settings let a table be plain."""
+        return not self.require_encryption or any(fnmatchcase(table, pattern) for pattern in self.plain_tables)
+
+    def check_plain_write(self, *, table: str, known: bool) -> None:
+        """Check that a plain table that is there may take rows; ``known`` says that the client knows it to be plain by itself.
+
+        Raises:
+            PolicyError: the catalog has a KMS, or says that it wants encryption; says how to write to it all the same.
+        """
+        if not known and not self.allows_plain(table):
+            msg = (
+                f"table {table} is plain, and catalog {self.catalog} writes encrypted tables: nothing was written. If it was encrypted, "
+                f"its metadata was exchanged: restore it. If it is to be plain, say so by the catalog property {names.PINS_PREFIX}{table}= "
+                f"(empty), {names.PLAIN_TABLES}={table} (names or patterns, with commas between), or {names.REQUIRE_ENCRYPTION}=false"
             )
             raise PolicyError(msg)
 

@@ -1,6 +1,7 @@
 """Pins: what a client knows of tables by itself, so that neither storage nor catalog can give it another one.
 
-1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); an empty one says that it has none.
+1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); an empty one says that it has none, and
+   that it may take plain rows.
 2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table, the first one in good faith. What
    is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
    When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
@@ -8,7 +9,8 @@
 3. Without any setting a catalog object remembers the encrypted tables that it saw, by name and by uuid. One that comes back plain, under
    another master key or with another key length is refused when it is loaded, before anybody can write plain files for it; and no commit
    is built on a version that goes back behind one that was seen. Reading an older one is not refused: that takes a file. A name is free
-   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called.
+   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called. It remembers the names of
+   tables that were made plain by it, too: those may take plain rows.
 
 Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
 open under the pinned master key.
@@ -63,13 +65,14 @@ class Pins:
         self._file = file
         self._guard = threading.Lock()
         self._here: dict[str, Here] = {}
+        self._made_plain: set[str] = set()
         self._by_uuid: dict[str, Here] = {}  # a table that another client renamed is the same one
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
         """Read a catalog's properties."""
         prefix = names.PINS_PREFIX
-        key_ids = {name.removeprefix(prefix): str(value) for name, value in properties.items() if name.startswith(prefix)}
+        key_ids = {name.removeprefix(prefix): str(value or "") for name, value in properties.items() if name.startswith(prefix)}
         path = properties.get(names.PINS_FILE)
         return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
 
@@ -120,12 +123,25 @@ class Pins:
         """Take note that the catalog had no table of this name: the next one may be any, but a uuid that was seen stays encrypted."""
         with self._guard:
             self._here.pop(_name(table), None)
+            self._made_plain.discard(_name(table))
+
+    def made_plain(self, table: Identifier | str) -> None:
+        """Take note that this client has made a plain table of this name."""
+        with self._guard:
+            self._made_plain.add(_name(table))
+
+    def is_plain(self, table: Identifier | str) -> bool:
+        """Whether the client knows by itself that a table is plain: by a pin, or because it made it."""
+        name = _name(table)
+        with self._guard:
+            return self._key_ids.get(name) == "" or name in self._made_plain
 
     def forget(self, table: Identifier | str) -> None:
         """Forget the versions that were seen of a table: the next one that is loaded is believed."""
         name = _name(table)
         with self._guard:
             self._here.pop(name, None)
+            self._made_plain.discard(name)
             self._by_uuid = {uuid: here for uuid, here in self._by_uuid.items() if here.name != name}
         if self._file is not None:
             self._file.drop(name)
@@ -135,6 +151,7 @@ class Pins:
             return
         now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
         with self._guard:
+            self._made_plain.discard(table)
             last = self._here.get(table)
             if last is None or last.seen.table_uuid != now.table_uuid or not now.is_before(last.seen):
                 here = Here(name=table, seen=now, data_key_length=names.data_key_length(metadata.properties))

@@ -59,6 +59,8 @@ class PinnedTables(Catalog):
         seen = self.pins.seen(old)
         table = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]  # likewise
         self.pins.check(new, table.metadata, table.metadata_location, seen)
+        if self.pins.is_plain(old):
+            self.pins.made_plain(new)
         self.pins.forget(old)
         return table
 

@@ -81,7 +81,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         wanted = self.check_create(identifier, properties or {})
         if names.ENCRYPTION_KEY_ID not in wanted:
             made = IcebergRestCatalog.create_table(self, identifier, schema, location, partition_spec, sort_order, wanted)
-            return cast("IcebergTable", made)
+            return self._made_plain(cast("IcebergTable", made))
         name = self._identifier_to_validated_tuple(identifier)
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted)
         try:

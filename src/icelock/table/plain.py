@@ -1,7 +1,8 @@
-"""Plain tables of versions 1 and 2: PyIceberg's own, but for a class that their properties would have loaded.
+"""Plain tables of versions 1 and 2: PyIceberg's own, but for two things.
 
-PyIceberg loads ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or come from a
-REST server, so the class counts only if the client names it too (``table.encryption.check_locations``); reading needs none.
+1. A catalog that has a KMS lets them take rows only where the client says that they are plain (``catalog.new_properties``).
+2. PyIceberg loads ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or come from
+   a REST server, so the class counts only if the client names it too (``table.encryption.check_locations``); reading needs none.
 
 Not here: encrypted tables and plain ones of version 3 (``table.table``).
 """
@@ -28,6 +29,15 @@ class PlainTable(Table):
         """
         self.catalog.encryption.check_locations(self.metadata.properties, table=".".join(self.name()))  # type: ignore[attr-defined]  # an EncryptedCatalog
 
+    def check_write(self) -> None:
+        """Check that rows may be written, before a file is.
+
+        Raises:
+            PolicyError: the catalog writes encrypted tables, and nobody said that this one is plain; or see ``check_locations``.
+        """
+        self.catalog.check_plain_write(self)  # type: ignore[attr-defined]  # likewise
+        self.check_locations()
+
     def location_provider(self) -> LocationProvider:
         """Return what makes up the paths of new files.
 
@@ -51,16 +61,16 @@ class PlainTransaction(Transaction):
         """Return PyIceberg's builder of snapshots.
 
         Raises:
-            PolicyError: see ``PlainTable.check_locations``; nothing was written.
+            PolicyError: see ``PlainTable.check_write``; nothing was written.
         """
-        self._table.check_locations()
+        self._table.check_write()
         return super().update_snapshot(*args, **kwargs)
 
     def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> None:
         """Replace partitions as PyIceberg does.
 
         Raises:
-            PolicyError: see ``PlainTable.check_locations``; nothing was written.
+            PolicyError: see ``PlainTable.check_write``; nothing was written.
         """
-        self._table.check_locations()
+        self._table.check_write()
         super().dynamic_partition_overwrite(*args, **kwargs)
