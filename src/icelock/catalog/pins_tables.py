@@ -56,10 +56,10 @@ class PinnedTables(Catalog):
             NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
         """
         old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
-        seen = self.pins.seen(old)
+        seen, plain = self.pins.seen(old), self.pins.is_plain(old)
         table = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]  # likewise
         self.pins.check(new, table.metadata, table.metadata_location, seen)
-        if self.pins.is_plain(old):
+        if plain:
             self.pins.made_plain(new)
         self.pins.forget(old)
         return table
