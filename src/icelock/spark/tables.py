@@ -15,6 +15,7 @@ from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.wire import check_wire
+from icelock.table.branches import no_such_ref
 from icelock.table.table import Table
 
 if TYPE_CHECKING:
@@ -128,8 +129,7 @@ def check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) ->
     refs = table.metadata.refs
     found = refs.get(ref)
     if found is None:
-        have = ", ".join(sorted(other for other, value in refs.items() if value.snapshot_ref_type == kind)) or "none"
-        msg = f"table {name} has no {kind} {ref!r}; it has: {have}"
+        msg = f"table {name} {no_such_ref(refs, ref, kind)}"
         raise PolicyError(msg)
     if found.snapshot_ref_type != kind:
         msg = f"{ref!r} of table {name} is a {found.snapshot_ref_type}, not a {kind}: use the option {found.snapshot_ref_type}"

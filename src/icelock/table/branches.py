@@ -1,28 +1,135 @@
-"""``manage_snapshots``: PyIceberg's builder of branches and tags, with fast-forward, and without forgetting how long a ref is kept.
+"""Branches and tags by the names that users give, and ``manage_snapshots``: PyIceberg's builder of them.
 
-Moving a ref makes no snapshot, so every key stays in use. A change is a conflict when another writer has moved the same ref.
+A name that is none is refused, with those that there are. PyIceberg makes a branch of it that begins empty (Java's begins with the main
+branch's rows, and Spark's writes refuse it), removes it silently, and moves a branch that is to be created and is there.
+
+The builder has fast-forward too, and does not forget how long a ref is kept. Moving a ref makes no snapshot, so every key stays in use.
+A change is a conflict when another writer has moved the same ref.
 
 Not here: writing to a branch (``table.transaction``), removing snapshots (``table.expire``).
 """
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, NoReturn
 
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnapshots
 
 from icelock.errors import PolicyError
 from icelock.table.moments import to_millis
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from typing import Self
 
 
+def no_such_ref(refs: Mapping[str, SnapshotRef], name: str, kind: str | None = None) -> str:
+    """Return what is said of a name that is no branch or tag of a table; with ``kind``, no ``branch`` or no ``tag``."""
+    have = sorted(other for other, ref in refs.items() if kind in {None, ref.snapshot_ref_type})
+    near = difflib.get_close_matches(name, have, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"has no {kind or 'branch or tag'} {name!r}; {hint}it has: {', '.join(have) or 'none'}"
+
+
+def check_branch(refs: Mapping[str, SnapshotRef], branch: str | None, *, table: str) -> None:
+    """Check that a branch can be written to; the main branch is there from the start, and None is a snapshot of no branch.
+
+    Raises:
+        PolicyError: no such branch, or a tag.
+    """
+    if branch is None or branch == MAIN_BRANCH:
+        return
+    found = refs.get(branch)
+    if found is None:
+        make = "if it is meant, make it by table.manage_snapshots().create_branch(snapshot_id, name).commit()"
+        remedy = make if refs else "write to the main branch first"
+        msg = f"table {table} {no_such_ref(refs, branch, SnapshotRefType.BRANCH)}; nothing was written: {remedy}"
+        raise PolicyError(msg)
+    if found.snapshot_ref_type != SnapshotRefType.BRANCH:
+        msg = f"{branch!r} of table {table} is a tag, which stays where it is: write to a branch"
+        raise PolicyError(msg)
+
+
 class ManageSnapshots(IcebergManageSnapshots):
     """Creates, moves and removes branches and tags; PyIceberg's methods, and Java's ``fastForwardBranch`` and ``replaceBranch``."""
+
+    def create_branch(
+        self,
+        snapshot_id: int,
+        branch_name: str,
+        max_ref_age_ms: int | None = None,
+        max_snapshot_age_ms: int | None = None,
+        min_snapshots_to_keep: int | None = None,
+    ) -> Self:
+        """Make a branch at a snapshot.
+
+        Raises:
+            PolicyError: there is a branch or tag of this name, or no such snapshot.
+        """
+        self._check_new(branch_name, snapshot_id)
+        super().create_branch(snapshot_id, branch_name, max_ref_age_ms, max_snapshot_age_ms, min_snapshots_to_keep)
+        return self
+
+    def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> Self:
+        """Make a tag at a snapshot.
+
+        Raises:
+            PolicyError: there is a branch or tag of this name, or no such snapshot.
+        """
+        self._check_new(tag_name, snapshot_id)
+        super().create_tag(snapshot_id, tag_name, max_ref_age_ms)
+        return self
+
+    def remove_branch(self, branch_name: str) -> Self:
+        """Remove a branch; its snapshots stay until they expire.
+
+        Raises:
+            PolicyError: no such branch, or a tag.
+        """
+        self._branch(branch_name)
+        super().remove_branch(branch_name)
+        return self
+
+    def remove_tag(self, tag_name: str) -> Self:
+        """Remove a tag.
+
+        Raises:
+            PolicyError: no such tag, or a branch.
+        """
+        if self._ref(tag_name).snapshot_ref_type != SnapshotRefType.TAG:
+            msg = f"{tag_name} is a branch: remove_branch removes it"
+            raise PolicyError(msg)
+        super().remove_tag(tag_name)
+        return self
+
+    def set_current_snapshot(self, snapshot_id: int | None = None, ref_name: str | None = None) -> Self:
+        """Move the main branch to a snapshot, or to where another ref is.
+
+        Raises:
+            PolicyError: no such snapshot or ref; or both were given, or none.
+        """
+        if (snapshot_id is None) == (ref_name is None):
+            msg = "set_current_snapshot takes a snapshot_id or a ref_name, one of them"
+            raise PolicyError(msg)
+        self._check_snapshot(self._ref(ref_name).snapshot_id if ref_name is not None else snapshot_id)
+        super().set_current_snapshot(snapshot_id, ref_name)
+        return self
+
+    def rollback_to_snapshot(self, snapshot_id: int) -> Self:
+        """Move the main branch back to one of its own snapshots.
+
+        Raises:
+            PolicyError: no such snapshot.
+            ValueError: it is none of the main branch (PyIceberg's error).
+        """
+        self._check_snapshot(snapshot_id)
+        super().rollback_to_snapshot(snapshot_id)
+        return self
 
     def fast_forward_branch(self, from_branch: str, to_ref: str) -> Self:
         """Move a branch on to where another ref is; a branch that is not there is made.
@@ -31,8 +138,7 @@ class ManageSnapshots(IcebergManageSnapshots):
             PolicyError: no such ref, a tag to move, or a branch whose head is no ancestor of where it should go.
         """
         target = self._ref(to_ref)
-        refs = self._transaction.table_metadata.refs
-        if from_branch in refs:
+        if from_branch in self._refs():
             head = self._branch(from_branch)
             metadata = self._transaction.table_metadata
             ancestors = {snapshot.snapshot_id for snapshot in ancestors_of(metadata.snapshot_by_id(target.snapshot_id), metadata)}
@@ -78,16 +184,40 @@ class ManageSnapshots(IcebergManageSnapshots):
         self._requirements += requirements
         return self
 
+    def _refs(self) -> dict[str, SnapshotRef]:
+        """Return the refs as they will be after the changes that are pending here."""
+        refs = dict(self._transaction.table_metadata.refs)
+        for update in self._updates:
+            if isinstance(update, RemoveSnapshotRefUpdate):
+                refs.pop(update.ref_name, None)
+            elif isinstance(update, SetSnapshotRefUpdate):
+                refs[update.ref_name] = SnapshotRef.model_validate({"snapshot-id": update.snapshot_id, "type": update.type})
+        return refs
+
     def _ref(self, name: str) -> SnapshotRef:
-        found = self._transaction.table_metadata.refs.get(name)
-        if found is None:
-            msg = f"there is no branch or tag {name}; there are {', '.join(sorted(self._transaction.table_metadata.refs)) or 'none'}"
+        refs = self._refs()
+        if name not in refs:
+            msg = f"the table {no_such_ref(refs, name)}"
             raise PolicyError(msg)
-        return found
+        return refs[name]
 
     def _branch(self, name: str) -> SnapshotRef:
         found = self._ref(name)
         if found.snapshot_ref_type != SnapshotRefType.BRANCH:
-            msg = f"{name} is a tag, which stays where it is; move a branch"
+            msg = f"{name} is a tag, which stays where it is; move a branch, or remove it with remove_tag"
             raise PolicyError(msg)
         return found
+
+    def _check_new(self, name: str, snapshot_id: int) -> None:
+        known = self._refs().get(name)
+        if known is not None:
+            how = "replace_branch moves it" if known.snapshot_ref_type == SnapshotRefType.BRANCH else "remove it first with remove_tag"
+            msg = f"there is a {known.snapshot_ref_type} {name!r} already, at snapshot {known.snapshot_id}; {how}"
+            raise PolicyError(msg)
+        self._check_snapshot(snapshot_id)
+
+    def _check_snapshot(self, snapshot_id: int | None) -> None:
+        metadata = self._transaction.table_metadata
+        if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
+            msg = f"the table has no snapshot {snapshot_id}; table.snapshots() lists those it has"
+            raise PolicyError(msg)

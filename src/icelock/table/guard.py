@@ -50,6 +50,7 @@ from icelock.arrow.closed_file import check_stored
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP
+from icelock.io.given_location import check_path_properties
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
@@ -101,11 +102,13 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     """Check the properties of a table that is to be created.
 
     Raises:
-        PolicyError: misspelt or bad ``encryption.*`` settings, encryption below format version 3, or a reserved name.
+        PolicyError: misspelt or bad ``encryption.*`` settings, encryption below format version 3, a reserved name, or a place for
+            files that is none.
     """
     names.check_table_properties(properties)
     names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
+    check_path_properties(properties, table=table)
     if any(name in properties for name in _FIXED) and format_version != VERSION:
         msg = f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
         raise PolicyError(msg)
@@ -227,6 +230,7 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:
     names.check_reserved(updates)
     names.check_misplaced(updates)
+    check_path_properties({name: value for name, value in updates.items() if value != metadata.properties.get(name)}, table=table)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
     for name in _FIXED:
         if name in updates and updates[name] != metadata.properties.get(name):

@@ -35,6 +35,7 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
+from icelock.table.branches import check_branch
 from icelock.table.manifest_merge import merge_sizes, merged
 from icelock.table.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.summary import snapshot_summary
@@ -190,6 +191,8 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
         metadata = self._transaction.encrypted_metadata()
+        # Also of an attempt after another writer has removed it: it would come back with nothing but these rows.
+        check_branch(metadata.refs, self._target_branch, table=self._transaction.name_of_table())
         io = self._io
         head = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
         check_not_there(metadata, self._given, head, io, table=self._transaction.name_of_table())

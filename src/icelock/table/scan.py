@@ -32,6 +32,7 @@ from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.plan import ScanTask, TaskBuilder
+from icelock.table.branches import no_such_ref
 from icelock.table.planner import PlanDeletes, Planner
 from icelock.table.whole_files import WholeFiles
 
@@ -128,8 +129,12 @@ class DataScan(Filtered, IcebergDataScan):
         """Return a scan of the branch or tag.
 
         Raises:
-            ValueError: no such ref, or a snapshot id is set already.
+            PolicyError: no such ref.
+            ValueError: a snapshot id is set already.
         """
+        if name not in self.table_metadata.refs:
+            msg = f"the table {no_such_ref(self.table_metadata.refs, name)}"
+            raise PolicyError(msg)
         scan = super().use_ref(name)
         if self.table_metadata.refs[name].snapshot_ref_type == SnapshotRefType.BRANCH:
             return scan.update(options={**self.options, _TABLE_SCHEMA: "current"})

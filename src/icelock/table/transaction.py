@@ -18,10 +18,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
 from icelock.arrow.filter_text import parse_filter
+from icelock.arrow.given_rows import check_rows
 from icelock.arrow.write import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.table.add_files import PlainFiles
-from icelock.table.branches import ManageSnapshots
+from icelock.table.branches import ManageSnapshots, check_branch
 from icelock.table.commit import Cleanup
 from icelock.table.conflicts import isolation_level
 from icelock.table.delete import DeleteByFilter
@@ -63,7 +64,7 @@ class EncryptedTransaction(GivenFiles):
             PolicyError: the rows do not fit the table; nothing was written.
             KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
         """
-        self._before_writing(df)
+        self._before_writing(df, branch)
         self.append_data_files(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
 
     def overwrite(
@@ -84,7 +85,7 @@ class EncryptedTransaction(GivenFiles):
             ValidationException: when committed, if another writer changed what was replaced.
         """
         overwrite_filter = parse_filter(overwrite_filter)
-        self._before_writing(df)
+        self._before_writing(df, branch)
         self.overwrite_with_data_files(
             _lazily(lambda: self._write(df)),
             overwrite_filter,
@@ -112,6 +113,7 @@ class EncryptedTransaction(GivenFiles):
             ValidationException: when committed, under isolation level serializable, if another writer added rows that may match.
         """
         row_filter = parse_filter(delete_filter)
+        check_branch(self.table_metadata.refs, branch, table=self._name())
         self.prepare_kek()
         operation = _isolation_operation or Operation.DELETE
         isolation_level(self.table_metadata, operation)
@@ -134,7 +136,7 @@ class EncryptedTransaction(GivenFiles):
             ValidationException: when committed, if another writer changed one of the partitions (``write.update.isolation-level``).
         """
         check_partitioned(self.table_metadata.spec())
-        self._before_writing(df)
+        self._before_writing(df, branch)
         self.replace_partitions(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
 
     def upsert(  # noqa: PLR0913 - PyIceberg's signature
@@ -171,7 +173,7 @@ class EncryptedTransaction(GivenFiles):
             raise PolicyError(msg)
         isolation_level(self.table_metadata, Operation.OVERWRITE, MERGE_ISOLATION)
         rows = df.read_all() if isinstance(df, pa.RecordBatchReader) else df
-        self._before_writing(rows)
+        self._before_writing(rows, branch)
         source = SourceRows(self.write_context(), rows, join_cols, case_sensitive=case_sensitive)
         with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer.isolation_property = MERGE_ISOLATION
@@ -214,6 +216,7 @@ class EncryptedTransaction(GivenFiles):
                 "written again, encrypted, and the files stay as they are"
             )
             raise PolicyError(msg)
+        check_branch(self.table_metadata.refs, branch, table=self._name())
         plain.check()
         self.prepare_kek()
         files = write_data_files(self.write_context(), plain.rows(), task_id=0, entropy=self.entropy)
@@ -241,11 +244,10 @@ class EncryptedTransaction(GivenFiles):
         """Refused: statistics files are plain."""
         self._refuse("writing statistics files, which would be plain,")
 
-    def _before_writing(self, df: Any) -> None:
+    def _before_writing(self, df: Any, branch: str | None) -> None:
         """Refuse what can be refused before the first byte."""
-        if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
-            msg = f"expected a pyarrow Table or RecordBatchReader, got {type(df).__name__}"
-            raise PolicyError(msg)
+        check_rows(df)
+        check_branch(self.table_metadata.refs, branch, table=self._name())
         context = self.write_context()
         check_input(context.schema, df.schema, downcast_ns=context.downcast_ns)
         # Its constructor checks settings and makes no file.

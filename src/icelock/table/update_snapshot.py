@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 from icelock.errors import PolicyError
+from icelock.table.branches import check_branch
 from icelock.table.guard import check_summary
 from icelock.table.partition_overwrite import EncryptedReplacePartitions
 from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend
@@ -27,7 +28,9 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
     """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
 
     def __init__(self, transaction: Staging, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None) -> None:
-        check_summary(snapshot_properties or {}, table=".".join(transaction._table.name()))  # noqa: SLF001 - PyIceberg's own access
+        name = transaction.name_of_table()
+        check_summary(snapshot_properties or {}, table=name)
+        check_branch(transaction.table_metadata.refs, branch, table=name)
         super().__init__(transaction, transaction.current_io(), branch, snapshot_properties or {})
 
     def _arguments(self) -> dict[str, Any]:

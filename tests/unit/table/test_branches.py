@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -92,12 +94,86 @@ def test_a_tag_made_in_a_transaction_survives_another_attempt(lake: TestLake, ta
     verified(fresh)
 
 
-def test_a_new_branch_is_made_by_writing_to_it(lake: TestLake, table: Any) -> None:
-    """PyIceberg's way: it begins with what is written."""
-    table.append(arrow([row(50)]), branch="new")
-    assert ids(load(lake), "new") == [50]
-    assert ids(load(lake)) == list(range(10))
-    verified(load(lake))
+WRITES: dict[str, Callable[..., Any]] = {
+    "append": lambda t, name: t.append(arrow([row(50)]), branch=name),
+    "overwrite": lambda t, name: t.overwrite(arrow([row(50)]), branch=name),
+    "delete": lambda t, name: t.delete("id = 1", branch=name),
+    "delete of nothing": lambda t, name: t.delete("id = 1000", branch=name),
+    "upsert": lambda t, name: t.upsert(arrow([row(50)]), ["id"], branch=name),
+    "dynamic": lambda t, name: t.dynamic_partition_overwrite(arrow([row(50)]), branch=name),
+    "add_files": lambda t, name: t.add_files(["file:///not/there.parquet"], branch=name, reencrypt=True),
+    "producer": lambda t, name: t.transaction().update_snapshot(branch=name).fast_append(),
+}
+
+
+@pytest.mark.parametrize("operation", list(WRITES))
+def test_a_branch_that_is_not_there_is_not_written(lake: TestLake, table: Any, operation: str) -> None:
+    """PyIceberg makes a branch of a misspelt name, without the rows of any other; Spark's writes refuse it."""
+    before = lake.files()
+    with pytest.raises(PolicyError, match=r"has no branch 'mian'; did you mean 'main'\? it has: b, main; .*create_branch"):
+        WRITES[operation](table, "mian")
+    assert lake.files() == before
+    assert set(load(lake).metadata.refs) == {"main", "b"}
+
+
+def test_a_branch_that_is_removed_meanwhile_does_not_come_back(lake: TestLake, table: Any) -> None:
+    """It would have nothing but the rows of this write."""
+    before = set(lake.files())
+    transaction = table.transaction()
+    transaction.append(arrow([row(50)]), branch="b")
+    load(lake).manage_snapshots().remove_branch("b").commit()
+    with pytest.raises(PolicyError, match="has no branch 'b'"):
+        transaction.commit_transaction()
+    assert set(load(lake).metadata.refs) == {"main"}
+    assert not [name for name in set(lake.files()) - before if name.endswith((".parquet", ".avro"))]
+
+
+def test_the_first_write_of_a_table_is_to_the_main_branch(lake: TestLake) -> None:
+    empty = lake.catalog().create_table("db.empty", arrow([row(0)]).schema, properties=KEYED)
+    before = lake.files()
+    with pytest.raises(PolicyError, match=r"has no branch 'b'; it has: none; .*write to the main branch first"):
+        empty.append(arrow([row(50)]), branch="b")
+    assert lake.files() == before
+    empty.append(arrow([row(50)]), branch="main")
+
+
+NAMES: dict[str, tuple[Callable[..., Any], str]] = {
+    "remove_branch": (lambda m, _: m.remove_branch("mian"), "no branch or tag 'mian'; did you mean 'main'"),
+    "remove_tag": (lambda m, _: m.remove_tag("v2"), "no branch or tag 'v2'; it has: b, main, v1"),
+    "remove_branch of a tag": (lambda m, _: m.remove_branch("v1"), "v1 is a tag"),
+    "remove_tag of a branch": (lambda m, _: m.remove_tag("b"), "b is a branch"),
+    "create_branch": (lambda m, t: m.create_branch(t.current_snapshot().snapshot_id, "b"), "there is a branch 'b' already"),
+    "create_branch of a tag": (lambda m, t: m.create_branch(t.current_snapshot().snapshot_id, "v1"), "there is a tag 'v1' already"),
+    "create_tag": (lambda m, t: m.create_tag(t.current_snapshot().snapshot_id, "v1"), "there is a tag 'v1' already"),
+    "create_tag twice": (lambda m, t: [m.create_tag(t.current_snapshot().snapshot_id, "v3") for _ in "12"], "there is a tag 'v3' already"),
+    "create_branch of no snapshot": (lambda m, _: m.create_branch(5, "c"), "no snapshot 5"),
+    "create_tag of no snapshot": (lambda m, _: m.create_tag(5, "c"), "no snapshot 5"),
+    "set_current_snapshot": (lambda m, _: m.set_current_snapshot(5), "no snapshot 5"),
+    "set_current_snapshot of no ref": (lambda m, _: m.set_current_snapshot(ref_name="man"), "did you mean 'main'"),
+    "set_current_snapshot of both": (lambda m, _: m.set_current_snapshot(5, "b"), "one of them"),
+    "rollback_to_snapshot": (lambda m, _: m.rollback_to_snapshot(5), "no snapshot 5"),
+    "use_ref": (lambda _, t: t.scan().use_ref("mian"), "no branch or tag 'mian'; did you mean 'main'"),
+}
+
+
+@pytest.mark.parametrize("what", list(NAMES))
+def test_names_and_snapshots_that_are_none(lake: TestLake, table: Any, what: str) -> None:
+    """As Java's ``UpdateSnapshotReferencesOperation``; PyIceberg moves a branch that is to be created, and removes nothing."""
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "v1").commit()
+    before = load(lake).metadata
+    call, message = NAMES[what]
+    with pytest.raises(PolicyError, match=re.escape(message)):
+        call(table.manage_snapshots(), table)
+    assert load(lake).metadata == before
+
+
+def test_a_tag_is_moved_by_removing_and_making_it(lake: TestLake, table: Any) -> None:
+    first = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_tag(first, "v1").commit()
+    table.append(arrow([row(50)]))
+    latest = table.current_snapshot().snapshot_id
+    table.manage_snapshots().remove_tag("v1").create_tag(latest, "v1").commit()
+    assert load(lake).metadata.refs["v1"].snapshot_id == latest
 
 
 def test_a_tag_cannot_be_written(lake: TestLake, table: Any) -> None:

@@ -52,6 +52,11 @@ def upsert(tx: Any) -> None:
     tx.upsert(rows.append_column("more", pa.nulls(2, pa.string())) if more else rows, ["id"])
 
 
+def branch(tx: Any) -> None:
+    tx.manage_snapshots().create_branch(tx.table_metadata.current_snapshot_id, "side").commit()
+    tx.append(arrow([row(104)]), branch="side")
+
+
 STEPS: dict[str, Callable[[Any], Any]] = {
     "append": lambda tx: tx.append(arrow([row(100)])),
     "delete": lambda tx: tx.delete("id = 3"),
@@ -61,7 +66,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "schema": lambda tx: tx.update_schema().add_column("more", StringType()).commit(),
     "properties": lambda tx: tx.set_properties({"owner": "me"}),
     "tag": lambda tx: tx.manage_snapshots().create_tag(tx.table_metadata.current_snapshot_id, "t").commit(),
-    "branch": lambda tx: tx.append(arrow([row(104)]), branch="side"),
+    "branch": branch,
 }
 AFTER = sorted([*(i for i in range(10) if i not in (3, 4)), 100, 101, 102, 103])
 
