@@ -13,7 +13,7 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyiceberg.catalog import PropertiesUpdateSummary
+from pyiceberg.catalog import LOCATION, PropertiesUpdateSummary
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import StagedTable, TableProperties
@@ -76,6 +76,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
         self._recent = RecentMetadata()
         self._plain_tables = set()
+        self._check_warehouse(name, properties)
         super().__init__(name, **properties)
         # After a REST server has had its say.
         self.new_tables = NewProperties.of(name, self.properties, built_in=self.table_defaults)
@@ -115,10 +116,11 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """Check the metadata file of a table that is to be registered: rules hold, every key resolves, the KMS opens it.
 
         Raises:
-            PolicyError, IntegrityError: the metadata breaks a rule, or a key entry was changed; or it is a plain table's, where those are
-                not made (``catalog.new_properties``).
+            PolicyError, IntegrityError: the metadata breaks a rule, its place is none, or a key entry was changed; or it is a plain
+                table's, where those are not made (``catalog.new_properties``).
             KeyUnavailableError: an entry is missing, no KMS is configured, or the KMS does not open a KEK.
         """
+        self._check_given_location(location, what=f"the metadata file of table {table}")
         check_metadata(metadata, location=location)
         check_keys(metadata, table=table)
         if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
@@ -178,9 +180,9 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         """Create a namespace.
 
         Raises:
-            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which mean nothing there.
+            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which mean nothing there, or a location that is no place.
         """
-        check_namespace_properties(properties or {}, namespace=namespace)
+        self._check_namespace(properties or {}, namespace)
         super().create_namespace(namespace, dict(properties or {}))  # type: ignore[safe-super]  # likewise
 
     def update_namespace_properties(
@@ -191,8 +193,13 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         Raises:
             PolicyError: see ``create_namespace``; removing is allowed.
         """
-        check_namespace_properties(updates or {}, namespace=namespace)
+        self._check_namespace(updates or {}, namespace)
         return super().update_namespace_properties(namespace, removals, dict(updates or {}))  # type: ignore[safe-super]  # likewise
+
+    def _check_namespace(self, properties: Mapping[str, str], namespace: str | Identifier) -> None:
+        check_namespace_properties(properties, namespace=namespace)
+        if LOCATION in properties:
+            self._check_given_location(properties[LOCATION], what=f"{LOCATION} of namespace {namespace}")
 
     def purge_table(self, identifier: str | Identifier) -> None:
         """Drop the table and delete its files, reading its manifests with its keys; see ``table.deletable`` for which are its own.

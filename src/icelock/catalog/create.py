@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CreateTableTransaction, StagedTable
@@ -23,6 +22,7 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 from icelock import properties as names
 from icelock.arrow.write_options import file_format
 from icelock.catalog.new_properties import NewProperties
+from icelock.catalog.places import GivenPlaces
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms import ask
@@ -49,7 +49,7 @@ VERSION: Final = 3
 _TRIAL_LENGTH: Final = 16
 
 
-class TableCreation(MetastoreCatalog):
+class TableCreation(GivenPlaces):
     """The part of a catalog that makes and replaces tables; base of ``catalog.base.EncryptedCatalog``."""
 
     encryption: TableEncryption
@@ -87,7 +87,7 @@ class TableCreation(MetastoreCatalog):
             CommitError: the catalog refused the table; nothing was made.
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
-        wanted = self.check_create(identifier, properties or {})
+        wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID not in wanted:
             self._before_plain(identifier)
             made = super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
@@ -119,14 +119,16 @@ class TableCreation(MetastoreCatalog):
     def _before_plain(self, identifier: str | Identifier) -> None:
         """Do what a catalog has to before a plain table is made; nothing by itself."""
 
-    def check_create(self, identifier: str | Identifier, properties: Mapping[str, str]) -> dict[str, str]:
+    def check_create(self, identifier: str | Identifier, properties: Mapping[str, str], location: str | None = None) -> dict[str, str]:
         """Check what a new table asks for and return its properties, with the catalog's defaults and overrides and the format version.
 
         Raises:
-            PolicyError: settings that cannot be, or a plain table where those are not made (``catalog.new_properties``).
+            PolicyError: settings or a place that cannot be, or a plain table where those are not made (``catalog.new_properties``).
             KeyUnavailableError: no KMS, or the KMS does not know the key (after one trial wrap).
         """
         table = ".".join(self.identifier_to_tuple(identifier))
+        if location is not None:
+            self._check_given_location(location, what=f"location of table {table}")
         wanted = self.new_tables.of_new(properties, table=table)
         encrypted = names.ENCRYPTION_KEY_ID in wanted
         version = _version(wanted.get(FORMAT_VERSION, str(VERSION) if encrypted else "2"), table=table)
@@ -214,7 +216,7 @@ class TableCreation(MetastoreCatalog):
             KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
-        wanted = self.check_create(identifier, properties or {})
+        wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID not in wanted:
             return self._plain_allowed(super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted))
         return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))

@@ -55,6 +55,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
     """PyIceberg's ``RestCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
     reads_metadata_files: ClassVar[bool] = False
+    warehouse_is_place: ClassVar[bool] = False
     # Those of MetastoreCatalog are for catalogs that keep rows.
     table_exists = IcebergRestCatalog.table_exists
     namespace_exists = IcebergRestCatalog.namespace_exists
@@ -78,7 +79,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             CommitError: the table was made, but the server did not keep what makes it an encrypted one.
             CommitStateUnknownException: the server did not say whether the table was made.
         """
-        wanted = self.check_create(identifier, properties or {})
+        wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID not in wanted:
             made = IcebergRestCatalog.create_table(self, identifier, schema, location, partition_spec, sort_order, wanted)
             return self._made_plain(cast("IcebergTable", made))
@@ -103,7 +104,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         properties: Mapping[str, str] | None = None,
     ) -> Any:
         """Return a transaction that makes a table with what is staged in it; see ``TableCreation``. The server says where the table is."""
-        wanted = self.check_create(identifier, properties or {})
+        wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID in wanted:
             return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
         made = IcebergRestCatalog.create_table_transaction(self, identifier, schema, location, partition_spec, sort_order, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -295,3 +296,122 @@ def test_without_a_kms_plain_tables_are_made_unless_encryption_is_asked_for(lake
         icelock.load_catalog("test", **keep, **{"icelock.require-encryption": "true"}).create_table("db.bad", SCHEMA)
     with pytest.raises(KeyUnavailableError, match="no KMS"):
         icelock.load_catalog("test", **keep, **{"table-default.encryption.key-id": "keyA"}).create_table("db.bad", SCHEMA)
+
+
+# --- places: what they have to be follows from RFC 8089 (file URIs) and from what a process's working directory is
+
+PLACES = {
+    "file://host/wh": r"'host' stands where a host would.*file:///host/wh.*file:///wh",
+    "file://localhost/wh": "'localhost' stands where a host would",
+    "file://wh": "'wh' stands where a host would.*file:///wh",
+    "wh": "a relative path is another folder in each process.*'file:///.*/wh'",
+    "./wh": "a relative path",
+    "..": "a relative path",
+    "~/wh": "a relative path",
+    " /wh": "a relative path.*'file:///wh'",
+    "file:wh": "a relative path",
+    "": "it is empty",
+    "C:\\wh": "a path of Windows",
+    "s3:///wh": "it names no bucket; write 's3://bucket/folder'",
+    "s3:/wh": "it names no bucket",
+    "gs:///wh": "it names no bucket",
+    "/wh\0": "NUL",
+}
+
+
+NO_STORAGE = {"ftp://host/wh": "there is no storage for the scheme 'ftp'; known: s3"}
+NOT_EMPTY = {place: said for place, said in PLACES.items() if place}  # an empty one is none
+GIVEN: dict[str, tuple[Callable[[Any, Any, str], Any], dict[str, str]]] = {
+    "warehouse": (lambda lake, _, place: lake.catalog(warehouse=place), {**NOT_EMPTY, **NO_STORAGE}),
+    "location": (
+        lambda _, catalog, place: catalog.create_table("db.bad", SCHEMA, location=place, properties=KEYED),
+        {**PLACES, **NO_STORAGE},
+    ),
+    "location of a plain table": (
+        lambda _, catalog, place: catalog.create_table("db.bad", SCHEMA, location=place, properties={"icelock.plain": "true"}),
+        {**PLACES, **NO_STORAGE},
+    ),
+    "location of a namespace": (lambda _, catalog, place: catalog.create_namespace("n", {"location": place}), {**PLACES, **NO_STORAGE}),
+    "write.data.path": (lambda _, catalog, place: with_property(catalog, "write.data.path", place), PLACES),
+    "write.metadata.path": (lambda _, catalog, place: with_property(catalog, "write.metadata.path", place), PLACES),
+    "a property that is set": (
+        lambda _, catalog, place: catalog.create_table_transaction("db.bad", SCHEMA, properties=KEYED).set_properties(
+            {"write.object-storage.path": place}
+        ),
+        PLACES,
+    ),
+}
+
+
+def with_property(catalog: Any, name: str, place: str) -> None:
+    catalog.create_table("db.bad", SCHEMA, properties={**KEYED, name: place})
+
+
+@pytest.mark.parametrize("given", list(GIVEN))
+def test_places_that_mean_no_one_folder(unchanged: TestLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    give, places = GIVEN[given]
+    catalog = unchanged.catalog()
+    for place, said in places.items():
+        with pytest.raises(PolicyError, match=said) as caught:
+            give(unchanged, catalog, place)
+        assert repr(place) in str(caught.value)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_catalog_without_a_warehouse(lake: TestLake) -> None:
+    catalog = lake.catalog(warehouse="")
+    with pytest.raises(PolicyError, match=r"catalog test has no warehouse; set warehouse to a place such as .* or give create_table a"):
+        catalog.create_table("db.bad", SCHEMA, properties=KEYED)
+    assert not catalog.table_exists("db.bad")
+
+
+def test_a_metadata_file_that_is_registered_has_a_place(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the catalog's row would mean another file in each folder."""
+    catalog = lake.catalog()
+    made = catalog.create_table("db.t", SCHEMA, properties=KEYED)
+    path = Path(made.metadata_location.removeprefix("file://"))
+    catalog.drop_table("db.t")
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(PolicyError, match="a relative path"):
+        catalog.register_table("db.t", path.name)
+    assert not catalog.table_exists("db.t")
+    assert catalog.register_table("db.t", str(path)).metadata.table_uuid == made.metadata.table_uuid
+
+
+# --- rows in other forms than Arrow's
+
+
+class Frame:
+    """What a type of another library looks like."""
+
+    def __init__(self, library: str, name: str) -> None:
+        self.__class__ = type(name, (Frame,), {"__module__": f"{library}.core.frame"})
+
+
+FORMS: dict[str, tuple[Callable[[], Any], str]] = {
+    "pandas": (
+        lambda: Frame("pandas", "DataFrame"),
+        r"got pandas\.DataFrame: make a Table by pa\.Table\.from_pandas\(df, pres",
+    ),
+    "polars": (lambda: Frame("polars", "DataFrame"), r"got polars\.DataFrame: make a Table by df\.to_arrow\(\)"),
+    "lazy": (lambda: Frame("polars", "LazyFrame"), r"df\.collect\(\)\.to_arrow\(\)"),
+    "spark": (lambda: Frame("pyspark", "DataFrame"), r"df\.write\.format\(\"icelock\"\)"),
+    "batch": (lambda: people().to_batches()[0], r"got pyarrow\.RecordBatch: make a Table by pa\.Table\.from_batches\(\[batch\]\)"),
+    "batches": (lambda: people().to_batches(), r"got list: make a Table by pa\.Table\.from_batches\(batches\)"),
+    "dicts": (lambda: people().to_pylist(), r"got list: make a Table by pa\.Table\.from_pylist\(rows\)"),
+    "dict": (lambda: people().to_pydict(), r"got dict: make a Table by pa\.table\(columns\)"),
+    "None": (lambda: None, r"got None: make a Table by .*from_pandas"),
+    "text": (lambda: "rows", r"got str: make a Table by .*from_pandas"),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_rows_that_are_no_arrow_table(lake: TestLake, form: str) -> None:
+    make, said = FORMS[form]
+    table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
+    before = lake.files()
+    for write in (table.append, table.overwrite, lambda rows: table.upsert(rows, ["id"])):
+        with pytest.raises(PolicyError, match=said):
+            write(make())
+    assert lake.files() == before
