@@ -16,11 +16,13 @@ from pyiceberg.expressions.parser import parse
 from pyparsing import ParseBaseException
 
 from icelock.arrow.column_names import shortened
+from icelock.arrow.filter_hints import where_wrong
 from icelock.errors import PolicyError
 
 _EXAMPLE: Final = "city = 'Oslo' and day >= '2026-01-31'"
 _QUOTED: Final = re.compile(r"(\blike\s*)?'((?:[^']|'')*)'", re.IGNORECASE)
 _ANY_CHARACTER: Final = re.compile(r"(?<!\\)_")
+_ANY_TEXT: Final = re.compile(r"(?<!\\)%(?!$)")
 _EXCERPT: Final = 30
 
 
@@ -39,15 +41,21 @@ def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
     try:
         return parse(text)
     except ParseBaseException as e:
-        rest = text[e.loc : e.loc + _EXCERPT]
-        msg = f'the filter cannot be read from character {e.loc + 1} on ({rest!r}); it is text such as "{_EXAMPLE}"'
-        raise PolicyError(msg) from e
+        raise PolicyError(_unreadable(row_filter, where_wrong(row_filter) or (e.loc, f'it is text such as "{_EXAMPLE}"'))) from e
     except RecursionError as e:
         msg = "the filter cannot be read: its parentheses are too deep; give a PyIceberg expression"
         raise PolicyError(msg) from e
     except (ValueError, TypeError, ArithmeticError) as e:
+        wrong = where_wrong(row_filter)
+        if wrong is not None:
+            raise PolicyError(_unreadable(row_filter, wrong)) from e
         msg = f'the filter cannot be read: {shortened(" ".join(str(e).split()))}; it is text such as "{_EXAMPLE}"'
         raise PolicyError(msg) from e
+
+
+def _unreadable(text: str, wrong: tuple[int, str]) -> str:
+    at, hint = wrong
+    return f"the filter cannot be read from character {at + 1} on ({text[at : at + _EXCERPT]!r}): {hint}"
 
 
 def _plain_underscores(match: re.Match[str]) -> str:
@@ -56,5 +64,8 @@ def _plain_underscores(match: re.Match[str]) -> str:
         return match[0]
     if _ANY_CHARACTER.search(pattern):
         msg = f"like {shortened(pattern)!r}: _ stands for any character in SQL, which is not supported; write \\_ for the character itself"
+        raise PolicyError(msg)
+    if _ANY_TEXT.search(pattern):
+        msg = f"like {shortened(pattern)!r}: % stands for any text at the end of a pattern only; write \\% for the character itself"
         raise PolicyError(msg)
     return f"{like}'{pattern}'".replace(r"\_", "_")

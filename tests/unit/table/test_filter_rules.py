@@ -246,7 +246,7 @@ WRONG = {
     "day = '2024-02-30'": "'2024-02-30' is nothing to compare it with",
     "name = 5": "'name' is string, and 5",
     "name like 'a_c'": "any character",
-    "name like '%a'": "wildcard",
+    "name like '%a'": "at the end of a pattern only",
     "list = 1": "is a list",
     "list.element = 1": "inside a list or map",
     "_row_id = 1": "metadata column",
