@@ -71,7 +71,7 @@ def test_planned_and_committed_here_with_the_users_settings_untouched(spark, tab
     try:
         icelock.spark.write_to(rows(spark), TABLE).append()
         assert spark.conf.get(BATCH_ROWS) == "7000"
-        assert table.calls.take() == ["wrap keyA"]  # minted at planning, known to the commit
+        assert table.calls.take() == ["wrap keyA", "unwrap keyA"]  # minted and tried at planning, known to the commit
     finally:
         spark.conf.unset(BATCH_ROWS)
     assert dict(spark.conf.getAll) == before

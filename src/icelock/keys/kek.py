@@ -1,6 +1,7 @@
 """The rules of a KEK: how it is made, how long it lives, how the KMS is asked for it.
 
-- Made locally, ``encryption.data-key-length`` bytes; the raw bytes are wrapped by the KMS and nothing else goes there.
+- Made locally, ``encryption.data-key-length`` bytes; the raw bytes are wrapped by the KMS and nothing else goes there. A new KEK is
+  unwrapped once before anything is sealed under it: a KMS that does not give it back would make all that it protects unreadable.
 - ``KEY_TIMESTAMP`` (decimal ms) is its creation time. The exact text is the AAD of all that the KEK encrypts, so an old
   KEK cannot be made to look young (iceberg PR 14396). A KEK without it cannot be used.
 - New snapshots use a KEK for 730 days from then (NIST SP 800-57; Java ``StandardEncryptionManager``); old snapshots keep
@@ -75,14 +76,14 @@ def is_live(kek: EncryptedKey, now_ms: int) -> bool:
 
 
 def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> MintedKek:
-    """Make a KEK of ``length`` bytes and have it wrapped by the master key, in one KMS call.
+    """Make a KEK of ``length`` bytes and have it wrapped by the master key, and unwrapped once to see that it can be; two KMS calls.
 
     Raises:
         KmsError: the KMS refused.
-        KeyUnavailableError: the KMS client failed otherwise.
+        KeyUnavailableError: the KMS client failed otherwise, or does not give the KEK back.
     """
     raw = entropy.random_bytes(length)
-    blob = ask.wrapped(kms, raw, master_key_id)
+    blob = ask.wrapped_for_good(kms, raw, master_key_id)
     entry = EncryptedKey(
         key_id=mint_key_id(entropy), encrypted_key_metadata=blob, encrypted_by_id=master_key_id, properties={KEY_TIMESTAMP: str(now_ms)}
     )

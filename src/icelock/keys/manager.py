@@ -2,7 +2,7 @@
 
 Read:  1 snapshot's ``key-id`` → manifest-list key entry.  2 ``encrypted-by-id`` → KEK entry.  3 the KMS unwraps the KEK
        (cached).  4 AES-GCM opens the entry under the KEK, AAD = UTF-8 of the KEK's ``KEY_TIMESTAMP``.  5 key metadata.
-Write: 1 the newest live KEK of this master key, else one left over from a failed attempt, else a new one (one wrap).
+Write: 1 the newest live KEK of this master key, else one left over from a failed attempt, else a new one (a wrap, and an unwrap to try it).
        2 the key metadata of the closed manifest list is sealed under it.  3 the new entries are returned.
 
 A manager never changes: what it mints it returns, and the commit puts the entries into the metadata along with the
@@ -56,7 +56,7 @@ class SealedKey:
 class EncryptionManager:
     """Mints, seals and opens keys for one version of a table's metadata. Immutable; may be used by many threads.
 
-    A KMS is called at most once for each distinct KEK while the cache keeps it, and at most once to wrap for each seal.
+    A KMS is called at most once for each distinct KEK while the cache keeps it, and at most once to wrap, and to try it, for each seal.
     A manager is not pickled: executors get file keys only.
 
     Attributes:
@@ -143,7 +143,7 @@ class EncryptionManager:
     def prepare_kek(self) -> tuple[EncryptedKey, ...]:
         """Make sure, before anything is written, that a KEK for sealing can be had.
 
-        A live KEK of the metadata or among ``spare`` is unwrapped; if there is none, one is minted (one wrap).
+        A live KEK of the metadata or among ``spare`` is unwrapped; if there is none, one is minted (one wrap, and one unwrap to try it).
 
         Returns:
             The new KEK's entry, to be given as ``spare`` to the managers of this commit; nothing if none was minted.

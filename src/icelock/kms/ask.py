@@ -9,6 +9,7 @@ Not here: retries (``kms.retry``), making a client (``kms.loader``).
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Literal
 
 from icelock.errors import IcelockError, KeyUnavailableError, KmsError
@@ -32,6 +33,25 @@ def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
     blob = _asked("wrap", lambda: kms.wrap_key(key, key_id), kms, key_id)
     if key in blob:
         msg = f"the KMS client {client_name(kms)} returned the key itself instead of a wrapped one; it must encrypt what it is given"
+        raise KeyUnavailableError(msg)
+    return blob
+
+
+def wrapped_for_good(kms: KmsClient, key: bytes, key_id: str) -> bytes:
+    """Have a key wrapped that rows are going to need, in one call, and see in a second one that the key comes out of it again.
+
+    A client that is broken or set up wrongly would else be found out by the first reader, when nobody has the key any more.
+
+    Raises:
+        KmsError: the KMS refused to wrap, or to unwrap.
+        KeyUnavailableError: the client failed otherwise, did not return a wrapped key, or unwraps it to another key.
+    """
+    blob = wrapped(kms, key, key_id)
+    if not hmac.compare_digest(unwrapped(kms, blob, key_id), key):
+        msg = (
+            f"the KMS client {client_name(kms)} does not give back with master key {key_id!r} what it has wrapped: a new key came back as "
+            "another one, so what it protects could not be read by anybody. Nothing was written; look at the client and its settings"
+        )
         raise KeyUnavailableError(msg)
     return blob
 

@@ -76,7 +76,7 @@ class Staging(CommitProtocol):
         return self._keyed_io[1]
 
     def prepare_kek(self, minted: tuple[EncryptedKey, ...] = ()) -> tuple[EncryptedKey, ...]:
-        """Make sure that the KEK of this commit can be had, minting it (one wrap) when the table has no live one.
+        """Make sure that the KEK of this commit can be had, minting it (one wrap, one unwrap) when the table has no live one.
 
         Args:
             minted: what an earlier call for the same write returned, in another process: it is used instead of a new one.

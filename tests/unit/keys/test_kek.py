@@ -48,11 +48,11 @@ def test_timestamp_that_is_no_decimal_number_is_refused(text):
 
 
 @pytest.mark.parametrize("length", [16, 24, 32])
-def test_minting_sends_the_raw_kek_to_the_kms_and_nothing_else(length):
+def test_minting_sends_the_raw_kek_to_the_kms_and_tries_it_once(length):
     kms = CountingKms(limit=32)
     minted = mint_kek(CountedEntropy(), length, kms=kms, master_key_id="keyA", now_ms=NOW_MS)
     assert kms.wrapped == [minted.key.reveal()]
-    assert kms.calls == {"wrap": 1}
+    assert kms.calls == {"wrap": 1, "unwrap": 1}
     assert len(minted.key) == length
     assert minted.entry.encrypted_by_id == "keyA"
     assert minted.entry.properties == {"KEY_TIMESTAMP": "1800000000000"}
@@ -83,6 +83,19 @@ def test_client_that_returns_no_bytes_is_refused(answer):
 def test_client_that_does_not_encrypt_is_refused(wrap):
     with pytest.raises(KeyUnavailableError, match="returned the key itself"):
         mint_kek(CountedEntropy(), 16, kms=ReturningKms(wrap), master_key_id="keyA", now_ms=0)
+
+
+@pytest.mark.parametrize("other", [bytes(16), bytes(15) + b"\x02", bytes(24)], ids=["another", "one bit", "longer"])
+def test_a_kek_that_does_not_come_back_as_it_was_is_refused(other):
+    class LosingKms(CountingKms):
+        def unwrap_key(self, wrapped_key, wrapping_key_id):
+            assert super().unwrap_key(wrapped_key, wrapping_key_id) == bytes(15) + b"\x01"
+            return other
+
+    kms = LosingKms()
+    with pytest.raises(KeyUnavailableError, match=r"client LosingKms does not give back with master key 'keyA' what it has wrapped"):
+        mint_kek(CountedEntropy(), 16, kms=kms, master_key_id="keyA", now_ms=NOW_MS)
+    assert kms.calls == {"wrap": 1, "unwrap": 1}
 
 
 @pytest.mark.parametrize("length", [1, 15, 17, 33])

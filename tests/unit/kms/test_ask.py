@@ -31,6 +31,16 @@ def create_with_rows(cat: Any) -> None:
         tx.append(people())
 
 
+def first_append(cat: Any) -> None:
+    cat.load_table("db.empty").append(people())
+
+
+def after_a_rotation(cat: Any) -> None:
+    clock = cat.encryption.clock
+    cat.encryption.clock = lambda: clock() + 731 * 24 * 60 * 60 * 1_000
+    cat.load_table("db.t").append(people())
+
+
 def append(cat: Any) -> None:
     cat.load_table("db.t").append(people())
 
@@ -93,6 +103,16 @@ def test_a_constructor_that_fails(lake: TestLake, error: str, setting: str) -> N
         assert isinstance(caught.value, PolicyError)
         assert "s3cr3t" not in str(caught.value)
     assert lake.files() == before
+
+
+@pytest.mark.parametrize("use", [first_append, create_with_rows, after_a_rotation])
+@pytest.mark.parametrize("fault", ["unwrap other", "unwrap short"])
+def test_a_class_that_loses_a_new_key_is_found_out_before_a_row_is_written(lake: TestLake, use: Callable[[Any], Any], fault: str) -> None:
+    catalog(lake).create_table("db.empty", people().schema, properties=KEYED)
+    text = check(lake, use, fault)
+    assert "keyA" in text or "expected 16, 24 or 32 bytes" in text
+    if fault == "unwrap other":
+        assert "does not give back with master key 'keyA' what it has wrapped" in text
 
 
 def test_a_class_that_makes_something_else(lake: TestLake) -> None:

@@ -91,6 +91,7 @@ class Failing(VersionedKms):
         if self._fault == "KeyboardInterrupt":
             raise KeyboardInterrupt
         answers = {"None": None, "text": "text", "empty": b"", "short": b"12345", "itself": key, "number": 16, "list": list(key)}
+        answers["other"] = key[::-1]
         return answers[self._fault]  # type: ignore[return-value]
 
 

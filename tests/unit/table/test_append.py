@@ -99,7 +99,7 @@ def test_keys_grow_by_one_for_a_commit_and_the_kek_is_made_once(lake: TestLake) 
     table = make(lake)
     lake.calls.take()
     table.append(people())
-    assert lake.calls.take() == ["wrap keyA"]
+    assert lake.calls.take() == ["wrap keyA", "unwrap keyA"]
     table.append(people(10))
     assert lake.calls.take() == []
     keys = table.metadata.encryption_keys
@@ -190,7 +190,7 @@ def test_several_changes_in_one_transaction_are_one_commit(lake: TestLake) -> No
         tx.append(people())
         tx.set_properties(owner="me")
         tx.append(people(10))
-    assert lake.calls.take() == ["wrap keyA"]
+    assert lake.calls.take() == ["wrap keyA", "unwrap keyA"]
     fresh = lake.catalog().load_table("db.t")
     assert ids(fresh) == list(range(20))
     assert fresh.properties["owner"] == "me"

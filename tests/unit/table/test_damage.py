@@ -142,7 +142,7 @@ def test_a_kek_is_replaced_after_730_days_and_both_snapshots_read(lake: TestLake
     catalog.encryption.clock = lambda: start + 731 * DAY_MS
     lake.calls.take()
     table.append(people(20))
-    assert lake.calls.take() == ["wrap keyA"]
+    assert lake.calls.take() == ["wrap keyA", "unwrap keyA"]
     assert sum(bool(key.properties) for key in table.metadata.encryption_keys) == 2
     fresh = lake.catalog().load_table("db.t")
     counts = [fresh.scan(snapshot_id=snapshot.snapshot_id).count() for snapshot in fresh.snapshots()]
