@@ -24,6 +24,7 @@ from pyiceberg.utils.properties import property_as_bool
 from icelock import properties as names
 from icelock.catalog.asked import lacking
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
+from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.outcome import has_commit, not_there, waits
 from icelock.catalog.pins_tables import PinnedTables
@@ -316,6 +317,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
                 kept = self.load_table(table.name())
                 if has_commit(sent, kept, updates, before=table.metadata_location):
                     check_kept(_still_needed(sent, kept), kept.metadata, table=name, catalog=self.name)
+                    if new and kept.metadata_location == sent.metadata_location:
+                        check_new(kept.metadata, table=name, catalog=self.name, sent=sent.metadata)
                     without = _without(sent, kept, updates, before=table.metadata_location, new=new)
                     if not without:
                         return

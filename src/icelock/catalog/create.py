@@ -21,6 +21,7 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 
 from icelock import properties as names
 from icelock.arrow.write_options import file_format
+from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.places import GivenPlaces
 from icelock.errors import KeyUnavailableError, PolicyError
@@ -85,6 +86,7 @@ class TableCreation(GivenPlaces):
             KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
             CommitError: the catalog refused the table; nothing was made.
+            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.new_made``).
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
         wanted = self.check_create(identifier, properties or {}, location)
@@ -92,7 +94,11 @@ class TableCreation(GivenPlaces):
             self._before_plain(identifier)
             made = super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
             return self._made_plain(made)
-        return self._make(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        made = self._make(staged)
+        if staged.metadata_location not in {entry.metadata_file for entry in made.metadata.metadata_log}:  # else others went on
+            check_new(made.metadata, table=".".join(staged.name()), catalog=self.name)
+        return made
 
     def _made_plain(self, table: IcebergTable) -> IcebergTable:
         """Note that a plain table was made, as somebody asked for one: it may take rows."""

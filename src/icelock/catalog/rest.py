@@ -25,6 +25,7 @@ from requests import RequestException
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog, without_kms
 from icelock.catalog.create import FORMAT_VERSION
+from icelock.catalog.new_made import check_new
 from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest_commit import RestCommits
 from icelock.catalog.rest_form import other_form
@@ -77,6 +78,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
             CommitError: the table was made, but the server did not keep what makes it an encrypted one.
+            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.new_made``).
             CommitStateUnknownException: the server did not say whether the table was made.
         """
         wanted = self.check_create(identifier, properties or {}, location)
@@ -86,13 +88,14 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         name = self._identifier_to_validated_tuple(identifier)
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted)
         try:
-            self._ask_create(name, request)
+            first = self._ask_create(name, request)
         except (RequestException, RESTError) as e:
             if not may_be_done(e):
                 raise
             msg = f"the REST server did not say whether table {'.'.join(name)} was made ({type(e).__name__}: {e}): look before you repeat"
             raise CommitStateUnknownException(msg) from e
-        return self._read_back(name, wanted, request=request)
+        check_new(first.metadata, table=".".join(name), catalog=self.name)
+        return self._read_back(name, wanted, request=request, first=first)
 
     def create_table_transaction(  # noqa: PLR0913 - as above
         self,
@@ -123,11 +126,12 @@ class RestCatalog(EncryptedCatalog, RestCommits):
 
         Raises:
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-            CommitError: the server would not make what was asked for; there is no table.
+            CommitError, IntegrityError: the server would not make what was asked for; there is no table.
         """
         name = self.free_name(identifier)
         request = self._create_request(name, schema, location, partition_spec, sort_order, wanted, stage=True)
         answer = self._ask_create(name, request)
+        check_new(answer.metadata, table=".".join(name), catalog=self.name)
         self._check_made(name, answer.metadata, wanted, request)
         return self._staged_by_server(name, answer.metadata, answer, request)
 
@@ -231,11 +235,19 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         )
 
     def _read_back(
-        self, name: Identifier, wanted: Mapping[str, str], sent: TableMetadata | None = None, request: CreateTableRequest | None = None
+        self,
+        name: Identifier,
+        wanted: Mapping[str, str],
+        sent: TableMetadata | None = None,
+        request: CreateTableRequest | None = None,
+        first: TableAnswer | None = None,
     ) -> IcebergTable:
-        """Load a table that was just made and check that it is what was asked for."""
+        """Load a table that was just made and check that it is what was asked for; ``first`` is the answer to the request."""
         answer = self._ask_table(name)
         if sent is None:
+            # Another client may have committed to it meanwhile.
+            if first is None or first.location not in {entry.metadata_file for entry in answer.metadata.metadata_log}:
+                check_new(answer.metadata, table=".".join(name), catalog=self.name)
             self._check_made(name, answer.metadata, wanted, request)
         else:
             check_kept(sent, answer.metadata, table=".".join(name), catalog=self.name)

@@ -34,6 +34,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSna
 from pyiceberg.typedef import UTF8
 from requests import RequestException
 
+from icelock.catalog.new_made import check_new
 from icelock.catalog.outcome import waits
 from icelock.catalog.rest_answer import TableAnswer
 from icelock.catalog.rest_http import AnswerError, RedirectError, may_be_done, not_sent
@@ -207,7 +208,10 @@ class RestCommits(RestNames):
             turn.stage = Stage.PREPARING  # there is no such endpoint, so nothing was sent
             raise
         if response.ok:
-            return self._succeeded(base, staged, updates, response)
+            answer = self._succeeded(base, staged, updates, response)
+            if base is None:
+                check_new(answer.metadata, table=".".join(identifier), catalog=self.name, sent=staged.metadata)
+            return answer
         refusal = _refusal(response)
         if response.status_code == _TIME_OUT or (response.status_code >= _SERVER and response.status_code != _NOT_IMPLEMENTED):
             return self._looked_up(base, staged, updates, refusal)

@@ -90,3 +90,18 @@ def adding(*snapshots: int) -> tuple[Any, ...]:
 )
 def test_what_a_table_tells_that_was_read_back(kept: Any, updates: tuple[Any, ...], expected: bool) -> None:  # noqa: FBT001
     assert has_commit(a_table("new", [1, 2], "older", "old"), kept, updates, before="held") is expected
+
+
+def test_a_new_table_whose_row_names_a_file_of_somebody_else_is_refused(lake: TestLake) -> None:
+    """What a database can do that keeps no facts: the row of the new table leads to another table, which has rows and keys."""
+    other = table_of(lake)
+    catalog = lake.catalog()
+    make = catalog._make
+
+    def and_another(staged: Any) -> Any:
+        make(staged)
+        return catalog.table_of(staged.name(), other.metadata, other.metadata_location)
+
+    catalog._make = and_another
+    with pytest.raises(IntegrityError, match=r"table db\.new: it was made just now, and comes from catalog test with key entries"):
+        catalog.create_table("db.new", people().schema, properties=KEYED)
