@@ -5,11 +5,13 @@ Not here: what is compared (``catalog.pins``).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from icelock.catalog.dropped import check_left
 from icelock.catalog.pins import Pins
 
 if TYPE_CHECKING:
@@ -44,9 +46,17 @@ class PinnedTables(Catalog):
         return table
 
     def drop_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> None:
-        """Drop a table as PyIceberg, and forget what was seen of it."""
+        """Drop a table as PyIceberg, and forget what was seen of it.
+
+        Raises:
+            NoSuchTableError: as PyIceberg.
+            CommitStateUnknownException: the catalog says that it was dropped, and still has it (``catalog.dropped``).
+        """
+        name = self.identifier_to_tuple(identifier)
+        known = self.pins.seen(name)
         super().drop_table(identifier, *args, **kwargs)  # type: ignore[safe-super]  # likewise
-        self.pins.forget(self.identifier_to_tuple(identifier))
+        self._check_left(name, known, "dropped")
+        self.pins.forget(name)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
         """Rename a table as PyIceberg; what was seen of it goes with it.
@@ -54,6 +64,7 @@ class PinnedTables(Catalog):
         Raises:
             IntegrityError: it is not what was seen before, which has its new name now.
             NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
+            CommitStateUnknownException: the catalog says that it was renamed, and has it under the old name.
         """
         old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
         seen, plain = self.pins.seen(old), self.pins.is_plain(old)
@@ -61,8 +72,15 @@ class PinnedTables(Catalog):
         self.pins.check(new, table.metadata, table.metadata_location, seen)
         if plain:
             self.pins.made_plain(new)
+        self._check_left(old, seen, "renamed", uuid=str(table.metadata.table_uuid))
         self.pins.forget(old)
         return table
+
+    def _check_left(self, name: Identifier, known: Known, what: str, *, uuid: str | None = None) -> None:
+        """Look whether a table has left its name; what is there now is not compared with the pins."""
+        load = partial(super().load_table, name)  # type: ignore[safe-super]  # likewise
+        uuid = known.here.seen.table_uuid if uuid is None and known.here is not None else uuid
+        check_left(load, table=".".join(name), uuid=uuid, catalog=self.name, what=what, settings=self.properties)
 
     def check_current(self, current: IcebergTable, known: Known) -> None:
         """Compare the table on which a commit is to be made with what was known when its turn began.

@@ -30,6 +30,7 @@ from icelock.catalog.rest_answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest_commit import RestCommits
 from icelock.catalog.rest_form import other_form
 from icelock.catalog.rest_http import may_be_done
+from icelock.catalog.rest_names import RestNames
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
 from icelock.io.storage import open_storage
@@ -208,7 +209,10 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         if isinstance(self.load_table(identifier), Table):
             super().purge_table(identifier)
             return
-        IcebergRestCatalog.drop_table(self, identifier, purge_requested=True)
+        name = self._identifier_to_validated_tuple(identifier)
+        known = self.pins.seen(name)
+        RestNames.drop_table(self, name, purge_requested=True)
+        self._check_left(name, known, "dropped")
 
     def _create_request(  # noqa: PLR0913 - what a request holds
         self,

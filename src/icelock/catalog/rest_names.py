@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError, NoSuchTableError, RESTError, TableAlreadyExistsError
-from requests import RequestException
+from requests import HTTPError, RequestException
 
 from icelock.catalog.rest_http import may_be_done
 from icelock.catalog.rest_requests import RestRequests
@@ -69,7 +69,7 @@ class RestNames(RestRequests):
                 raise _unsure(_RENAMED, old, e) from look
             if renamed:
                 return cast("IcebergTable", self.load_table(to_identifier))
-            if may_be_done(e):
+            if may_be_done(e) or _answers_a_look(e):
                 raise _unsure(_RENAMED, old, e) from e
             raise
 
@@ -103,6 +103,12 @@ class RestNames(RestRequests):
             return self._ask_table(name).metadata.table_uuid
         except NoSuchTableError:
             return None
+
+
+def _answers_a_look(refusal: Exception) -> bool:
+    """Whether an error is about the look at the new name, which PyIceberg takes when the server has said that it renamed."""
+    cause = refusal.__cause__
+    return isinstance(cause, HTTPError) and cause.response is not None and cause.response.request.method == "GET"
 
 
 def _unsure(what: str, name: Identifier, cause: Exception) -> CommitStateUnknownException:

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.catalog.outcome import has_commit
-from icelock.catalog.sql_commit import SqlTurn
+from icelock.catalog.sql_commit import SqlRows, SqlTurn
 from icelock.errors import IntegrityError
 
 QUICK = {"commit.status-check.num-retries": "1", "commit.status-check.min-wait-ms": "1"}
@@ -105,3 +105,27 @@ def test_a_new_table_whose_row_names_a_file_of_somebody_else_is_refused(lake: Te
     catalog._make = and_another
     with pytest.raises(IntegrityError, match=r"table db\.new: it was made just now, and comes from catalog test with key entries"):
         catalog.create_table("db.new", people().schema, properties=KEYED)
+
+
+@pytest.mark.parametrize("drop", ["drop_table", "purge_table"])
+def test_a_database_that_says_dropped_and_has_the_table_is_found_out(drop: str, lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = lake.catalog(**QUICK)
+    catalog.create_table("db.t", people().schema, properties=KEYED).append(people(0, 1))
+    files = set(lake.files())
+    monkeypatch.setattr(SqlRows, "drop_table", lambda *_: None)
+    with pytest.raises(CommitStateUnknownException, match=r"says that table db\.t was dropped, but has a table of this name"):
+        getattr(catalog, drop)("db.t")
+    assert set(lake.files()) == files
+
+
+def test_a_database_that_copies_instead_of_renaming_is_found_out(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = lake.catalog(**QUICK)
+    made = catalog.create_table("db.t", people().schema, properties=KEYED)
+
+    def copies(_: Any, old: str, new: str) -> Any:
+        assert (old, new) == ("db.t", "db.u")
+        return catalog.table_of(("db", "u"), made.metadata, made.metadata_location)
+
+    monkeypatch.setattr(SqlRows, "rename_table", copies)
+    with pytest.raises(CommitStateUnknownException, match=r"says that table db\.t was renamed, but has a table of this name"):
+        catalog.rename_table("db.t", "db.u")
