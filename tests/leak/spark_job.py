@@ -45,8 +45,17 @@ def main(settings: dict[str, Any]) -> None:
     rows.filter("id > 5").explain(mode="formatted")
     assert rows.repartition(2).cache().count() > 0
     fails(rows, settings["damaged"])
+    queries(spark)
     shutil.copytree(folder / "local", folder / "local-kept", ignore_dangling_symlinks=True)
     spark.stop()
+
+
+def queries(spark: SparkSession) -> None:
+    """Let the native scan look for what only rows have, with all that Spark and Parquet log at INFO."""
+    spark.sparkContext.setLogLevel("INFO")
+    assert icelock.spark.sql(spark, "select 1 from test.db.spark where name = (select max(name) from test.db.spark)").collect()
+    assert icelock.spark.sql(spark, "select 1 from test.db.spark where part >= (select min(part) from test.db.spark)").collect()
+    spark.sparkContext.setLogLevel("WARN")
 
 
 def fails(rows: DataFrame, path: str) -> None:

@@ -49,16 +49,19 @@ def path_of(task) -> Path:
 
 
 @contextlib.contextmanager
-def log_file(spark, path: Path, names: tuple[str, ...] = LOGGERS):
-    """Write what Spark and Parquet log at DEBUG into a file."""
+def log_file(spark, path: Path, names: tuple[str, ...] = LOGGERS, level: str = "DEBUG"):
+    """Write what Spark and Parquet log at a level into a file."""
     log4j = spark._jvm.org.apache.logging.log4j
     context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java's
     config = context.getConfiguration()
     appender = log4j.core.appender.FileAppender.newBuilder().withFileName(str(path)).setName("icelock test").build()
     appender.start()
-    added = [log4j.core.config.LoggerConfig(f"org.apache.{name}", log4j.Level.DEBUG, False) for name in names]  # noqa: FBT003
+    at = getattr(log4j.Level, level)
+    quiet = "org.apache.parquet.filter2.compat.FilterCompat"
+    config.removeLogger(quiet)  # which an earlier read may have set
+    added = [log4j.core.config.LoggerConfig(f"org.apache.{name}", at, False) for name in names]  # noqa: FBT003
     for logger in added:
-        logger.addAppender(appender, log4j.Level.DEBUG, None)
+        logger.addAppender(appender, at, None)
         config.addLogger(logger.getName(), logger)
     context.updateLoggers()
     try:
@@ -131,6 +134,51 @@ def test_values_of_rows_are_in_no_log(spark, spark_lake, event_log, tmp_path):
     assert b"Reading File path" in text
     assert b"partition values: [" in text
     assert b"canary" not in text
+
+
+# Each compares with a value that only rows have; Spark pushes it down once the subquery has run.
+SUBQUERIES = (
+    ("select * from q_t where name = (select max(name) from q_t)", 1),
+    ("select * from q_t where name > (select min(name) from q_p)", 29),
+    ("select * from q_t where id = (select max(id) from q_t)", 1),
+    ("select * from q_t where id between (select min(id) from q_p) and (select max(id) from q_p)", 3),
+    ("select * from q_t where name in (select name from q_p where id % 2 = 0)", 2),
+    ("select q_p.* from q_p join q_t using (name) where q_t.id % 7 = 0", 1),
+    ("select * from q_p where name = (select max(name) from q_p)", 1),
+)
+
+
+def test_values_that_queries_find_in_rows_are_in_no_log(spark, spark_lake, event_log, tmp_path):
+    """Results of scalar subqueries, dynamic pruning and runtime filters, at INFO."""
+    hidden = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    found = [{"id": 7_700_000_000_000_000 + i, "name": f"canary-{i:05d}"} for i in range(30)]
+    create(spark_lake, SCHEMA, found)
+    create(spark_lake, SCHEMA, *([row] for row in found[:3]), properties=hidden, partition_spec=spec, name="p")
+    icelock.spark.attach(spark, "test.db", prefix="q_")
+    logged = {path: path.stat().st_size for path in event_log.rglob("*") if path.is_file()}
+    log = tmp_path / "spark.log"
+    with log_file(spark, log, ("spark", "parquet", "hadoop"), "INFO"):
+        for query, count in SUBQUERIES:
+            assert len(spark.sql(query).collect()) == count, query
+    for name in ("q_t", "q_p"):
+        spark.catalog.dropTempView(name)
+    text = log.read_bytes() + b"".join(path.read_bytes()[logged.get(path, 0) :] for path in event_log.rglob("*") if path.is_file())
+    assert b"Reading File path" in text
+    assert b"ScalarSubquery" in text
+    assert b"canary" not in text
+    assert b"77000000000000" not in text
+
+
+def test_a_logger_that_the_configuration_names_is_left_alone(spark, spark_lake, tmp_path):
+    create(spark_lake, SCHEMA, rows(0))
+    said = {}
+    for name in ("parquet", "parquet.filter2.compat.FilterCompat"):
+        log = tmp_path / name
+        with log_file(spark, log, (name,), "INFO"):
+            assert native(spark).filter("name = 'canary-00003'").count() == 1
+        said[name] = b"Filtering using predicate" in log.read_bytes()
+    assert said == {"parquet": False, "parquet.filter2.compat.FilterCompat": True}
 
 
 def test_kms_is_called_once_for_a_kek(spark, spark_lake):

@@ -465,6 +465,7 @@ public class NativeScan {
         Map options,
         Configuration conf) {
       conf.set(DecryptionPropertiesFactory.CRYPTO_FACTORY_CLASS_PROPERTY_NAME, KeyOfThread.class.getName());
+      LocalFiles.install(conf);
       StructType asked = (StructType) ids(required, data);
       int index = Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
       StructType whole = null;
@@ -606,6 +607,7 @@ public class NativeScan {
       PartitionedFile part = (PartitionedFile) file;
       String path = part.toPath().toString();
       byte[] key = (byte[]) part.otherConstantMetadataColumnValues().apply(KEY);
+      QuietLogs.set();
       KeyOfThread.set(path, key);
       try {
         Iterator rows = (Iterator) reader.apply(file);

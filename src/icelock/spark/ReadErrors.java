@@ -5,12 +5,17 @@ import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.file.AccessDeniedException;
 import java.security.GeneralSecurityException;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumException;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.security.AccessControlException;
 import org.apache.parquet.crypto.KeyAccessDeniedException;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import scala.collection.AbstractIterator;
@@ -21,12 +26,14 @@ import scala.collection.Iterator;
  * knows no generics.
  *
  * A file's key is of that file alone, so what does not authenticate was changed. Some bytes are read before they are authenticated: magic, length
- * of the footer, lengths of modules. What Parquet itself finds wrong with them is a change too. Errors of the storage, of Spark and of the
- * JVM are left as they are.
+ * of the footer, lengths of modules. What Parquet itself finds wrong with them is a change too. Errors of the storage are Python's own for
+ * them, with the name of the file; those of Spark and of the JVM, and what stops a task, are left as they are.
  */
 public class ReadErrors {
   private static final int DEEP = 50;
   private static final String INTEGRITY = "icelock.errors.IntegrityError";
+  private static final String FORMAT = "icelock.errors.FormatError";
+  private static final String KEY = "icelock.errors.KeyUnavailableError";
   private static final String RESTORE = "restore it from a backup, or roll the table back";
   private static final Set OF_BYTES =
       new HashSet(
@@ -50,38 +57,64 @@ public class ReadErrors {
     boolean authentic = true;
     Throwable each = error;
     for (int i = 0; i < DEEP && each != null; i++) {
-      if (each instanceof Failure || each instanceof InterruptedException || each instanceof InterruptedIOException || each instanceof Error) {
+      if (each instanceof Failure || stops(each)) {
         return error;
       }
-      if (each instanceof FileNotFoundException || each instanceof java.nio.file.NoSuchFileException) {
-        return new Failure("builtins.FileNotFoundError", path + " is not there: its snapshot was expired meanwhile, or the file was removed; "
-            + "read the table again", error);
-      }
-      if (each instanceof KeyAccessDeniedException) {
-        return new Failure("icelock.errors.KeyUnavailableError", path + " has columns under keys of their own, which Iceberg's scheme does not know: "
-            + "select other columns, or rewrite the file with one key", error);
+      Failure known = known(each, path, error);
+      if (known != null) {
+        return known;
       }
       authentic = authentic && !(each instanceof ParquetCryptoRuntimeException) && !(each instanceof GeneralSecurityException);
       root = each;
       each = each.getCause();
     }
-    if (!encrypted) {
-      return error;
-    }
     if (!authentic) {
-      String said = String.valueOf(root.getMessage());
-      return said.startsWith(path)
-          ? failure(said, error)
-          : failure(path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another file's ("
-              + line(root) + "); " + RESTORE, error);
+      return encrypted ? changed(root, path, error) : new Failure(KEY, path + " is encrypted, and its manifest entry has no key metadata: it was "
+          + "put in a plain file's place; " + RESTORE, error);
     }
-    return ofParquet(root) && reachable(path, conf)
-        ? failure(path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
+    if (ofParquet(root) && reachable(path, conf)) {
+      return encrypted
+          ? new Failure(INTEGRITY, path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
+          : new Failure(FORMAT, path + " is a damaged plain Parquet file, or none (" + line(root) + "); " + RESTORE, error);
+    }
+    return root instanceof IOException
+        ? new Failure("builtins.OSError", path + " could not be read (" + line(root) + "): the storage failed; try again when it is well", error)
         : error;
   }
 
-  private static Failure failure(String message, Throwable cause) {
-    return new Failure(INTEGRITY, message, cause);
+  /** Whether an error ends a task or a JVM, whatever file it has open. */
+  private static boolean stops(Throwable error) {
+    return error instanceof InterruptedException
+        || (error instanceof InterruptedIOException && !(error instanceof SocketTimeoutException))
+        || error instanceof ClosedByInterruptException
+        || error instanceof Error;
+  }
+
+  /** Returns what an error means by its class alone, or null. */
+  private static Failure known(Throwable each, String path, Throwable error) {
+    if (each instanceof FileNotFoundException || each instanceof java.nio.file.NoSuchFileException) {
+      return new Failure("builtins.FileNotFoundError", path + " is not there: its snapshot was expired meanwhile, or the file was removed; "
+          + "read the table again", error);
+    }
+    if (each instanceof AccessDeniedException || each instanceof AccessControlException) {
+      return new Failure("builtins.PermissionError", path + " may not be read by this executor's user (" + line(each) + "): give it the right", error);
+    }
+    if (each instanceof ChecksumException) {
+      return new Failure(INTEGRITY, path + " is damaged: its storage's checksum is not that of its bytes (" + line(each) + "); " + RESTORE, error);
+    }
+    if (each instanceof KeyAccessDeniedException) {
+      return new Failure(KEY, path + " has columns under keys of their own, which Iceberg's scheme does not know: "
+          + "select other columns, or rewrite the file with one key", error);
+    }
+    return null;
+  }
+
+  private static Failure changed(Throwable root, String path, Throwable error) {
+    String said = String.valueOf(root.getMessage());
+    return said.startsWith(path)
+        ? new Failure(INTEGRITY, said, error)
+        : new Failure(INTEGRITY, path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another"
+            + " file's (" + line(root) + "); " + RESTORE, error);
   }
 
   private static String line(Throwable error) {

@@ -37,7 +37,7 @@ _RAISED: Final = re.compile(r"^icelock\.errors\.(\w+): (.*)", re.DOTALL)
 _AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*\Z")
 
 _KINDS: Final[dict[str, type[Exception]]] = {
-    "builtins.FileNotFoundError": FileNotFoundError,
+    **{f"builtins.{kind.__name__}": kind for kind in (FileNotFoundError, PermissionError, OSError)},
     **{
         f"icelock.errors.{kind.__name__}": kind
         for kind in (

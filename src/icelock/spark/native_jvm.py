@@ -33,6 +33,8 @@ _SOURCES: Final = (
     "PushedFilters.java",
     "ReadErrors.java",
     "OpenedFile.java",
+    "LocalFiles.java",
+    "QuietLogs.java",
     "LiveRows.java",
     "NativeScan.java",
     "CountedRows.java",
