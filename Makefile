@@ -82,7 +82,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
 
 bench: $(VENV)/.dev

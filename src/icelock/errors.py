@@ -28,7 +28,7 @@ class KeyUnavailableError(IcelockError):
 
 
 class KmsErrorKind(Enum):
-    """The five reasons a KMS gives, told apart for every service (issue 7, cases C-39)."""
+    """The five reasons a KMS gives, told apart for every service (case C-39)."""
 
     MISSING = "key not found"
     DISABLED = "key disabled or pending deletion"

@@ -8,7 +8,7 @@ password (``KEYSTORE_PASSWORD``, which Java always takes). The file is read at e
 
 Not here: the file's format (``kms/pkcs12.py``).
 
-Source: Iceberg ``KeyStoreKmsClient``, of which Java's documentation says that it is not for production; kms row "keystore".
+Source: Iceberg ``KeyStoreKmsClient``, of which Java's documentation says that it is not for production.
 """
 
 from __future__ import annotations

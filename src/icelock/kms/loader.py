@@ -5,7 +5,7 @@ One of three properties chooses: ``encryption.kms-type`` (a client of icelock) o
 With a client of icelock every ``kms.*`` name is checked, because a misspelt one would not be noticed (cases C-55, C-59);
 a user's class may have any, so only ``kms.retry.*`` is checked then.
 
-Clients are imported when they are asked for, so that their libraries can be extras (house rule 18). Properties come from
+Clients are imported when they are asked for, so that their libraries can be extras. Properties come from
 the client's own configuration, never from a server's answer or a table: that is for the caller to keep.
 
 Not here: what each client does with its properties.

@@ -12,7 +12,7 @@ neither is set). Making a client reads no file, so its plain configuration can b
 
 Not here: changing the keyring (``icelock keyring``, ``kms/keyring_file.py``).
 
-Source: kms row "local"; the format is icelock's own, Java has none like it.
+Source: the format is icelock's own, Java has none like it.
 """
 
 from __future__ import annotations

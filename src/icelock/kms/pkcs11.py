@@ -14,7 +14,7 @@ for a process: where another client holds it, its session is shared, and the PIN
 
 A reader needs a key with CKA_DECRYPT, a writer with CKA_ENCRYPT too. A key that lacks what is asked for is a disabled one.
 
-Source: PKCS#11 3.1, "AES-GCM"; kms row "pkcs11". Not here: making keys (the HSM's own tools).
+Source: PKCS#11 3.1, "AES-GCM". Not here: making keys (the HSM's own tools).
 """
 
 from __future__ import annotations

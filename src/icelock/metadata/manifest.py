@@ -1,7 +1,7 @@
 """v3 manifests: entries with row lineage and key metadata, read through the parent's key.
 
 PyIceberg reads manifests with the v2 schema, which drops ``first_row_id`` (carried-over files would silently get new row
-ids, catalogs.md) and knows no key metadata; so the three records are subclassed here with every v3 field:
+ids) and knows no key metadata; so the three records are subclassed here with every v3 field:
 
     ManifestFile (row of a manifest list)  519 key_metadata, 520 first_row_id
     ManifestEntry                          0 status, 1 snapshot_id, 3 and 4 sequence numbers, 2 data_file

@@ -1,7 +1,7 @@
 """v3 manifest lists: reading with the snapshot's key, writing with a key of their own.
 
 Writing order: the list is written and closed, its encrypted length is known, then its key is sealed by the caller; so the
-key metadata that is stored has the length (design.md; cases C-01).
+key metadata that is stored has the length (docs/reference/format.md, "Key metadata"; case C-01).
 
 Row ids: each data manifest without ``first_row_id`` gets the next row id, which moves on by its added and existing rows
 (Java ManifestListWriter.V3Writer).

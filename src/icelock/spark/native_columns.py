@@ -8,7 +8,7 @@ A scan's column comes from one of three places:
     nothing         columns of type unknown
 
 Some columns Spark's reader cannot give (``reason_against``): a UUID or a default inside a struct, defaults of some types
-(shared facts: "What the native scan must not be trusted with"). A scan that has one is read by the data source.
+(docs/adr/0011-native-scan.md, "What Spark's reader is not trusted with"). A scan that has one is read by the data source.
 
 Not here: files (``native_plan``), filters (``conditions``).
 """

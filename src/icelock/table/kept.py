@@ -53,7 +53,7 @@ def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable
 
 
 def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
-    """Check that the catalog kept what was committed: format version, keys, snapshot key ids (catalogs.md).
+    """Check that the catalog kept what was committed: format version, keys, snapshot key ids (docs/how-to/catalogs.md).
 
     Raises:
         CommitError: says what was lost; the files of the commit are kept.
