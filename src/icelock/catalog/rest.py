@@ -213,6 +213,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         known = self.pins.seen(name)
         RestNames.drop_table(self, name, purge_requested=True)
         self._check_left(name, known, "dropped")
+        self.pins.forget(name)
 
     def _create_request(  # noqa: PLR0913 - what a request holds
         self,

@@ -6,9 +6,9 @@ The server compares and swaps, so a turn keeps no other process out: it is the q
 at the table: what the server has now is compared with what was seen (``catalog.pins``) before anything is sent, so nothing is built on
 a table that was rolled back, and a commit that would lose is made again first. 409 means that another writer was first. A
 refusal (4xx, a redirect) changes nothing, but a gateway may have sent the request twice and have been refused the second time: the
-table is loaded, and only if it is without the commit was nothing changed. After a 5xx, a lost connection, no answer in time or one
-that is none the table is loaded some times: it has the new snapshot, or what was changed otherwise, or nobody knows; nothing is
-deleted then. A commit of which the table has only a part is one of which nobody knows.
+table is loaded, and what is said and seen must prove that nothing was changed (``catalog.rest_refusals``). After a 5xx, a lost
+connection, no answer in time or one that is none the table is loaded some times: it has the new snapshot, or what was changed otherwise,
+or nobody knows; nothing is deleted then. A commit of which the table has only a part is one of which nobody knows.
 
 Not here: other requests (``catalog.rest_requests``), the rules (``catalog.base``).
 """
@@ -40,13 +40,14 @@ from icelock.catalog.rest_answer import TableAnswer
 from icelock.catalog.rest_http import AnswerError, RedirectError, may_be_done, not_sent
 from icelock.catalog.rest_made import answered_without, made
 from icelock.catalog.rest_names import RestNames
+from icelock.catalog.rest_refusals import doubt, nothing_done
 from icelock.catalog.rest_requests import raise_for
 from icelock.catalog.turn import Turns
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.kept import check_kept, check_sealing
-from icelock.table.turn import Stage, Turn
+from icelock.table.turn import DoubtfulConflictError, Stage, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -162,10 +163,11 @@ class RestCommits(RestNames):
 
         Raises:
             CommitFailedException: another client was first, or no server answers; nothing was changed.
-            TableAlreadyExistsError, NoSuchTableError, RESTError: the server refused; nothing was changed.
+            TableAlreadyExistsError, RESTError: the server refused; nothing was changed.
             IntegrityError: the server's table is not what was pinned, goes back behind what was seen, or has other keys; nothing was sent.
                 Or the server changed a KEK with the commit, which says so; nothing was deleted.
-            CommitStateUnknownException: the server did not say what became of it, and the table does not tell; nothing was deleted.
+            CommitStateUnknownException: the server did not say what became of it, or refused in a way that does not prove that nothing
+                was done, and the table does not tell; nothing was deleted.
             CommitError: the commit was made, and the server did not keep its keys.
         """
         identifier = table.name()
@@ -235,9 +237,11 @@ class RestCommits(RestNames):
         """Return the table if it has the commit that was refused: a gateway may have sent it twice, and only the second was refused.
 
         Raises:
-            Exception: the refusal; the table has not had the commit.
+            Exception: the refusal; the table has not had the commit, and will not (``catalog.rest_refusals``).
+            DoubtfulConflictError: a conflict that the table does not show.
             CommitStateUnknownException: there is no telling.
         """
+        now: TableAnswer | None = None
         for seconds in waits(staged.metadata.properties)[:_LOOKS]:
             time.sleep(seconds)
             try:
@@ -245,6 +249,7 @@ class RestCommits(RestNames):
             except NoSuchTableError as e:
                 if base is not None:  # dropped or renamed since, perhaps with the commit
                     raise _unknown(staged, refusal) from e
+                now = None
                 continue
             except Exception as e:
                 raise _unknown(staged, refusal) from e
@@ -254,8 +259,11 @@ class RestCommits(RestNames):
             if had:
                 logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
                 return now
-            if isinstance(refusal, CommitFailedException) and base is not None and now.location != base.metadata_location:
+            if isinstance(refusal, CommitFailedException) and nothing_done(refusal, base, now):
                 break  # a conflict, and another writer's version came after what there was: no old look
+        if not nothing_done(refusal, base, now):
+            kind = DoubtfulConflictError if isinstance(refusal, CommitFailedException) else CommitStateUnknownException
+            raise kind(doubt(staged, refusal)) from refusal
         if not isinstance(refusal, CommitFailedException):
             turn.stage = Stage.PREPARING
         raise refusal

@@ -185,7 +185,8 @@ class RestRequests(IcebergRestCatalog):
     def _ask_table(self, identifier: Identifier) -> TableAnswer:
         self._check_endpoint(Capability.V1_LOAD_TABLE)
         place = self.url(Endpoints.load_table, **self._split_identifier_for_path(identifier))
-        return self._answer(self._session.get(place), identifier, {404: NoSuchTableError})
+        # A cache between here and the server would show an old version: it has to ask.
+        return self._answer(self._session.get(place, headers={"Cache-Control": "no-cache"}), identifier, {404: NoSuchTableError})
 
     @_again_after_login
     def _ask_create(self, identifier: Identifier, request: CreateTableRequest) -> TableAnswer:

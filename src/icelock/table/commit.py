@@ -28,7 +28,7 @@ from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.retry import RetryPolicy
 from icelock.table.still_fits import check_same_names, check_still_fits
-from icelock.table.turn import Stage
+from icelock.table.turn import DoubtfulConflictError, Stage, given_up
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -58,6 +58,7 @@ class CommitProtocol(Transaction):
         self._data_files: list[str] = []
         self._turn: Turn | None = None
         self._asked = False
+        self._doubtful = False
         self._expected_head: tuple[str, int | None] | None = None
         self.cannot_lose = False
         """Whether snapshots are made while no other writer can commit."""
@@ -161,8 +162,9 @@ class CommitProtocol(Transaction):
             except CommitFailedException as e:
                 failed += 1
                 self._asked |= self._turn is not None and self._turn.stage is Stage.ASKED
+                self._doubtful |= isinstance(e, DoubtfulConflictError)
                 if failed > policy.retries or not self._snapshot_producers or policy.over():
-                    raise
+                    raise given_up(e, doubtful=self._doubtful) from e.__cause__
                 seconds = policy.seconds(failed, random.uniform)
                 logger.debug(
                     "commit %d of %d of %s failed, again in %.3f s: %s", failed, policy.retries + 1, self._table.name(), seconds, e
@@ -193,6 +195,7 @@ class CommitProtocol(Transaction):
                 self._follow(turn.load())
                 if self._landed():
                     return True
+                self._doubtful = False  # another writer's version, without the attempt that may have been made
                 if outside and any(getattr(producer, "takes_long", False) for producer in self._snapshot_producers):
                     return False
                 self.cannot_lose = turn.exclusive
@@ -213,7 +216,7 @@ class CommitProtocol(Transaction):
         return all(producer.snapshot_id in known for producer in self._snapshot_producers)
 
     def _certainly_failed(self, error: BaseException) -> bool:
-        if self._asked and isinstance(error, IntegrityError):
+        if self._doubtful or (self._asked and isinstance(error, IntegrityError)):
             return False  # a table that goes back may have had an attempt that was reported as refused
         if self._turn is None or self._turn.stage is Stage.PREPARING:
             return True  # the attempts before were refused, and this one did not get to the catalog

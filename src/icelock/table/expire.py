@@ -42,6 +42,7 @@ from icelock.table.reach import read_lists, read_paths, statistics_paths
 from icelock.table.retention import Expirable, dead_keys, expirable
 from icelock.table.retry import RetryPolicy
 from icelock.table.transaction import EncryptedTransaction
+from icelock.table.turn import given_up
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -162,9 +163,9 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 return before, plan, None
             try:
                 self._table._do_commit(updates=plan.updates(before), requirements=self._requirements_of(plan, before))  # noqa: SLF001
-            except CommitFailedException:
+            except CommitFailedException as e:
                 if tries > policy.retries or policy.over():
-                    raise
+                    raise given_up(e) from e.__cause__
                 time.sleep(policy.seconds(tries, random.uniform))
                 self._table.refresh()
             except IcelockError:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
@@ -21,6 +23,18 @@ class Stage(Enum):
     """The catalog was not asked yet: nothing can have happened."""
     ASKED = auto()
     """The catalog was asked to replace the metadata file: the error says what became of it, or nobody knows."""
+
+
+class DoubtfulConflictError(CommitFailedException):
+    """The catalog says that another writer was first, and its table shows nobody: the view may be old, and our commit be there.
+
+    The same commit may be sent again, since the catalog refuses it if it was made. Who gives up says so with ``given_up``.
+    """
+
+
+def given_up(error: CommitFailedException, *, doubtful: bool = False) -> Exception:
+    """Return the error with which a commit ends that was refused for the last time; ``doubtful``: an attempt before may be there."""
+    return CommitStateUnknownException(str(error)) if doubtful or isinstance(error, DoubtfulConflictError) else error
 
 
 class Turn:

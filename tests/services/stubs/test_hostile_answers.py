@@ -252,10 +252,10 @@ def test_a_commit_is_not_turned_into_a_look(change: Any, status: int, lake: Stub
     table = lake.table(rows=1)
     kept, files = lake.kept, set(lake.files())
     stub.fail("POST", "/tables/t", when="before", how=_moved(status, f"{stub.uri}/v1/namespaces/db/tables/t"))
-    with pytest.raises((RESTError, FormatError), match=f"not followed, because {status} would turn it into GET"):
+    with pytest.raises(CommitStateUnknownException, match=f"not followed, because {status} would turn it into GET"):
         change(table)
     assert lake.kept == kept
-    assert set(lake.files()) == files
+    assert files <= set(lake.files()), "a redirect is no word of a server that it did nothing"
     lake.catalog().load_table("db.t").append(people(1, 1))
     assert ids(lake.catalog().load_table("db.t")) == [0, 1]
 

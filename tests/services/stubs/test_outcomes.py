@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from lake import people
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError, UnauthorizedError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from rest_stub import RefusalError, RestStub
 from stub_lake import StubLake, ids
 
@@ -106,17 +106,6 @@ def test_a_conflict_with_our_own_commit_that_a_gateway_sent_twice_is_none(lake: 
     table.append(people(1, 1))
     assert ids(table) == [0, 1]
     assert len(lake.kept["snapshots"]) == 2
-
-
-@pytest.mark.parametrize(("status", "error"), [(401, UnauthorizedError), (403, ForbiddenError), (429, CommitFailedException)])
-def test_a_refusal_changes_nothing_and_leaves_no_files(status: int, error, lake: StubLake, stub: RestStub) -> None:
-    table = lake.table(rows=1, **{"commit.retry.num-retries": "0"})
-    kept, files = lake.kept, set(lake.files())
-    stub.fail(*COMMIT, when="before", how=status, times=2)  # PyIceberg asks again after 401
-    with pytest.raises(error):
-        table.append(people(1, 1))
-    assert lake.kept == kept
-    assert set(lake.files()) == files
 
 
 def test_a_server_that_is_gone_was_never_asked(lake: StubLake, stub: RestStub) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 from lake import KEYED, people
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, RESTError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    RESTError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
 from rest_stub import RefusalError, RestStub
 from stub_lake import QUICK, StubLake, ids
 
@@ -51,15 +59,175 @@ def test_a_table_that_was_made_with_its_rows_and_then_refused_counts(status: int
     assert ids(made) == ids(lake.catalog().load_table("db.t")) == [0, 1]
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 501])
-def test_a_refusal_of_what_was_not_made_leaves_nothing(status: int, lake: StubLake, stub: RestStub) -> None:
+def refuses(stub: RestStub, status: int, kind: str) -> None:
+    """Have the server itself turn commits down."""
+
+    def commit(*_: Any) -> Any:
+        raise RefusalError(status, kind, "not like this")
+
+    stub.commit = commit
+
+
+# The types of Iceberg's REST specification and of Java's servers for requests that are turned down.
+TURNED_DOWN = [
+    (400, "BadRequestException", BadRequestError),
+    (400, "ValidationException", BadRequestError),
+    (400, "IllegalArgumentException", BadRequestError),
+    (401, "NotAuthorizedException", UnauthorizedError),
+    (403, "ForbiddenException", ForbiddenError),
+    (403, "NotAuthorizedException", ForbiddenError),
+    (406, "UnsupportedOperationException", RESTError),
+    (422, "UnprocessableEntityException", RESTError),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "error"), TURNED_DOWN)
+def test_what_the_server_itself_turns_down_leaves_nothing(status: int, kind: str, error: Any, lake: StubLake, stub: RestStub) -> None:
     table = lake.table(rows=1, **ONCE)
     kept, files = lake.kept, set(lake.files())
-    stub.fail(*COMMIT, when="before", how=status)
-    with pytest.raises((RESTError, NotImplementedError, NoSuchTableError)):
+    refuses(stub, status, kind)
+    with pytest.raises(error, match="not like this"):
         table.append(people(1, 1))
     assert lake.kept == kept
     assert set(lake.files()) == files
+
+
+def page(status: int, body: bytes = b"<html>no</html>", kind: str = "text/html") -> bytes:
+    """What a gateway answers by itself."""
+    return b"HTTP/1.1 %d No\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+        status,
+        kind.encode(),
+        len(body),
+        body,
+    )
+
+
+def error_of(status: int, **change: Any) -> bytes:
+    error = {"message": "no", "type": "BadRequestException", "code": status, **change}
+    return page(status, json.dumps({"error": error}).encode(), "application/json")
+
+
+# Neither the form nor the type of what a server of Iceberg says when it turns a commit down.
+NO_PROOF: dict[str, bytes] = {
+    **{f"a page with {status}": page(status) for status in (400, 403, 404, 405, 406, 410, 415, 422, 429, 451, 501)},
+    "JSON of another kind": page(403, b'{"message": "Forbidden"}', "application/json"),
+    "JSON without a type": page(403, b'{"error": {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}}', "application/json"),
+    "nothing": page(400, b""),
+    "a list": page(400, b'["error"]', "application/json"),
+    "a type of its own": error_of(400, type="TestFailure"),
+    "a type of another status": error_of(403),
+    "another code": error_of(400, code=403),
+    "a code as text": error_of(400, code="400"),
+    "a type that is none": error_of(400, type=["BadRequestException"]),
+    "no table, which is there": error_of(404, type="NoSuchTableException"),
+    "a redirect": page(301),
+}
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["made", "not made"])
+@pytest.mark.parametrize("what", NO_PROOF)
+def test_a_refusal_that_proves_nothing_deletes_nothing_while_looks_stay_old(
+    what: str,
+    made: bool,  # noqa: FBT001
+    lake: StubLake,
+    stub: RestStub,
+) -> None:
+    """A cache goes on showing the table as it was, for longer than the client looks."""
+    table = lake.table(rows=1, **ONCE)
+    old, loaded, files = stub.tables["db", "t"], stub.loaded, set(lake.files())
+    stub.loaded = lambda _: loaded(old)
+    stub.fail(*COMMIT, when="after" if made else "before", how=NO_PROOF[what])
+    with pytest.raises(CommitStateUnknownException, match="Nothing was deleted") as caught:
+        table.append(people(1, 1))
+    [data] = [path for path in set(lake.files()) - files if path.endswith(".parquet")]
+    assert data in str(caught.value.__notes__)
+    stub.loaded = loaded
+    assert ids(lake.catalog().load_table("db.t")) == ([0, 1] if made else [0])
+
+
+@pytest.mark.parametrize("retries", ["0", "2"])
+@pytest.mark.parametrize("made", [True, False], ids=["made", "not made"])
+def test_a_conflict_with_nobody_to_be_seen_is_unknown_in_the_end(
+    made: bool,  # noqa: FBT001
+    retries: str,
+    lake: StubLake,
+    stub: RestStub,
+) -> None:
+    """The second of two requests is a conflict with the first one, which an old look does not show."""
+    table = lake.table(rows=1, **{"commit.retry.num-retries": retries, "commit.retry.min-wait-ms": "1"})
+    old, loaded, files, commit = stub.tables["db", "t"], stub.loaded, set(lake.files()), stub.commit
+    stub.loaded = lambda _: loaded(old)
+
+    def conflict(*request: Any) -> Any:
+        if made and stub.tables["db", "t"] is old:
+            commit(*request)
+        raise RefusalError(409, "CommitFailedException", "another writer was first")
+
+    stub.commit = conflict
+    with pytest.raises(CommitStateUnknownException, match="Nothing was deleted"):
+        table.append(people(1, 1))
+    assert len([path for path in set(lake.files()) - files if path.endswith(".parquet")]) == 1
+    stub.loaded = loaded
+    assert ids(lake.catalog().load_table("db.t")) == ([0, 1] if made else [0])
+
+
+@pytest.mark.parametrize("then", ["is gone", "turns it down"])
+def test_what_comes_after_a_conflict_with_nobody_to_be_seen_deletes_nothing(then: str, lake: StubLake, stub: RestStub) -> None:
+    table = lake.table(rows=1, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    old, loaded, commit = stub.tables["db", "t"], stub.loaded, stub.commit
+    stub.loaded = lambda _: loaded(old)
+
+    def conflict(*request: Any) -> Any:
+        commit(*request)
+        if then == "is gone":
+            stub.fail("GET", "/tables/t", when="before", how=403, times=4)
+        else:
+            refuses(stub, 403, "ForbiddenException")
+        raise RefusalError(409, "CommitFailedException", "another writer was first")
+
+    stub.commit = conflict
+    with pytest.raises((CommitStateUnknownException, RESTError)):
+        table.append(people(1, 1))
+    stub.loaded = loaded
+    stub._plan.clear()
+    assert ids(lake.catalog().load_table("db.t")) == [0, 1]
+
+
+def test_a_conflict_that_shows_late_is_found_to_be_our_own(lake: StubLake, stub: RestStub) -> None:
+    table = lake.table(rows=1, **{"commit.retry.num-retries": "3", "commit.retry.min-wait-ms": "1"})
+    old, loaded = stub.tables["db", "t"], stub.loaded
+    looks = iter([old] * 4)
+    stub.loaded = lambda now: loaded(next(looks, now))
+    stub.fail(*COMMIT, when="after", how=409)
+    table.append(people(1, 1))
+    assert ids(table) == [0, 1]
+    assert len(lake.kept["snapshots"]) == 2
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["made", "not made"])
+@pytest.mark.parametrize("how", [403, 409])
+def test_a_new_table_that_is_refused_without_a_proof_keeps_its_rows(
+    how: int,
+    made: bool,  # noqa: FBT001
+    lake: StubLake,
+    stub: RestStub,
+) -> None:
+    transaction = lake.catalog().create_table_transaction("db.t", people().schema, properties={**KEYED, **QUICK})
+    transaction.append(people(0, 2))
+    stub.fail(*COMMIT, when="after" if made else "before", how=how)
+    stub.fail("GET", "/tables/t", when="before", how=404, times=5)
+    with pytest.raises(CommitStateUnknownException, match="Nothing was deleted"):
+        transaction.commit_transaction()
+    assert [path for path in lake.files() if path.endswith(".parquet")]
+    stub._plan.clear()
+    assert lake.catalog().table_exists("db.t") is made
+
+
+def test_caches_on_the_way_are_told_to_ask_the_server(lake: StubLake, stub: RestStub) -> None:
+    lake.table(rows=1)
+    asked = [headers for request, headers in stub.headers if request.startswith("GET") and request.endswith("/tables/t")]
+    assert asked
+    assert {headers.get("Cache-Control") for headers in asked} == {"no-cache"}
 
 
 @pytest.mark.parametrize("made", [False, True])
