@@ -30,6 +30,7 @@ KEK_CACHE_SECONDS: Final = "encryption.kek-cache-seconds"
 HIVE_REQUIRE_HASH: Final = "icelock.hive.require-hash"
 REQUIRE_ENCRYPTION: Final = "icelock.require-encryption"
 PLAIN_TABLES: Final = "icelock.plain-tables"
+VALUES_IN_PATHS: Final = "icelock.partition-values-in-paths"
 REST_ANSWER_TIMEOUT: Final = "icelock.rest.answer-timeout-ms"
 REST_MAX_ANSWER: Final = "icelock.rest.max-answer-bytes"
 REST_MAX_ANSWER_DEFAULT: Final = 128 * 2**20
@@ -109,14 +110,12 @@ _CATALOG: Final = (
     KMS_TYPE,
     KMS_IMPL,
     KEK_CACHE_SECONDS,
-    PLAINTEXT_FILES,
-    REQUIRE_ENCRYPTION,
-    PLAIN_TABLES,
+    *_CHOICES,
+    *(REQUIRE_ENCRYPTION, PLAIN_TABLES, VALUES_IN_PATHS),
     HIVE_REQUIRE_HASH,
     REST_ANSWER_TIMEOUT,
     REST_MAX_ANSWER,
     PINS_FILE,
-    SPARK_PLAIN_RPC,
     SPARK_EXECUTOR_PROPERTIES,
     *LIMITS,
 )
@@ -278,6 +277,7 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
             msg = f"catalog properties below {prefix!r}: {e}"
             raise PolicyError(msg) from e
     flag(properties, REQUIRE_ENCRYPTION, default=True)
+    flag(properties, VALUES_IN_PATHS, default=True)
     _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
     for name in LIMITS:
         limit(properties, name)

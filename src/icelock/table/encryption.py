@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 KEK_CACHE_SECONDS_DEFAULT: Final = 3600
 _LOCATIONS: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+_NO_VALUES: Final = {TableProperties.OBJECT_STORE_ENABLED: "true", TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS: "false"}
 
 
 class TableEncryption:
@@ -127,7 +128,15 @@ class TableEncryption:
             PolicyError: see ``check_locations``.
         """
         self.check_locations(metadata.properties, table=table)
-        return load_location_provider(metadata.location, metadata.properties)
+        return load_location_provider(metadata.location, self.for_paths(metadata.properties))
+
+    def for_paths(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return a table's properties as they count for paths of new files: the client may say that no partition values go there.
+
+        Who names partition specs and properties of a table (a REST server, whoever writes metadata.json) else decides which values do.
+        """
+        shown = names.flag(self._settings, names.VALUES_IN_PATHS, default=True)
+        return dict(properties) if shown else {**properties, **_NO_VALUES}
 
     def manager(self, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
         """Return the key manager of one version of a table.

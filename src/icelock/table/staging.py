@@ -110,7 +110,7 @@ class Staging(CommitProtocol):
             spec=metadata.spec(),
             sort_order=metadata.sort_order(),
             location=metadata.location,
-            properties=metadata.properties,
+            properties=self._table.encryption.for_paths(metadata.properties),
             io=io.inner,
             data_key_length=names.data_key_length(metadata.properties),
             operation_id=str(uuid.uuid4()),

@@ -13,9 +13,9 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 from rest_stub import RestStub
-from stub_lake import StubLake
+from stub_lake import StubLake, ids
 
-from icelock.errors import CommitError
+from icelock.errors import CommitError, PolicyError
 
 
 def set_property(name: str, value: str) -> Callable[[Any], None]:
@@ -101,3 +101,33 @@ def test_other_ids_are_no_other_form(lake: StubLake, stub: RestStub) -> None:
         properties={**KEYED, "write.data.path": f"file://{lake.folder}/data"},
     )
     assert table.schema().find_field("id").field_id == 101
+
+
+def spec_of_the_server(stub: RestStub) -> None:
+    """Partition the table that is there by name, as another client or the server itself may do."""
+    metadata = stub.tables["db", "t"]["metadata"]
+    fields = [{"source-id": 2, "field-id": 1000, "transform": "identity", "name": "x"}]
+    metadata["partition-specs"].append({"spec-id": 1, "fields": fields})
+    metadata.update({"default-spec-id": 1, "last-partition-id": 1000})
+    metadata["properties"].update({"write.object-storage.enabled": "false", "write.object-storage.partitioned-paths": "true"})
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_client_can_keep_values_out_of_paths_whatever_the_server_partitions_by(hidden: bool, lake: StubLake, stub: RestStub) -> None:  # noqa: FBT001
+    catalog = lake.catalog(**({"icelock.partition-values-in-paths": "false"} if hidden else {}))
+    held = lake.table(rows=1, catalog=catalog)
+    values = set(people(1, 3).column("name").to_pylist())
+    spec_of_the_server(stub)
+    held.append(people(1, 1))  # on what the client holds, made again on what the server has
+    catalog.load_table("db.t").append(people(2, 1))
+    with catalog.load_table("db.t").transaction() as transaction:
+        transaction.overwrite(people(3, 1))
+    leaked = [path for path in lake.files() for value in values if f"x={value}" in path]
+    assert bool(leaked) is not hidden
+    assert not hidden or not [path for path in lake.files() for value in values if value in path]
+    assert ids(lake.catalog().load_table("db.t")) == [3]
+
+
+def test_a_setting_that_is_neither_true_nor_false_is_refused(lake: StubLake) -> None:
+    with pytest.raises(PolicyError, match=r"icelock\.partition-values-in-paths is 'no'; it must be true or false"):
+        lake.catalog(**{"icelock.partition-values-in-paths": "no"})
