@@ -9,7 +9,9 @@ import logging
 import pkgutil
 import tempfile
 import uuid
+from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -23,6 +25,7 @@ import icelock.spark
 from icelock.errors import CommitError, FormatError, IntegrityError, PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.plan import ScanTask
+from icelock.spark import native
 from icelock.spark.batches import spark_batch
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.job import Action, Job
@@ -37,6 +40,15 @@ from icelock.spark.types import arrow_schema, spark_schema
 pytestmark = pytest.mark.spark43
 
 MIB = 1 << 20
+JVM_NAMES = [
+    ("ANSI_X3.4-1968", "file:///wh/a.parquet", True),
+    ("ANSI_X3.4-1968", "file:///wh/\u65e5/a.parquet", False),
+    ("ANSI_X3.4-1968", "/wh/\u65e5/a.parquet", False),
+    ("UTF-8", "file:///wh/\u65e5/a.parquet", True),
+    ("ISO-8859-1", "file:///wh/\u00e9/a.parquet", True),
+    ("ISO-8859-1", "file:///wh/\u65e5/a.parquet", False),
+    ("x-unknown", "file:///wh/\u65e5/a.parquet", True),
+]
 
 
 def field(number, name, kind, *, required=False):
@@ -342,6 +354,16 @@ def test_keys_on_a_plain_wire_are_refused_when_asked_for(lake):
     for source in (session.registered[0], data_source(session.settings)):
         with pytest.raises(PolicyError, match="cross the network in the clear"):
             source({"path": "test.db.t"}).schema()
+
+
+@pytest.mark.parametrize(("encoding", "path", "fine"), JVM_NAMES)
+def test_a_jvm_that_has_no_name_for_a_file(encoding, path, fine):
+    """In a container without a locale: the file would not be there, and a task would say that its snapshot was expired."""
+    system = SimpleNamespace(getProperty=lambda name: {"sun.jnu.encoding": encoding}[name])
+    spark = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system))))
+    reason = native._unreachable(spark, [replace(task, path=name) for task, name in zip(tasks(1, 1), ("/wh/a.parquet", path), strict=True)])
+    assert (reason is None) == fine
+    assert fine or (path in reason and encoding in reason)
 
 
 def test_push_down_needs_the_jvm():

@@ -107,6 +107,9 @@ public class NativeScan {
     {"spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing", "false"},
     // Iceberg knows one calendar, and no text in binary columns.
     {"spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED"},
+    {"spark.sql.parquet.int96RebaseModeInRead", "CORRECTED"},
+    {"spark.sql.parquet.int96TimestampConversion", "false"},
+    {"spark.sql.parquet.int96AsTimestamp", "true"},
     {"spark.sql.parquet.binaryAsString", "false"},
     {"spark.sql.parquet.inferTimestampNTZ.enabled", "true"}
   };

@@ -98,6 +98,10 @@ def _unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
     by_scheme = {task.path.partition("://")[0] if "://" in task.path else task.path.partition(":/")[0]: task for task in tasks}
     for scheme, task in by_scheme.items():
         if scheme in _LOCAL_SCHEMES or scheme == task.path:
+            odd = next((task.path for task in tasks if not task.path.isascii()), None)
+            reason = None if odd is None else _unnamed(jvm, odd)
+            if reason is not None:
+                return reason
             continue
         try:
             path = jvm.org.apache.hadoop.fs.Path(task.path)
@@ -106,6 +110,18 @@ def _unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
             return f"Hadoop in this session does not reach {scheme} storage ({str(e).partition(chr(10))[0]})"
         if found != task.file_size:
             return f"Hadoop in this session sees {found} bytes in {task.path}, not {task.file_size}"
+    return None
+
+
+def _unnamed(jvm: Any, path: str) -> str | None:
+    """Return why the JVM has no name for a local file, or None: in a container without a locale it knows ASCII alone."""
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    try:
+        path.encode(encoding)
+    except UnicodeEncodeError:
+        return f"Spark's JVM has {encoding} for names of files, which lacks letters of {path}: start it with LC_ALL=C.UTF-8"
+    except LookupError:
+        return None
     return None
 
 
