@@ -45,17 +45,25 @@ def main(settings: dict[str, Any]) -> None:
     rows.filter("id > 5").explain(mode="formatted")
     assert rows.repartition(2).cache().count() > 0
     fails(rows, settings["damaged"])
-    queries(spark)
+    queries(spark, folder / "spark.log")
     shutil.copytree(folder / "local", folder / "local-kept", ignore_dangling_symlinks=True)
     spark.stop()
 
 
-def queries(spark: SparkSession) -> None:
-    """Let the native scan look for what only rows have, with all that Spark and Parquet log at INFO."""
-    spark.sparkContext.setLogLevel("INFO")
+def queries(spark: SparkSession, log: Path) -> None:
+    """Let the native scan look for what only rows have, with all that the JVM logs at INFO in a file."""
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java's
+    appender = log4j.core.appender.FileAppender.newBuilder().withFileName(str(log)).setName("searched").build()
+    appender.start()
+    root = context.getConfiguration().getRootLogger()
+    root.setLevel(log4j.Level.INFO)
+    root.addAppender(appender, log4j.Level.INFO, None)
+    context.updateLoggers()
     assert icelock.spark.sql(spark, "select 1 from test.db.spark where name = (select max(name) from test.db.spark)").collect()
     assert icelock.spark.sql(spark, "select 1 from test.db.spark where part >= (select min(part) from test.db.spark)").collect()
-    spark.sparkContext.setLogLevel("WARN")
+    root.setLevel(log4j.Level.WARN)
+    context.updateLoggers()
 
 
 def fails(rows: DataFrame, path: str) -> None:

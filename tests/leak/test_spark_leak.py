@@ -82,7 +82,7 @@ def test_the_job_did_what_is_searched(ran: tuple[Path, dict[str, bytes], dict[st
     assert b"Physical Plan" in output["stdout"]
     assert b"IntegrityError" in output["stdout"]
     assert b"aborting job" in output["stderr"]
-    assert b"Reading File path" in output["stderr"]
+    assert b"Reading File path" in (folder / "spark.log").read_bytes()
     assert b"FileScan icelock" in b"".join(path.read_bytes() for path in (folder / "event-log").rglob("*") if path.is_file())
     assert b"icelock" in b"".join(path.read_bytes() for path in (folder / "event-log").rglob("*") if path.is_file())
     assert [path for path in (folder / "local-kept").rglob("*") if path.is_file()]
