@@ -30,10 +30,12 @@ from icelock.catalog.outcome import has_commit, not_there, waits
 from icelock.catalog.pins_tables import PinnedTables
 from icelock.catalog.recent import RecentMetadata
 from icelock.errors import CommitError, IcelockError, PolicyError
+from icelock.io.checked_io import CheckedFileIO
 from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.listing import delete_files
 from icelock.io.storage import open_storage
+from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.deletable import Home, purgeable
@@ -140,7 +142,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         io = self._load_file_io(location=metadata_location)
         if isinstance(metadata, TableMetadataV3):
             return Table(identifier, metadata, metadata_location, io, self, encryption=self.encryption)
-        return PlainTable(identifier, metadata, metadata_location, io, self)
+        return PlainTable(identifier, metadata, metadata_location, CheckedFileIO(io, checked_avro), self)
 
     def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
         """Commit updates, checked before and after.

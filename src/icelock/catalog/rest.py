@@ -33,7 +33,9 @@ from icelock.catalog.rest_http import may_be_done
 from icelock.catalog.rest_names import RestNames
 from icelock.catalog.rest_storage import Lent, VendedFileIO
 from icelock.errors import CommitError, PolicyError
+from icelock.io.checked_io import CheckedFileIO
 from icelock.io.storage import open_storage
+from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.guard import check_metadata
 from icelock.table.kept import check_kept
@@ -287,7 +289,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         io = self._storage(name, answer, location)
         if isinstance(metadata, TableMetadataV3):
             return Table(name, metadata, location, io, self, config, encryption=self.encryption)
-        return PlainTable(name, metadata, location, io, self, config)
+        return PlainTable(name, metadata, location, CheckedFileIO(io, checked_avro), self, config)
 
     def _storage(self, name: Identifier, answer: TableAnswer, place: str, *, stage: Callable[[], TableAnswer] | None = None) -> FileIO:
         """Return access to the storage at a place; ``stage`` asks for a table that the server may not have yet."""

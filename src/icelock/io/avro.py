@@ -41,7 +41,7 @@ _ZLIB_CHECKSUM: Final = 4
 
 
 class AvroFile:
-    """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values.
+    """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values; ``header`` and ``sync`` as stored.
 
     Raises:
         FormatError: the file is no Avro file, or has a codec that Iceberg does not use.
@@ -55,8 +55,8 @@ class AvroFile:
         if self._cursor.take(len(MAGIC)) != MAGIC:
             msg = f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}"
             raise FormatError(msg)
-        header = self._header()
-        self._sync = self._cursor.take(_SYNC)
+        header = self.header = self._header()
+        self.sync = self._cursor.take(_SYNC)
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         if codec not in _CODECS:
             msg = f"{self.location} has Avro codec {codec!r}; known are {', '.join(_CODECS)}; rewrite it"
@@ -86,7 +86,7 @@ class AvroFile:
             if rows > self._limits.avro_block_rows:
                 refuse(self.location, "rows in an Avro block", self._limits.avro_block_rows, LIMIT_AVRO_BLOCK_ROWS)
             stored = self._cursor.take(size)
-            if self._cursor.take(_SYNC) != self._sync:
+            if self._cursor.take(_SYNC) != self.sync:
                 msg = f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}"
                 raise FormatError(msg)
             try:

@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.format.ags1 import MAGIC
 from icelock.format.key_metadata import KeyMetadata
+from icelock.io.checked_io import CheckedFileIO
 from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class EncryptingFileIO(FileIO):
 
 def storage_of(io: FileIO) -> FileIO:
     """Return the storage's own FileIO, which neither decrypts nor knows keys."""
-    return io.inner if isinstance(io, EncryptingFileIO) else io
+    return io.inner if isinstance(io, EncryptingFileIO | CheckedFileIO) else io
 
 
 def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFile:

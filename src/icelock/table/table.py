@@ -22,7 +22,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from icelock import properties as names
 from icelock.arrow.filter_text import parse_filter
 from icelock.errors import CommitError, PolicyError
+from icelock.io.checked_io import CheckedFileIO
 from icelock.io.storage import open_storage
+from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.table.branches import ManageSnapshots
@@ -375,11 +377,12 @@ class StaticTable(Table, IcebergStaticTable):
         stored = open_storage(settings, metadata_location).new_input(metadata_location)
         metadata = read_metadata(stored, names.limit(settings, names.LIMIT_METADATA_BYTES))
         check_metadata(metadata, location=metadata_location)
+        io = open_storage(settings, metadata_location)
         return cls(
             identifier=("static-table", metadata_location),
             metadata=metadata,
             metadata_location=metadata_location,
-            io=open_storage(settings, metadata_location),
+            io=io if isinstance(metadata, TableMetadataV3) else CheckedFileIO(io, checked_avro),
             catalog=NoopCatalog("static-table"),
             encryption=encryption,
         )

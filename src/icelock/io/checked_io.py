@@ -1,0 +1,73 @@
+"""A storage whose Avro files are looked at before they are handed on: for readers that are not ours.
+
+Manifests and manifest lists of plain tables of versions 1 and 2 are read by PyIceberg, which unpacks what it is given whatever its size,
+and whose decoder in C believes lengths. It gets the bytes of ``check`` instead of the file's. An Avro file is known by how it begins, not
+by its name, which the table's metadata makes up; what is none (Parquet) is handed on as it is.
+
+Not here: what is checked (``metadata.checked_avro``), encrypted files (``io.file_io``).
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+
+from icelock.io.avro import MAGIC
+from icelock.io.limits import Limits, read_all
+from icelock.properties import LIMIT_MANIFEST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NAMED: Final = ".avro"
+
+
+class CheckedFileIO(FileIO):
+    """A storage's FileIO, ``inner``; ``check`` takes an Avro file's bytes, its location and the limits, and returns what is to be read."""
+
+    def __init__(self, inner: FileIO, check: Callable[[bytes, str, Limits], bytes]) -> None:
+        super().__init__(inner.properties)
+        self.inner, self._check = inner, check
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a handle of a file that is there."""
+        return CheckedInputFile(self.inner.new_input(location), self._check, Limits.of(self.properties))
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a handle of a file that is to be written."""
+        return self.inner.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file."""
+        self.inner.delete(location.location if isinstance(location, CheckedInputFile) else location)
+
+
+class CheckedInputFile(InputFile):
+    """A file of a ``CheckedFileIO``."""
+
+    def __init__(self, inner: InputFile, check: Callable[[bytes, str, Limits], bytes], limits: Limits) -> None:
+        super().__init__(inner.location)
+        self._inner, self._check, self._limits = inner, check, limits
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._inner.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature
+        """Open the file.
+
+        Raises:
+            FormatError: an Avro file that is damaged, or holds more than the limits allow.
+        """
+        stream: Any = self._inner.open(seekable)
+        if not self.location.endswith(_NAMED) and stream.read(len(MAGIC)) != MAGIC:
+            stream.seek(0)
+            return stream  # type: ignore[no-any-return]
+        with stream:
+            data = read_all(stream, self.location, limit=self._limits.manifest_bytes, name=LIMIT_MANIFEST_BYTES)
+        return io.BytesIO(self._check(data, self.location, self._limits))

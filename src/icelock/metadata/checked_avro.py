@@ -1,0 +1,43 @@
+"""Manifests and manifest lists of plain tables, checked for PyIceberg's readers and handed on unpacked.
+
+Each block is unpacked within the limits, and is rows of the file's schema byte by byte (``io.avro_check``). What is handed on is those
+blocks, without compression: what was looked at is what is decoded.
+
+Not here: encrypted manifests and those of tables of version 3, which are read by ``metadata.manifest``.
+"""
+
+from __future__ import annotations
+
+from icelock.errors import FormatError
+from icelock.io.avro import MAGIC, AvroFile, encode_long
+from icelock.io.avro_check import RowCheck
+from icelock.io.limits import Limits
+from icelock.io.plain_input import RESTORE, PlainBytes
+from icelock.metadata.stored_schema import forms
+
+
+def checked_avro(data: bytes, location: str, limits: Limits) -> bytes:
+    """Return an Avro file's rows as an Avro file without compression.
+
+    Raises:
+        FormatError: it is no Avro file, its blocks are not rows of its schema, or it holds more than the limits allow.
+    """
+    avro = AvroFile(PlainBytes(location=location, data=data), limits)
+    try:
+        rows = RowCheck(forms(avro.schema, location=location)[-1].schema, location=location)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        msg = f"{location}: the file's Avro schema is none ({type(e).__name__}: {e}); {RESTORE}"
+        raise FormatError(msg) from e
+    parts = [MAGIC, _header({**avro.header, "avro.codec": b"null"}), avro.sync]
+    for block in avro.all_blocks():
+        rows.check(block)
+        parts += [encode_long(block.rows), encode_long(len(block.data)), block.data, avro.sync]
+    return b"".join(parts)
+
+
+def _header(entries: dict[str, bytes]) -> bytes:
+    parts = [encode_long(len(entries))]
+    for name, value in entries.items():
+        for text in (name.encode(), value):
+            parts += [encode_long(len(text)), text]
+    return b"".join([*parts, encode_long(0)])
