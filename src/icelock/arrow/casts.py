@@ -49,6 +49,8 @@ def identity(array: pa.Array) -> pa.Array:
 
 def primitive_converter(source: pa.DataType, target: PrimitiveType, stored: pa.DataType, *, downcast_ns: bool) -> Converter | None:
     """Return what turns arrays of ``source`` into ``stored``, the form of ``target``; None when values could change."""
+    if isinstance(target, StringType) and _is_text(source):
+        return lambda array: _checked_text(array.cast(stored))
     if source == stored:
         return identity
     if isinstance(target, UUIDType):
@@ -63,6 +65,23 @@ def primitive_converter(source: pa.DataType, target: PrimitiveType, stored: pa.D
         rule = _TAKES.get(type(target))
         taken = rule is not None and rule(source)
     return (lambda array: array.cast(stored)) if taken else None
+
+
+def _checked_text(array: pa.Array) -> pa.Array:
+    """Return text after a look whether it is UTF-8: Arrow takes any bytes for it, and writes them.
+
+    Raises:
+        pa.ArrowInvalid: it is not.
+    """
+    if len(array):
+        wide = pat.is_large_string(array.type)
+        _, offsets, data = array.buffers()
+        if data is not None:
+            ends = pa.Array.from_buffers(pa.int64() if wide else pa.int32(), len(array) + 1, [None, offsets], offset=array.offset)
+            start, end = ends[0].as_py(), ends[len(array)].as_py()
+            if not data.slice(start, end - start).to_pybytes().isascii():  # ASCII is UTF-8, and far faster to look at
+                array.validate(full=True)
+    return array
 
 
 def _rounded_down(stored: pa.DataType) -> Converter:

@@ -255,6 +255,9 @@ def _converted(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: s
     except (pa.ArrowException, ValueError) as e:
         if isinstance(e, PolicyError):
             raise
+        if "UTF8" in str(e):
+            msg = f"column {path!r} has text that is no UTF-8, which no table can hold: decode it by the encoding that it is in"
+            raise PolicyError(msg) from e
         msg = f"column {path!r} has values that the table's column cannot hold: {type(e).__name__} converting {array.type}"
         raise PolicyError(msg) from e
 
@@ -268,9 +271,11 @@ def _check_present(path: str, missing: int) -> None:
 def _hint(source: pa.DataType, target: IcebergType) -> str:
     if not pat.is_temporal(source):
         return ""
+    if pat.is_date(source) and str(target).startswith("timestamp"):
+        return " (a time of day is not made up: cast the input to timestamps)"
     if pat.is_timestamp(source) and (source.tz is None) == str(target).startswith("timestamptz"):
         return " (a time zone is neither dropped nor made up: cast the input)"
-    if source.unit == "ns" and str(target) in {"timestamp", "timestamptz", "time"}:
+    if getattr(source, "unit", None) == "ns" and str(target) in {"timestamp", "timestamptz", "time"}:
         return (
             " (nanoseconds would be lost: cast the input to microseconds, use a _ns type, or set PyIceberg's "
             "downcast-ns-timestamp-to-us-on-write)"

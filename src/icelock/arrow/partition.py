@@ -44,8 +44,21 @@ class JavaPartitionKey(PartitionKey):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
+    field: PartitionField
     leaf: Leaf
     transform: ArrayTransform
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the partition values of a batch."""
+        try:
+            return self.transform(self.leaf.array(batch))
+        except (pa.ArrowException, ArithmeticError) as e:
+            kind = self.field.transform.result_type(self.leaf.iceberg_type)
+            msg = (
+                f"partition field {self.field.name!r}, {self.field.transform} of a {self.leaf.iceberg_type}, has no value of its type "
+                f"{kind} for some of the rows: they are too large or too small for it; leave them out, or change the partition spec"
+            )
+            raise PolicyError(msg) from e
 
 
 class Partitioner:
@@ -77,8 +90,12 @@ class Partitioner:
         return JavaPartitionKey(found, self._spec, self._target.schema)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """Yield each partition's values and rows; the values are equal for equal partitions as `identity_of` sees them."""
-        columns = [None if source is None else source.transform(source.leaf.array(batch)) for source in self._sources]
+        """Yield each partition's values and rows; the values are equal for equal partitions as `identity_of` sees them.
+
+        Raises:
+            PolicyError: rows of which a transform has no value.
+        """
+        columns = [None if source is None else source.values(batch) for source in self._sources]
         groups, count = _groups([column for column in columns if column is not None], batch.num_rows)
         if count == 1:
             yield _values(columns, 0), batch
@@ -107,7 +124,7 @@ def _source(field: PartitionField, target: WriteSchema) -> _Source | None:
     if leaf is None:
         msg = f"partition field {field.name!r} needs column id {field.source_id}, which is no column with one value a row"
         raise PolicyError(msg)
-    return _Source(leaf=leaf, transform=array_transform(field.transform, leaf.iceberg_type))
+    return _Source(field=field, leaf=leaf, transform=array_transform(field.transform, leaf.iceberg_type))
 
 
 def _groups(columns: Sequence[pa.Array], rows: int) -> tuple[pa.Array, int]:

@@ -24,6 +24,7 @@ from pyiceberg.utils.properties import property_as_bool
 from icelock import properties as names
 from icelock.catalog.asked import lacking
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
+from icelock.catalog.loadable import check_loadable
 from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.outcome import has_commit, not_there, waits
@@ -253,9 +254,11 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         else:
             staged = self._stage_on(current_table, requirements, updates)
-        check_change(None if current_table is None else current_table.metadata, staged.metadata, table=name)
+        base = None if current_table is None else current_table.metadata
+        check_change(base, staged.metadata, table=name)
         if is_encrypted(staged.metadata):
             check_file_format(staged.metadata.properties, table=name)
+        check_loadable(base, staged.metadata, updates, location=staged.metadata_location, table=name)
         return staged
 
     def _stage_on(self, current: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:

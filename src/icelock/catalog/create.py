@@ -21,6 +21,7 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 
 from icelock import properties as names
 from icelock.arrow.write_options import file_format
+from icelock.catalog.loadable import check_form, check_loadable
 from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.places import GivenPlaces
@@ -132,7 +133,7 @@ class TableCreation(GivenPlaces):
             PolicyError: settings or a place that cannot be, or a plain table where those are not made (``catalog.new_properties``).
             KeyUnavailableError: no KMS, or the KMS does not know the key (after one trial wrap).
         """
-        table = ".".join(self.identifier_to_tuple(identifier))
+        table = self._given_name(identifier)
         if location is not None:
             self._check_given_location(location, what=f"location of table {table}")
         wanted = self.new_tables.of_new(properties, table=table)
@@ -152,6 +153,18 @@ class TableCreation(GivenPlaces):
             self.new_tables.check_plain(properties, table=table)
         return {**wanted, FORMAT_VERSION: str(version)}
 
+    def _given_name(self, identifier: str | Identifier) -> str:
+        """Return the name that a new table was given, for messages.
+
+        Raises:
+            PolicyError: it is no name.
+        """
+        parts = self.identifier_to_tuple(identifier) if isinstance(identifier, (str, tuple, list)) else ()
+        if not parts or not all(isinstance(part, str) for part in parts) or not parts[-1].strip():
+            msg = f"{identifier!r} is no name of a table: write namespace.table, such as db.orders"
+            raise PolicyError(msg)
+        return ".".join(parts)
+
     def new_metadata(
         self,
         *,
@@ -166,6 +179,7 @@ class TableCreation(GivenPlaces):
         fresh = fresh_schema(given)
         spec = fresh_spec(partition_spec, given, fresh)
         order = assign_fresh_sort_order_ids(sort_order, given, fresh)
+        check_form(spec, order, fresh)
         return TableMetadataV3(
             location=location,
             last_updated_ms=self.encryption.clock(),
@@ -202,6 +216,7 @@ class TableCreation(GivenPlaces):
             sort_order=sort_order,
             properties=wanted,
         )
+        check_loadable(None, metadata, (), location=metadata.location, table=".".join(name))
         return self._staged_first(name, metadata)
 
     def create_table_transaction(  # noqa: PLR0913 - PyIceberg's arguments

@@ -10,11 +10,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, infer_catalog_type
+from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, infer_catalog_type
 from pyiceberg.exceptions import NotInstalledError
-from pyiceberg.utils.config import Config, merge_config
+from pyiceberg.utils.config import merge_config
 
 from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.configuration import configured, default_catalog, not_configured, read_configuration
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ _CLASSES: Final[Mapping[str, str]] = {
     "glue": "icelock.catalog.glue.GlueCatalog",
     "rest": "icelock.catalog.rest.RestCatalog",
 }
+_URIS: Final[Mapping[str, str]] = {
+    "icelock.catalog.sql.SqlCatalog": "sqlite:////data/catalog.db",
+    "icelock.catalog.hive.HiveCatalog": "thrift://metastore.example.com:9083",
+    "icelock.catalog.rest.RestCatalog": "https://catalog.example.com/api",
+}
 _EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive", "icelock.catalog.glue": "glue"}
 
 
@@ -37,14 +43,19 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Encrypted
     of icelock's.
 
     Raises:
-        PolicyError: a catalog type that icelock cannot keep encrypted tables in, or misspelt settings.
+        PolicyError: a catalog that is not configured, or of a type that icelock cannot keep encrypted tables in, or misspelt settings.
         NotInstalledError: the catalog needs an extra that is not installed.
-        ValueError: no ``uri`` and no ``type``.
     """
-    config = Config()
-    name = name or config.get_default_catalog_name()
-    conf: Mapping[str, Any] = merge_config(config.get_catalog_config(name) or {}, cast("Any", properties))
-    chosen = _load(name, _class_name(name, conf))
+    config = read_configuration()
+    name = name or default_catalog(config)
+    conf: Mapping[str, Any] = merge_config(cast("Any", configured(config, name)), cast("Any", properties))
+    if not any(value is not None for value in conf.values()):
+        raise PolicyError(not_configured(config, name))
+    class_name = _class_name(name, conf)
+    chosen = _load(name, class_name)
+    if class_name in _URIS and not conf.get(URI):
+        msg = f"catalog {name} has no uri: set it to where the catalog is, such as {_URIS[class_name]}"
+        raise PolicyError(msg)
     left_out = (PY_CATALOG_IMPL, TYPE)
     return chosen(name, **{key: value for key, value in conf.items() if key not in left_out and value is not None})
 
@@ -61,13 +72,24 @@ def _class_name(name: str, conf: Mapping[str, Any]) -> str:
             raise PolicyError(msg)
         return str(impl)
     if kind is None:
-        inferred = infer_catalog_type(name, cast("Any", conf))
-        kind = inferred.value if inferred else None
+        kind = _inferred(name, conf)
     found = _CLASSES.get(str(kind).lower())
     if found is None:
         msg = f"catalog {name}: type {kind!r} cannot hold encrypted tables in this version; use one of {', '.join(_CLASSES)}"
         raise PolicyError(msg)
     return found
+
+
+def _inferred(name: str, conf: Mapping[str, Any]) -> str | None:
+    try:
+        inferred = infer_catalog_type(name, cast("Any", conf))
+    except ValueError as e:
+        uri = conf.get(URI)
+        scheme = str(uri).partition(":")[0][:20]  # the rest may have a password in it
+        what = f"its uri begins with {scheme!r}, which tells no type" if uri else "it has neither type nor uri"
+        msg = f"catalog {name}: {what}; set type to one of {', '.join(_CLASSES)}, and uri to where the catalog is"
+        raise PolicyError(msg) from e
+    return inferred.value if inferred else None
 
 
 def _load(name: str, class_name: str) -> type[EncryptedCatalog]:

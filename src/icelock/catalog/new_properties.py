@@ -15,15 +15,13 @@ Not here: whether the properties can be (``table.guard``, ``catalog.create``).
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from icelock import properties as names
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +70,7 @@ class NewProperties:
         Raises:
             PolicyError: it is to be plain, and is given a key.
         """
-        asked = {name: str(value) for name, value in given.items()}
+        asked = _as_text(given, table=table)
         plain = names.flag(asked, names.PLAIN, default=False)
         asked.pop(names.PLAIN, None)
         self._say_overridden(asked, table=table)
@@ -92,7 +90,7 @@ class NewProperties:
         Raises:
             PolicyError: it is to become plain.
         """
-        asked = {name: str(value) for name, value in given.items()}
+        asked = _as_text(given, table=table)
         if names.flag(asked, names.PLAIN, default=False):
             msg = f"table {table} is encrypted, and stays so when it is replaced: leave {names.PLAIN} out"
             raise PolicyError(msg)
@@ -150,3 +148,14 @@ class NewProperties:
         if names.ENCRYPTION_KEY_ID in self.overrides:
             return f" (catalog {self.catalog} has {names.TABLE_OVERRIDE_PREFIX}{names.ENCRYPTION_KEY_ID})"
         return "" if names.ENCRYPTION_KEY_ID in asked else f" (catalog {self.catalog} sets it)"
+
+
+def _as_text(given: Mapping[str, object], *, table: str) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        msg = f"table {table}: properties is a {type(given).__name__}; give a dict of names and values"
+        raise PolicyError(msg)
+    without = [name for name, value in given.items() if value is None]
+    if without:
+        msg = f"table {table}: the property {without[0]!r} is None; give it a value, or leave it out"
+        raise PolicyError(msg)
+    return {name: str(value) for name, value in given.items()}

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, TableAlreadyExistsError
 from pyiceberg.table import StagedTable
+from sqlalchemy.exc import ArgumentError
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.facts import check_facts
 from icelock.catalog.outcome import undone
 from icelock.catalog.pointer_commit import MetadataForm, PointerTurn
-from icelock.catalog.sql_commit import SqlRows
+from icelock.catalog.sql_commit import SqlRows, check_named
 from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         except ModuleNotFoundError as e:
             msg = f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
             raise NotInstalledError(msg) from e
+        except ArgumentError as e:
+            # Its text may have the password of the uri in it.
+            scheme = str(properties.get("uri", "")).partition(":")[0][:20]
+            msg = (
+                f"catalog {name}: its uri, which begins with {scheme!r}, is none of SQLAlchemy's: write it as sqlite:////data/catalog.db "
+                "or postgresql+psycopg://user:password@host/database"
+            )
+            raise PolicyError(msg) from e
         # Else connections of a catalog that nobody closed stay open until the database drops them.
         weakref.finalize(self, self.engine.dispose)
 
@@ -77,9 +86,11 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
 
         Raises:
             IntegrityError: the file is not the one that was committed.
-            FormatError, PolicyError: see ``EncryptedCatalog``.
+            FormatError, PolicyError: the row names no file, or see ``EncryptedCatalog``.
         """
         facts = self.facts.read(identifier)
+        for location in (metadata_location, None if facts is None else facts.named):
+            check_named(location, table=".".join(identifier))
         if facts is None or not facts.named:
             return super().load_from_metadata(identifier, metadata_location)
         table = super().load_from_metadata(identifier, facts.named)
@@ -130,7 +141,7 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> IcebergTable:
         location = orm_table.metadata_location
-        if not location:
+        if location is None:
             msg = f"Table {orm_table.table_namespace}.{orm_table.table_name} has no metadata location"
             raise NoSuchTableError(msg)
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables
@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 from icelock.catalog.outcome import discard, found_out, unknown
 from icelock.catalog.pointer_commit import PointerCommits, PointerTurn
 from icelock.catalog.sql_facts import TableFacts
+from icelock.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ class SqlTurn(PointerTurn):
 
     def current(self) -> IcebergTable:
         """Return the table of ``location``."""
-        return self._catalog.load_from_metadata(self._identifier, str(self.location))
+        return self._catalog.load_from_metadata(self._identifier, cast("str", self.location))
 
     def swap(self, staged: StagedTable) -> None:
         """Replace the row, or insert it, and commit.
@@ -220,3 +221,18 @@ def _wait_for_locks(connection: Any, record: object) -> None:
     """Let a writer of sqlite wait for another one instead of failing after five seconds with "database is locked"."""
     del record
     connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
+
+
+def check_named(location: object, *, table: str) -> None:
+    """Check what a row names as a table's metadata file; None is nothing to check. SQLite keeps any value in a column of text.
+
+    Raises:
+        FormatError: it is no text, or empty.
+    """
+    if location is not None and not (isinstance(location, str) and location):
+        kind = "empty" if location == "" else f"a {type(location).__name__}"
+        msg = (
+            f"the row of table {table} in the catalog's database is damaged: its metadata_location is {kind}, expected the name of a file; "
+            "restore the row, or remove it and register_table the newest metadata file"
+        )
+        raise FormatError(msg)

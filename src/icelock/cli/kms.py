@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import click
-from pyiceberg.utils.config import Config
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from icelock.catalog.configuration import configured, not_configured, read_configuration
 from icelock.cli.output import emit, json_option
 from icelock.errors import IcelockError, KmsError, PolicyError
 from icelock.kms import ask
@@ -70,10 +70,13 @@ def check(context: click.Context, catalog: str, key_id: str, given: tuple[str, .
 
 
 def _client(catalog: str, given: tuple[str, ...]) -> KmsClient:
-    configured = Config().get_catalog_config(catalog) or {}
-    properties = {**configured, **dict(_pair(text) for text in given)}
+    config = read_configuration()
+    properties = {**configured(config, catalog), **dict(_pair(text) for text in given)}
     check_catalog_properties(properties)
     client = load_kms_client({name: str(value) for name, value in properties.items()})
+    if client is None and not properties:
+        msg = f"no KMS is configured: {not_configured(config, catalog)}"
+        raise PolicyError(msg)
     if client is None:
         msg = f"catalog {catalog}: no KMS is configured; set {KMS_TYPE} or {KMS_IMPL} in PyIceberg's configuration, or by --property"
         raise PolicyError(msg)

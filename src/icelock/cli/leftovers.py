@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ROWS: Final = (Kind.DATA, Kind.DELETE, Kind.MANIFEST, Kind.MANIFEST_LIST)
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_LONGEST: Final = timedelta(days=36_500)
 _AGE: Final = re.compile(r"(\d+)([dhms])")
 
 
@@ -39,7 +40,14 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str | None
     if found is None:
         msg = f"{value!r} is no age: a number and d, h, m or s, such as 3d"
         raise click.BadParameter(msg)
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        age = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        age = timedelta.max
+    if age > _LONGEST:
+        msg = f"{value!r} is more than {_LONGEST.days} days; nothing is that old"
+        raise click.BadParameter(msg)
+    return age
 
 
 @click.command()
@@ -67,6 +75,9 @@ def leftovers(table: str, catalog: str | None, older_than: timedelta | None, del
 
 
 def _load(catalog: str | None, name: str) -> EncryptedTable:
+    if not all(name.partition(".")):
+        msg = f"{name!r} is no name of a table: write NAMESPACE.TABLE, such as db.orders"
+        raise PolicyError(msg)
     try:
         loaded = load_catalog(catalog).load_table(name)
     except NoSuchTableError as e:

@@ -3,12 +3,14 @@
 Each command group is a module of this package and is imported when it is called, so that ``icelock --version`` needs no
 extra and ``icelock --help`` takes no time. To add one, write the module and put it into ``COMMANDS``.
 
-Every ``IcelockError`` ends as one red line and exit code 1; wrong usage ends with exit code 2 (click's).
+Every error ends as one red line and exit code 1; wrong usage ends with exit code 2 (click's). Errors that are not icelock's own, such as
+those of a network or a database, come with their type; ``ICELOCK_TRACEBACK=1`` shows where they were raised.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -28,8 +30,13 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 
 
+# Those that read PyIceberg's configuration.
+_CONFIGURED: Final = frozenset({"kms", "leftovers", "pyiceberg"})
+TRACEBACK: Final = "ICELOCK_TRACEBACK"
+
+
 class _Commands(click.Group):
-    """Imports a command when it is asked for, and prints icelock's errors."""
+    """Imports a command when it is asked for, and prints errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
@@ -37,6 +44,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        if cmd_name in _CONFIGURED:
+            # First: PyIceberg reads its configuration while it is imported.
+            importlib.import_module("icelock.catalog.configuration").read_configuration()
         command: click.Command = getattr(importlib.import_module(f"icelock.cli.{cmd_name}"), cmd_name)
         return command
 
@@ -48,7 +58,11 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except IcelockError as e:
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as e:
+            if not isinstance(e, IcelockError) and os.environ.get(TRACEBACK):
+                raise
             emit_error(e)
             ctx.exit(1)
 

@@ -13,6 +13,9 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console, RenderableType
 
+from icelock.errors import IcelockError
+
+_LONGEST: Final = 500  # of a text that others wrote
 _JSON: Final = "icelock.json"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +53,9 @@ def emit(data: Any, view: Callable[[], RenderableType]) -> None:
 def emit_error(error: Exception) -> None:
     """Print an error as one line on standard error, in red; with ``--json`` as a JSON object."""
     message = " ".join(str(error).split())
+    if not isinstance(error, IcelockError):
+        kind = type(error).__name__
+        message = f"{kind}: {message[:_LONGEST]}" if message else kind
     if wants_json():
         click.echo(json.dumps({"error": type(error).__name__, "message": message}, ensure_ascii=False), err=True)
     else:

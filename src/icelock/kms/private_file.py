@@ -101,7 +101,16 @@ def read_secret_line(path: Path) -> str:
 
 
 def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its rights") -> KmsError:
-    """Return the KmsError for a failed file operation: ``DENIED`` for lacking rights, else ``UNAVAILABLE``."""
-    kind = KmsErrorKind.DENIED if isinstance(error, PermissionError) else KmsErrorKind.UNAVAILABLE
+    """Return the KmsError for a failed file operation: what can pass by itself, such as a file server that is away, is ``UNAVAILABLE``."""
+    kind = file_kind(error)
     reason = error.strerror or type(error).__name__
     return KmsError(f"{what} {path}: {reason}; {remedy}", kind=kind, key_id="")
+
+
+def file_kind(error: OSError) -> KmsErrorKind:
+    """Return ``DENIED`` for lacking rights, ``MISSING`` where no file is, which waiting does not change, and else ``UNAVAILABLE``."""
+    if isinstance(error, PermissionError):
+        return KmsErrorKind.DENIED
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+        return KmsErrorKind.MISSING
+    return KmsErrorKind.UNAVAILABLE

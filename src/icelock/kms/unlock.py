@@ -24,10 +24,12 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from icelock.errors import FormatError, KmsError, KmsErrorKind, PolicyError
 from icelock.kms.keyring import KEY_LENGTH, KeyFileProtection, PassphraseProtection, Protection
 from icelock.kms.private_file import file_error, sync_directory, write_new
+from icelock.properties import KMS_LOCAL_KEY_FILE
 from icelock.secret import SecretBytes
 
 PASSPHRASE_ENV_DEFAULT: Final = "ICELOCK_KEYRING_PASSPHRASE"  # noqa: S105 - the name of a variable
 _KEY_FILE_TEXT_LENGTH: Final = 44
+_KEY_FILE_REMEDY: Final = f"correct {KMS_LOCAL_KEY_FILE} (or --key-file), or restore the file"
 _GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -140,7 +142,7 @@ def read_key_file(path: Path) -> SecretBytes:
     """Return the 32 bytes that a key file holds.
 
     Raises:
-        KmsError: ``UNAVAILABLE`` when it is missing; ``DENIED`` when it may not be read, or group or others may.
+        KmsError: ``MISSING`` when it is not there; ``DENIED`` when it may not be read, or group or others may.
         FormatError: it holds something else.
     """
     try:
@@ -148,7 +150,7 @@ def read_key_file(path: Path) -> SecretBytes:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(_KEY_FILE_TEXT_LENGTH + 2)
     except OSError as e:
-        raise file_error(e, "key file", path) from e
+        raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
     if stat.S_IMODE(mode) & _GROUP_AND_OTHERS:
         msg = f"key file {path}: expected a mode of 0600 or less, got {stat.S_IMODE(mode):04o}; run: chmod 600 {path}"
         raise _denied(msg)
@@ -176,7 +178,7 @@ def make_key_file(path: Path, *, random_bytes: Callable[[int], bytes] = os.urand
         msg = f"key file {path}: is there already; name another, or use it as it is"
         raise PolicyError(msg) from e
     except OSError as e:
-        raise file_error(e, "key file", path) from e
+        raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
 
 
 def _denied(message: str) -> KmsError:

@@ -24,6 +24,7 @@ from pyiceberg.manifest import (
     manifest_entry_schema_with_data_file,
 )
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
+from pyiceberg.types import StructType
 
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -91,7 +92,9 @@ class EncryptedManifestWriter(ManifestWriter):
         return entry
 
     def __enter__(self) -> Self:
-        partition = self._spec.partition_type(self._sources)
+        # As in Java, whose partition fields are optional: a required column has nulls where the struct around it is null.
+        known = self._spec.partition_type(self._sources)
+        partition = StructType(*(field.model_copy(update={"required": False}) for field in known.fields))
         data_file = with_int_equality_ids(data_file_with_partition(partition, VERSION))
         schema = manifest_entry_schema_with_data_file(VERSION, data_file)
         avro = avro_schema(schema, "manifest_entry")

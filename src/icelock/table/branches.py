@@ -72,6 +72,7 @@ class ManageSnapshots(IcebergManageSnapshots):
             PolicyError: there is a branch or tag of this name, or no such snapshot.
         """
         self._check_new(branch_name, snapshot_id)
+        _check_ages(max_ref_age_ms=max_ref_age_ms, max_snapshot_age_ms=max_snapshot_age_ms, min_snapshots_to_keep=min_snapshots_to_keep)
         super().create_branch(snapshot_id, branch_name, max_ref_age_ms, max_snapshot_age_ms, min_snapshots_to_keep)
         return self
 
@@ -82,6 +83,7 @@ class ManageSnapshots(IcebergManageSnapshots):
             PolicyError: there is a branch or tag of this name, or no such snapshot.
         """
         self._check_new(tag_name, snapshot_id)
+        _check_ages(max_ref_age_ms=max_ref_age_ms)
         super().create_tag(snapshot_id, tag_name, max_ref_age_ms)
         return self
 
@@ -220,4 +222,11 @@ class ManageSnapshots(IcebergManageSnapshots):
         metadata = self._transaction.table_metadata
         if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
             msg = f"the table has no snapshot {snapshot_id}; table.snapshots() lists those it has"
+            raise PolicyError(msg)
+
+
+def _check_ages(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and value < 1:
+            msg = f"{name} is {value}; it must be a number from 1 on, or left out"
             raise PolicyError(msg)

@@ -23,6 +23,7 @@ from icelock.keys.entropy import Entropy, SystemEntropy
 from icelock.keys.manager import EncryptionManager, system_clock_ms
 from icelock.kms.ask import restated
 from icelock.kms.loader import load_kms_client
+from icelock.metadata.coherence import LAST_MS
 from icelock.table.guard import is_encrypted
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class TableEncryption:
         self._kms = kms
         self._lock = threading.Lock()
         self.entropy: Entropy = entropy or SystemEntropy()
-        self.clock = clock
+        self.clock = partial(_sound, clock)
         self._cache = KekCache(max_age_seconds=_cache_seconds(settings))
 
     @classmethod
@@ -172,3 +173,16 @@ def _cache_seconds(settings: Mapping[str, str]) -> int:
         msg = f"{names.KEK_CACHE_SECONDS} is {value!r}; it must be a number of seconds from 0 to {KEK_CACHE_SECONDS_DEFAULT}"
         raise PolicyError(msg)
     return int(value)
+
+
+def _sound(clock: Callable[[], int]) -> int:
+    """Return the time of a clock, in ms since 1970.
+
+    Raises:
+        PolicyError: it is before 1970 or after the year 9999, which no table's metadata may say.
+    """
+    now = clock()
+    if not 0 <= now <= LAST_MS:
+        msg = f"the clock of this machine says {now} ms since 1970, which is no time that a table can have: set it (NTP), and do it again"
+        raise PolicyError(msg)
+    return now

@@ -1,0 +1,83 @@
+"""PyIceberg's configuration: its file and environment variables, and what they say of one catalog.
+
+Reading it imports no catalog: PyIceberg reads its configuration when its catalogs are imported, so an unreadable file would be told by no
+error of ours.
+
+Not here: which class a catalog is (``catalog.load``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
+
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def read_configuration() -> Config:
+    """Return PyIceberg's configuration.
+
+    Raises:
+        PolicyError: its file cannot be read; names it, and the place in it.
+    """
+    try:
+        return Config()
+    except Exception as e:
+        places = [os.environ.get(PYICEBERG_HOME), str(Path.home()), "."]
+        found = next((place for place in (Path(folder) / PYICEBERG_YML for folder in places if folder) if place.is_file()), None)
+        where = f"the file {found}" if found is not None else "an environment variable PYICEBERG_..."
+        msg = f"PyIceberg's configuration cannot be read, correct {where}: {_problem(e)}"
+        raise PolicyError(msg) from e
+
+
+def _problem(error: Exception) -> str:
+    """Return what is wrong, without the lines of YAML that the parser shows: there may be passwords in them."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())[:300] if isinstance(error, (OSError, ValueError)) else type(error).__name__
+    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(str(getattr(error, 'problem', '')).split())}"
+
+
+def configured(config: Config, name: str) -> Mapping[str, Any]:
+    """Return what the configuration says of a catalog; nothing if it does not know it.
+
+    Raises:
+        PolicyError: it is no block of properties.
+    """
+    try:
+        return config.get_catalog_config(name) or {}
+    except ValueError as e:
+        msg = f"catalog {name}: PyIceberg's configuration has no block of properties at catalog.{name.lower()}, such as `type: sql`: {e}"
+        raise PolicyError(msg) from e
+
+
+def default_catalog(config: Config) -> str:
+    """Return the name of the catalog that is meant when none is named.
+
+    Raises:
+        PolicyError: ``default-catalog`` is no name.
+    """
+    try:
+        return config.get_default_catalog_name()
+    except ValueError as e:
+        msg = f"default-catalog of PyIceberg's configuration must be the name of a catalog: {e}"
+        raise PolicyError(msg) from e
+
+
+def not_configured(config: Config, name: str) -> str:
+    """Return what is said of a catalog that neither the configuration nor the caller says anything of."""
+    known = config.config.get("catalog")
+    have = sorted(map(str, known)) if isinstance(known, dict) else []
+    near = difflib.get_close_matches(name.lower(), have, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return (
+        f"catalog {name} is not in PyIceberg's configuration; {hint}it has: {', '.join(have) or 'none'}. Put its type and uri into "
+        f"{PYICEBERG_YML} of your home folder, or set PYICEBERG_CATALOG__{name.upper()}__TYPE and __URI, or give them to load_catalog"
+    )
