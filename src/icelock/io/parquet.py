@@ -142,6 +142,12 @@ class ParquetInput:
                 raise
             raise mapped from e
 
+    @property
+    def int96_leaves(self) -> frozenset[int]:
+        """The numbers of the leaf columns that are INT96 timestamps."""
+        schema = self.metadata.schema
+        return frozenset(leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96")
+
     @cached_property
     def _int96(self) -> tuple[str, ...]:
         """The paths of the INT96 columns; looked up once, as a file may have many columns and row groups."""

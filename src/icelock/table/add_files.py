@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType, UnknownType
 
-from icelock.arrow.arrow_types import output_schema
+from icelock.arrow.arrow_types import can_read, output_schema, output_type, storage
+from icelock.arrow.casts import primitive_converter
 from icelock.arrow.file_schema import FileField, file_fields, with_names
 from icelock.arrow.parquet_rows import ParquetRows
 from icelock.arrow.project import FileColumns, Projection
@@ -48,12 +50,14 @@ class PlainFiles:
         self._arrow = output_schema(self._schema)
         self._names = _Names.of(self._schema, metadata.schemas, name_mapping_of(metadata))
         self._io = transaction.current_io().inner
+        self._downcast_ns = transaction._downcast_ns  # noqa: SLF001 - as the writer of the rows
 
     def check(self) -> None:
         """Check all that can be without reading rows: the paths, and each file's footer.
 
         Raises:
-            PolicyError: a file that is given twice, that the table has, or whose columns do not fit.
+            PolicyError: a file that is given twice, that the table has, or whose columns do not fit, by the rules for rows that are written
+                (``arrow.casts``).
             FormatError: a file that is no plain Parquet file, or a type that does not fit.
             FileNotFoundError: no such file.
         """
@@ -68,6 +72,7 @@ class PlainFiles:
             with ParquetInput(self._io.new_input(path), None) as source:
                 fields = self._fields(path, source)
                 _check_columns(path, fields, self._schema)
+                _check_types(path, fields, self._schema, source.int96_leaves, downcast_ns=self._downcast_ns)
                 self._projection(path, fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -154,6 +159,33 @@ def _check_columns(path: str, file: FileField, schema: Schema) -> None:
     lacking = [field.name for field in schema.fields if field.required and field.initial_default is None and field.field_id not in there]
     if lacking:
         msg = f"{path} lacks required columns: {', '.join(lacking)}"
+        raise PolicyError(msg)
+
+
+def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset[int], *, downcast_ns: bool) -> None:
+    """Refuse what an append of the same rows would refuse: a zone that is dropped or made up, digits that are lost, bytes for text.
+
+    What is read is as wide as what other writers left behind in a table. Timestamps of INT96 have no zone in the file, and are instants.
+    """
+    problems = []
+    for names, field, _ in _walk(file):
+        kind = schema.find_type(field.field_id) if field.field_id is not None else None
+        if (
+            field.children
+            or pat.is_null(field.arrow_type)
+            or not isinstance(kind, PrimitiveType)
+            or isinstance(kind, UnknownType)
+            or not can_read(field.arrow_type, kind)
+        ):
+            continue  # said by ``Projection``
+        if field.leaves.start in instants and isinstance(kind, (TimestamptzType, TimestamptzNanoType)):
+            continue
+        if primitive_converter(storage(field.arrow_type), kind, output_type(kind), downcast_ns=downcast_ns) is None:
+            problems.append(f"column {'.'.join(names)!r} is {kind}, and the file has {field.arrow_type}")
+    if problems:
+        msg = (
+            f"{path} does not fit the table: {'; '.join(problems)}. Write the file with the table's types, or append its rows cast to them"
+        )
         raise PolicyError(msg)
 
 

@@ -114,8 +114,12 @@ class Staging(CommitProtocol):
             io=io.inner,
             data_key_length=names.data_key_length(metadata.properties),
             operation_id=str(uuid.uuid4()),
-            downcast_ns=bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE)),
+            downcast_ns=self._downcast_ns,
         )
+
+    @property
+    def _downcast_ns(self) -> bool:
+        return bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
 
     def branch_scan(self, row_filter: BooleanExpression, *, case_sensitive: bool, branch: str | None) -> DataScan | None:
         """Return a scan of a branch as it is staged; None when there is no such branch yet. Branch None is the main branch."""

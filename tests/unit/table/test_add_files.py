@@ -284,3 +284,31 @@ def test_int96_that_microseconds_cannot_hold_is_refused(lake: TestLake, outside:
         table.add_files([str(path)], reencrypt=True)
     assert lake.files() == files
     assert table.scan().count() == 0
+
+
+NAIVE, ZONED = datetime(2024, 1, 1, 12), datetime(2024, 1, 1, 12, tzinfo=UTC)  # noqa: DTZ001 - one without a zone
+OTHER_TYPES: dict[str, tuple[pa.DataType, pa.Array]] = {
+    "a zone made up": (pa.timestamp("us", "UTC"), pa.array([NAIVE], pa.timestamp("us"))),
+    "a zone dropped": (pa.timestamp("us"), pa.array([ZONED], pa.timestamp("us", "UTC"))),
+    "a date for a time": (pa.timestamp("us"), pa.array([NAIVE.date()], pa.date32())),
+    "bytes for text": (pa.string(), pa.array([b"x"], pa.binary())),
+    "text for bytes": (pa.binary(), pa.array(["x"], pa.string())),
+    "another scale": (pa.decimal128(9, 3), pa.array([1], pa.decimal128(9, 2))),
+}
+
+
+@pytest.mark.parametrize("what", list(OTHER_TYPES))
+@pytest.mark.parametrize("inside", [False, True], ids=["column", "list"])
+def test_types_that_an_append_refuses_are_refused(lake: TestLake, outside: Path, what: str, inside: bool) -> None:  # noqa: FBT001
+    """One rule for rows, however they come."""
+    kind, values = OTHER_TYPES[what]
+    if inside:
+        kind, values = pa.list_(kind), pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)
+    table = nested(lake, "other", v=kind)
+    rows = pa.table({"v": values})
+    with pytest.raises(PolicyError, match="does not fit the table"):
+        table.append(rows)
+    before = lake.files()
+    with pytest.raises((PolicyError, FormatError), match=r"does not fit the table: column 'v|cannot be read as"):
+        table.add_files([plain(outside, "other.parquet", rows)], reencrypt=True)
+    assert lake.files() == before
