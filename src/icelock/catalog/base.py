@@ -162,7 +162,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
         plain = not is_encrypted(table.metadata)
         if plain and not new and any(isinstance(update, AddSnapshotUpdate) for update in updates):
-            self.check_plain_write(table)
+            self.new_tables.check_plain_write(table=name, known=self.pins.is_plain(table.name()))
         self._check_manifest_lists(table, updates)
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
         if new:
@@ -171,14 +171,6 @@ class EncryptedCatalog(PinnedTables, TableCreation):
                 self.pins.made_plain(table.name())  # which was allowed: see ``_check_first_commit``
         self._check_kept(response, table, updates, new=new)
         return response
-
-    def check_plain_write(self, table: IcebergTable) -> None:
-        """Check that a plain table may take rows.
-
-        Raises:
-            PolicyError: see ``NewProperties.check_plain_write``.
-        """
-        self.new_tables.check_plain_write(table=".".join(table.name()), known=self.pins.is_plain(table.name()))
 
     def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
         """Create a namespace.

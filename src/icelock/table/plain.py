@@ -35,7 +35,8 @@ class PlainTable(Table):
         Raises:
             PolicyError: the catalog writes encrypted tables, and nobody said that this one is plain; or see ``check_locations``.
         """
-        self.catalog.check_plain_write(self)  # type: ignore[attr-defined]  # likewise
+        catalog: Any = self.catalog  # an EncryptedCatalog
+        catalog.new_tables.check_plain_write(table=".".join(self.name()), known=catalog.pins.is_plain(self.name()))
         self.check_locations()
 
     def location_provider(self) -> LocationProvider:
