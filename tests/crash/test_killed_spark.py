@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from jvm import WARM
 from tests.crash.operations import BEFORE, OPERATIONS, Operation, Restored
 from tests.crash.server import ROOT
 from tests.crash.steps import stepping
@@ -35,7 +36,7 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str)
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "TMPDIR": str(driver),
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "tests" / "unit"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "tests" / "unit", WARM))),
     }
     command = [
         sys.executable,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jvm import end_jvm
+from jvm import WARM, end_jvm
 from lake import TestLake
 from pyspark.sql import SparkSession
 
@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS.parent / "src", TESTS / "unit"))))
+        environment.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS.parent / "src", TESTS / "unit", WARM))))
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
         session = (
             SparkSession.builder.master("local[2]")

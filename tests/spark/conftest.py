@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from jvm import end_jvm
+from jvm import WARM, end_jvm
 from lake import TestLake
 from pyspark.sql import SparkSession
 from tests.spark.standalone import use_this_python
@@ -31,7 +31,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     end_jvm()
     with pytest.MonkeyPatch.context() as environment:
-        use_this_python(environment)
+        use_this_python(environment, WARM)
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
         session = _session(event_log, tmp_path_factory.mktemp("warehouse"))
         session.sparkContext.setLogLevel("OFF")

@@ -175,11 +175,11 @@ class Cluster:
         return sorted(pid for pid in pids if _session(pid) in sessions)
 
 
-def use_this_python(patch: pytest.MonkeyPatch) -> None:
-    """Make the processes that Spark starts run this Python with this project's helpers."""
+def use_this_python(patch: pytest.MonkeyPatch, *more: Path) -> None:
+    """Make the processes that Spark starts run this Python with this project's helpers, and with those in ``more``."""
     patch.setenv("PYSPARK_PYTHON", sys.executable)
     patch.setenv("SPARK_LOCAL_IP", HOST)
-    patch.setenv("PYTHONPATH", _python_path())
+    patch.setenv("PYTHONPATH", _python_path(*more))
 
 
 def session_conf(cluster: Cluster) -> dict[str, str]:
@@ -222,8 +222,8 @@ def connected(cluster: Cluster, conf: Mapping[str, str] | None = None) -> Iterat
             end_jvm()
 
 
-def _python_path() -> str:
-    return os.pathsep.join(str(folder) for folder in (TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark"))
+def _python_path(*more: Path) -> str:
+    return os.pathsep.join(str(folder) for folder in (TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark", *more))
 
 
 def _settings_file(folder: Path, settings: Mapping[str, str]) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from counting_kms import KEYS
+from jvm import WARM
 from lake import KEYED, people
 
 from running import free_ports
@@ -32,6 +33,7 @@ spark = (
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.connect.grpc.binding.port", port)
+    .config("spark.sql.shuffle.partitions", "2")
     .config("spark.eventLog.enabled", "true")
     .config("spark.eventLog.compress", "false")
     .config("spark.eventLog.dir", event_log)
@@ -86,7 +88,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
         **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit", WARM))),
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],
