@@ -8,9 +8,6 @@ A test class gives the fixtures of ``KmsContract``, with ``properties`` as catal
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +64,6 @@ def new_table(folder: Path, properties: dict[str, str], key_id: str, schema: pa.
     return catalog.create_table("db.t", schema=schema, properties={"encryption.key-id": key_id}, **more)
 
 
-def in_a_process(script: str, argument: str) -> str:
-    """Run a script beside this one and return what it printed."""
-    here = Path(__file__).parent
-    modules = os.pathsep.join((str(Path(icelock.__file__).parents[1]), str(here), str(here.parents[1] / "unit")))
-    environment = {**os.environ, "PYTHONPATH": modules, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, str(here / script), argument], env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def failure(call, *arguments) -> KmsError:
     """Return the error of a call that has to fail, after checking that it names the key."""
     with pytest.raises(KmsError) as caught:
@@ -127,7 +112,7 @@ class ServiceContract(KmsContract):
 
     @pytest.mark.spark
     @pytest.mark.slow
-    def test_a_spark_job_asks_the_service_once(self, properties, key_id, tmp_path):
+    def test_a_spark_job_asks_the_service_once(self, properties, key_id, tmp_path, spark_jobs):
         """C-33: 200 files, 40 snapshots, 16 tasks; executors never ask."""
         calls = Calls(tmp_path)
         settings = {**calls.properties(), "kms.counting.of": json.dumps(properties)}
@@ -136,8 +121,7 @@ class ServiceContract(KmsContract):
             table.append(PARTS)
         assert calls.take() == [f"wrap {key_id}"] * 2 + [f"unwrap {key_id}"]  # the trial of create_table, the KEK of the first append
         assert (len(table.snapshots()), len(table.inspect.files())) == (40, 200)
-        job = {"properties": lake_properties(tmp_path / "lake", settings), "calls": str(tmp_path), "folder": str(tmp_path / "spark")}
-        told = json.loads(in_a_process("spark_job.py", json.dumps(job)).splitlines()[-1])
+        told = spark_jobs.run(lake_properties(tmp_path / "lake", settings), tmp_path)
         assert told["rows"] == [200, 16, 5]
         assert told["scan"] == [f"unwrap {key_id}"]
         assert told["append"] == [f"unwrap {key_id}"] * 2  # checked at planning, opened by the commit: no wrap

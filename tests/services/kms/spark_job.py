@@ -1,14 +1,17 @@
-"""A Spark job of 16 tasks over a table of many files; prints the rows and the calls of the scan and of the append as JSON.
+"""Spark jobs of 16 tasks, each over a table of many files: prints the rows and the calls of the scan and of the append as JSON.
 
-A process of its own: the JVM hands its environment, where some services look for credentials, to the processes it starts.
+One JVM runs the jobs of all services, which come on standard input, one a line; it takes most of the time to start. ``environment``
+has the variables where a service looks for credentials: Spark gives them to the processes that plan, and to those of its tasks.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from counting_kms import Calls
 from pyspark.sql import SparkSession
@@ -18,10 +21,7 @@ import icelock.spark
 TASKS = 16
 
 
-def main(properties: dict[str, str], calls: Calls, folder: Path) -> dict[str, Any]:
-    builder = SparkSession.builder.master("local[2]").config("spark.default.parallelism", TASKS).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    spark = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
+def main(spark: SparkSession, properties: dict[str, str], calls: Calls) -> dict[str, Any]:
     icelock.spark.register(spark, {"lake": properties})
     frame = spark.read.format("icelock").load("lake.db.t")
     calls.take()
@@ -31,10 +31,20 @@ def main(properties: dict[str, str], calls: Calls, folder: Path) -> dict[str, An
     extra = spark.range(0, TASKS, 1, TASKS).selectExpr("id + 1000000 id", "'x' name", "0 part")
     extra.write.format("icelock").mode("append").save("lake.db.t")
     append = calls.take()
-    spark.stop()
-    return {"rows": list(rows), "scan": scan, "append": append}
+    return {"rows": list(rows or ()), "scan": scan, "append": append}
+
+
+def session(folder: Path) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").config("spark.default.parallelism", TASKS).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    return builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
 
 
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
-    print(json.dumps(main(wanted["properties"], Calls(Path(wanted["calls"])), Path(wanted["folder"]))))
+    started = session(Path(sys.argv[1]))
+    given = started.sparkContext.environment
+    for line in sys.stdin:
+        wanted = json.loads(line)
+        with patch.dict(os.environ, wanted["environment"]), patch.dict(given, wanted["environment"]):
+            print(json.dumps(main(started.newSession(), wanted["properties"], Calls(Path(wanted["calls"])))), flush=True)
+    started.stop()

@@ -1,0 +1,16 @@
+"""One process for the Spark jobs of all services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_jobs import SparkJobs
+
+
+@pytest.fixture(scope="session")
+def spark_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJobs]:
+    jobs = SparkJobs(tmp_path_factory.mktemp("spark-jobs"))
+    yield jobs
+    jobs.end()
