@@ -186,12 +186,15 @@ def test_other_errors_stay_as_they_are(spark, spark_lake):
         icelock.spark.read(spark, TABLE, columns=["nothing"])
     with pytest.raises(PolicyError, match="nothing"):
         spark.read.format("icelock").option("columns", "nothing").load(TABLE).collect()
+    with pytest.raises(PolicyError, match=r"column 'nme' does not exist; did you mean 'name'") as caught:
+        icelock.spark.delete(spark, TABLE, "nme = 1")
+    assert len(str(caught.value)) < 400, "no plan, no traceback"
 
 
 TASK = """Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 1, in main
     process()
-  File "batches.py", line 2, in read
+  File "{place}", line 2, in read
 {raised}
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
@@ -204,13 +207,20 @@ TASK = """Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.Python
         ("icelock.errors.IntegrityError: file f was changed", IntegrityError, "file f was changed"),
         ("icelock.errors.FormatError: file f\nis cut", FormatError, "file f\nis cut"),
         ("icelock.errors.KmsError: KMS refused keyA", KeyUnavailableError, "KMS refused keyA"),
-        ("icelock.errors.PolicyError: no", PolicyError, "no"),
+        ("FileNotFoundError: [Errno 2] no f", FileNotFoundError, "[Errno 2] no f"),
+        ("PermissionError: [Errno 13] f", PermissionError, "[Errno 13] f"),
     ],
 )
 def test_tracebacks_of_workers(raised, kind, said):
-    found = errors_of_jvm._in_traceback(TASK.format(raised=raised))
+    found = errors_of_jvm._in_traceback(TASK.format(raised=raised, place="/lib/icelock/task/read.py"))
     assert isinstance(found, kind)
     assert str(found).startswith(f"{said}\n\nIn Spark's Python worker:\nTraceback")
+
+
+def test_what_the_user_asked_for_is_refused_in_a_sentence():
+    found = errors_of_jvm._in_traceback(TASK.format(raised="icelock.errors.PolicyError: no column 'a',\nbut b", place="read.py"))
+    assert isinstance(found, PolicyError)
+    assert str(found) == "no column 'a',\nbut b"
 
 
 @pytest.mark.parametrize(
@@ -220,8 +230,10 @@ def test_tracebacks_of_workers(raised, kind, said):
         "ValueError: x\nicelock.errors.IntegrityError: x",
         "icelock.errors.Unknown: x",
         "icelock.errorsIntegrityError: x",
+        "FileNotFoundError: a UDF's own",
+        "OSError: a UDF's own",
     ],
 )
 def test_tracebacks_of_others(raised):
-    assert errors_of_jvm._in_traceback(TASK.format(raised=raised)) is None
+    assert errors_of_jvm._in_traceback(TASK.format(raised=raised, place="/home/icelock.py")) is None
     assert errors_of_jvm._in_traceback("icelock.errors.IntegrityError: said by a column's name") is None

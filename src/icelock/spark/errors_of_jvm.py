@@ -32,7 +32,9 @@ _DEEP: Final = 30
 _MARK: Final = "_icelock"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The line of a traceback that has the error: its class's name, and a message that may go on in later lines.
-_RAISED: Final = re.compile(r"^icelock\.errors\.(\w+): (.*)", re.DOTALL)
+_RAISED: Final = re.compile(r"^(?:(icelock\.errors\.\w+)|(FileNotFoundError|PermissionError)): (.*)", re.DOTALL)
+# A file that is not there is our error only where our code looked for it; a UDF's own goes to PySpark.
+_OURS: Final = re.compile(r'^  File "[^"\n]*\bicelock[/\\]', re.MULTILINE)
 # What may follow a traceback in the JVM's text.
 _AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*\Z")
 
@@ -102,10 +104,12 @@ def _in_traceback(text: str) -> Exception | None:
     while lines and lines[0][:1].isspace():
         del lines[0]
     raised = _RAISED.match("".join(lines))
-    if raised is None:
+    if raised is None or not (raised[1] or _OURS.search(last)):
         return None
-    message = _AFTER.split(raised[2], maxsplit=1)[0].strip()
-    return _made(f"icelock.errors.{raised[1]}", f"{message}\n\nIn Spark's Python worker:\n{start}{last}".rstrip())
+    name, message = raised[1] or f"builtins.{raised[2]}", _AFTER.split(raised[3], maxsplit=1)[0].strip()
+    if _KINDS.get(name) is errors.PolicyError:
+        return _made(name, message)  # what the user asked for cannot be: where it was found out says nothing more
+    return _made(name, f"{message}\n\nIn Spark's Python worker:\n{start}{last}".rstrip())
 
 
 def _made(name: str, message: str) -> Exception | None:

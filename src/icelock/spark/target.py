@@ -18,6 +18,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
 
+from icelock.arrow.exact_filter import exact_filter
 from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.errors import CommitError, PolicyError
 from icelock.spark.distribution import Layout
@@ -45,13 +46,14 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
     """Return what a user's process has to know of a table, as the metadata of one column: no key is needed.
 
     Raises:
-        PolicyError: a plain table, no such branch, a bad mode, or a column with a reserved name.
+        PolicyError: a plain table, no such branch, a filter that does not fit its columns, a bad mode, or a column with a reserved name.
         NoSuchTableError: no such table.
     """
     table = open_table(settings, job.table)
     check_branch(table, job.branch, job.table)
     table.io_for(table.metadata)  # refuses a plain one
     schema = table.schema()
+    exact_filter(job.row_filter, schema, case_sensitive=True)
     for field in schema.fields:
         if field.name in _RESERVED:
             msg = f"column {field.name!r} of table {job.table} has a reserved name, and changing rows needs it: rename the column"
