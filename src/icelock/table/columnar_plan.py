@@ -25,6 +25,7 @@ from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError
 from icelock.io.avro_columns import NotColumnarError
+from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.metadata.plan import DeleteFile, ScanTask, make_tasks, secret
 from icelock.table.metrics_mask import FileMetrics, ManifestMetrics, may_match
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
 
-    from icelock.metadata.manifest import ManifestFile
 
 _log: Final = logging.getLogger(__name__)
 _NO_DELETES: Final[tuple[DeleteFile, ...]] = ()
@@ -173,6 +173,9 @@ def _needed(
     io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, more_field_ids: Iterable[int]
 ) -> tuple[ManifestColumns, pl.DataFrame, list[FileMetrics] | None]:
     """Return the columns of the needed entries, and their metrics of some columns if any are named."""
+    if not isinstance(manifest, ManifestFile):
+        msg = "its table is of version 1 or 2"
+        raise NotColumnarError(msg)
     columns = ManifestColumns(io, manifest)
     field_ids = entry_filter.field_ids.union(more_field_ids)
     # With a filter on partitions metrics are read later, of what is left.
