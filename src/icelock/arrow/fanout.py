@@ -18,10 +18,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from icelock.arrow.data_file import DataFiles
-from icelock.arrow.partition import identity_of
 from icelock.arrow.partition_writer import Compression, PartitionWriter
 from icelock.arrow.sizes import used_bytes
 from icelock.metadata.manifest import DataFile
+from icelock.metadata.partition_identity import identity_of
 
 _SPLIT_ROWS: Final = 1 << 17
 _SPLIT_BYTES: Final = 32 << 20

@@ -8,10 +8,9 @@ Not here: how many files are open (``fanout``), folder names (``partition_path``
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +22,6 @@ from icelock.arrow.partition_path import partition_path
 from icelock.arrow.transforms import ArrayTransform, array_transform
 from icelock.arrow.write_schema import Leaf, WriteSchema
 from icelock.errors import PolicyError
-
-_NAN: Final = struct.pack("<d", float("nan"))
 
 
 class JavaPartitionKey(PartitionKey):
@@ -90,7 +87,7 @@ class Partitioner:
         return JavaPartitionKey(found, self._spec, self._target.schema)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """Yield each partition's values and rows; the values are equal for equal partitions as `identity_of` sees them.
+        """Yield each partition's values and rows; the values are equal for equal partitions as ``identity_of`` sees them.
 
         Raises:
             PolicyError: rows of which a transform has no value.
@@ -106,15 +103,6 @@ class Partitioner:
             rows = order.slice(start, length)
             yield _values(columns, rows[0].as_py()), batch.take(rows)
             start += length
-
-
-def identity_of(values: Sequence[Any]) -> Hashable:
-    """Return what tells partitions apart: NaN is itself, and -0.0 is not 0.0, as in Java's ``Double.equals``."""
-    return tuple(_float_bits(value) if isinstance(value, float) else value for value in values)
-
-
-def _float_bits(value: float) -> bytes:
-    return struct.pack("<d", value) if value == value else _NAN  # noqa: PLR0124 - NaN
 
 
 def _source(field: PartitionField, target: WriteSchema) -> _Source | None:

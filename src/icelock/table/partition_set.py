@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import PrimitiveType, UUIDType
 
-from icelock.arrow.partition import identity_of
+from icelock.metadata.partition_identity import identity_of
 from icelock.metadata.sound_bounds import is_sound
 
 if TYPE_CHECKING:

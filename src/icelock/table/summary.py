@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 
-from icelock.arrow.partition import identity_of
 from icelock.metadata.given import is_long
+from icelock.metadata.partition_identity import identity_of
 from icelock.table.delete_files import is_vector
 
 if TYPE_CHECKING:

@@ -1,0 +1,23 @@
+"""What tells partitions apart: the values of their tuples, told apart as Java does.
+
+Not here: sets of partitions (``table.partition_set``), rows split by partition (``arrow.partition``).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_NAN: Final = struct.pack("<d", float("nan"))
+
+
+def identity_of(values: Sequence[Any]) -> Hashable:
+    """Return what tells partitions apart: NaN is itself, and -0.0 is not 0.0, as in Java's ``Double.equals``."""
+    return tuple(_float_bits(value) if isinstance(value, float) else value for value in values)
+
+
+def _float_bits(value: float) -> bytes:
+    return struct.pack("<d", value) if value == value else _NAN  # noqa: PLR0124 - NaN
