@@ -17,8 +17,8 @@ from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
 from tests.unit.table.test_plan_columns import Place, named, plain_bytes, relisted, rewritten, sample, seen, stored_again, with_block
 
 from icelock.errors import FormatError
-from icelock.io.avro import AvroFile
-from icelock.io.avro_check import RowCheck
+from icelock.io.avro.check import RowCheck
+from icelock.io.avro.read import AvroFile
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import read_manifest_rows

@@ -4,7 +4,7 @@ Columns are matched by field id, as in Parquet; a file without ids goes by the t
 where there is none, as in Java (ProjectionDatumReader). The whole file is read, and its rows are counted: Java took a cut file
 for a short one (case J-01).
 
-Not here: the container (``io.avro``), types (``avro_types``), Parquet (``parquet_rows``).
+Not here: the container (``io.avro.read``), types (``avro_types``), Parquet (``parquet_rows``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from icelock.arrow.avro_types import AvroColumn, avro_columns
 from icelock.arrow.batches import BATCH_BYTES, BATCH_ROWS, batch_rows
 from icelock.arrow.file_schema import FileField, file_fields
 from icelock.errors import FormatError, IntegrityError
-from icelock.io.avro import AvroFile, RowDecoder
+from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import Limits
 from icelock.io.plain_input import RESTORE, PlainInput
 

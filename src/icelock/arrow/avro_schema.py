@@ -9,7 +9,7 @@
 A named type (fixed, record) is written out once and referred to by name after that. Names that Avro forbids are escaped, and
 ``iceberg-field-name`` has the real one.
 
-Not here: values (``avro_values``), the file (``io.avro_write``).
+Not here: values (``avro_values``), the file (``io.avro.write``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of records ``key``, ``value`` with the logical type ``map`` (spec, Appendix A, "
 fastavro is given the schema without logical types: its own conversions know no nanoseconds and no year 10000. What they mean
 is done here, on whole columns.
 
-Not here: the file (``io.avro``), which columns are read as what (``project``).
+Not here: the file (``io.avro.read``), which columns are read as what (``project``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from icelock.arrow.file_schema import FIELD_ID
 from icelock.errors import FormatError
-from icelock.io.avro_check import MOST_TYPES
+from icelock.io.avro.check import MOST_TYPES
 
 _MOST_DIGITS: Final = 38
 _DECIMAL_BYTES: Final = 16

@@ -4,7 +4,7 @@ Days, microseconds and nanoseconds are whole numbers (so the year 10000 and leap
 two's complement of fixed length, UUIDs 16 bytes. Batches are in the stored schema (``conform``), where every type has one Arrow
 form; so what to do for a column is worked out once a file.
 
-Not here: the Avro schema (``avro_schema``), the encoder (``io.avro_write``).
+Not here: the Avro schema (``avro_schema``), the encoder (``io.avro.write``).
 """
 
 from __future__ import annotations

@@ -19,15 +19,15 @@ from pyiceberg.io import FileIO
 
 from icelock.arrow.avro_schema import avro_data_schema
 from icelock.arrow.avro_values import AvroRows
-from icelock.arrow.closed_file import ClosedFile, check_stored
 from icelock.arrow.sizes import used_bytes
 from icelock.arrow.write_options import WriteOptions
 from icelock.arrow.write_schema import WriteSchema
 from icelock.format import ags1
 from icelock.format.ags1 import PlaintextLength
 from icelock.format.key_metadata import FileKey
-from icelock.io.avro_write import BLOCK_BYTES, SYNC_LENGTH, AvroWriter
+from icelock.io.avro.write import BLOCK_BYTES, SYNC_LENGTH, AvroWriter
 from icelock.io.files import EncryptedOutputFile
+from icelock.io.stored import ClosedFile, check_stored
 from icelock.keys.entropy import Entropy
 from icelock.metadata.canonical_json import dumps, schema_object
 

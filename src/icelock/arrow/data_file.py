@@ -23,7 +23,6 @@ from pyiceberg.typedef import Record
 
 from icelock.arrow.avro_schema import avro_data_schema
 from icelock.arrow.avro_write import EncryptedAvroFile
-from icelock.arrow.closed_file import EncryptedFile
 from icelock.arrow.dictionary import dictionary_paths
 from icelock.arrow.metrics import FileMetrics, MetricsCollector
 from icelock.arrow.metrics_config import metrics_modes
@@ -33,6 +32,7 @@ from icelock.arrow.sort import RowSorter
 from icelock.arrow.write_options import AVRO, MAX_PARTS, WriteOptions
 from icelock.arrow.write_schema import write_schema
 from icelock.errors import IntegrityError, PolicyError
+from icelock.io.stored import EncryptedFile
 from icelock.keys.entropy import Entropy, mint_file_key
 from icelock.metadata.manifest import DataFile
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from icelock.arrow.closed_file import ClosedFile, check_stored
 from icelock.arrow.write_options import MAX_PARTS, PAGE_BYTES, PAGE_ROWS, ROW_GROUP_BYTES, WriteOptions
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format.key_metadata import FileKey
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.parquet import encryption_properties
+from icelock.io.stored import ClosedFile, check_stored
 
 _OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row groups in an encrypted file")
 

@@ -18,7 +18,7 @@ from typing import Final, Self
 import pyarrow as pa
 
 from icelock.errors import PolicyError
-from icelock.io.avro_write import AvroCodec
+from icelock.io.avro.write import AvroCodec
 
 FORMAT: Final = "write.format.default"
 AVRO_CODEC: Final = "write.avro.compression-codec"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
-from icelock.io.avro import MAGIC
+from icelock.io.avro.read import MAGIC
 from icelock.io.limits import Limits, read_all
 from icelock.properties import LIMIT_MANIFEST_BYTES
 

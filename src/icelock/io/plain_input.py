@@ -3,7 +3,7 @@
 Whether the file is an AGS1 stream is said by the parent's key metadata, never by its bytes; they are looked at only to word an
 error. The length of an AGS1 stream is the authenticated one, so nothing that was cut or added is missed.
 
-Not here: what the bytes mean (``io.avro``, ``io.puffin``).
+Not here: what the bytes mean (``io.avro.read``, ``io.puffin.read``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Manifests and manifest lists of plain tables, checked for PyIceberg's readers and handed on unpacked.
 
-Each block is unpacked within the limits, and is rows of the file's schema byte by byte (``io.avro_check``). What is handed on is those
+Each block is unpacked within the limits, and is rows of the file's schema byte by byte (``io.avro.check``). What is handed on is those
 blocks, without compression: what was looked at is what is decoded.
 
 Not here: encrypted manifests and those of tables of version 3, which are read by ``metadata.manifest``.
@@ -9,8 +9,8 @@ Not here: encrypted manifests and those of tables of version 3, which are read b
 from __future__ import annotations
 
 from icelock.errors import FormatError
-from icelock.io.avro import MAGIC, AvroFile, encode_long
-from icelock.io.avro_check import RowCheck
+from icelock.io.avro.check import RowCheck
+from icelock.io.avro.read import MAGIC, AvroFile, encode_long
 from icelock.io.limits import Limits
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms

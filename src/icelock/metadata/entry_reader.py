@@ -1,8 +1,8 @@
-"""Records of manifests and manifest lists: blocks by ``io.avro``, which misses no byte of a file, rows by PyIceberg's decoders.
+"""Records of manifests and manifest lists: blocks by ``io.avro.read``, which misses no byte of a file, rows by PyIceberg's decoders.
 
 PyIceberg's own reader (0.12) takes a file that is cut, or a block without rows, for the end, and looks neither for what a block's rows
 leave over nor for the last sync marker; so rows could be lost without an error. Its decoder in C takes any union branch and any length,
-and reads behind the block's end; so blocks are checked first (``io.avro_check``). PyIceberg also writes partition values in nanoseconds
+and reads behind the block's end; so blocks are checked first (``io.avro.check``). PyIceberg also writes partition values in nanoseconds
 that it cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its
 decoder in C gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
 
@@ -23,8 +23,8 @@ from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.errors import FormatError, IcelockError
-from icelock.io.avro import AvroFile
-from icelock.io.avro_check import AvroBlock, RowCheck
+from icelock.io.avro.check import AvroBlock, RowCheck
+from icelock.io.avro.read import AvroFile
 from icelock.io.limits import Limits, read_all
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms

@@ -5,7 +5,7 @@ Iceberg gave -1 rows to Avro files that they imported into tables of version 1; 
 counted. A live entry has sequence numbers of its own unless it inherits those of its manifest, which an added one does (Java
 ``InheritableMetadataFactory``).
 
-Not here: whether the bytes are a manifest (``io.avro_check``).
+Not here: whether the bytes are a manifest (``io.avro.check``).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO, InputFile
 
-    from icelock.io.avro_check import AvroBlock
+    from icelock.io.avro.check import AvroBlock
 
 VERSION: Final = 3
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)

@@ -3,7 +3,7 @@
     status snapshot_id sequence_number file_sequence_number | content file_path ... (names of the specification) | p0 p1 ... (partition)
 
 Fields are found by field id, as PyIceberg's reader does. What entries inherit is filled in for all of them at once, by the same rules
-(``manifest.ManifestFile.fetch_manifest_entry``). Shapes that only other writers make (types outside ``io.avro_columns``, required values
+(``manifest.ManifestFile.fetch_manifest_entry``). Shapes that only other writers make (types outside ``io.avro.columns``, required values
 that are missing, delete files among data files) are ``NotColumnarError``, and the row-wise reader decides.
 
 The whole file is decrypted and authenticated before anything is decoded. Blocks stay plain in memory while this object lives, so that
@@ -25,8 +25,8 @@ from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS, FileForma
 from pyiceberg.types import DecimalType
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-from icelock.io.avro_check import AvroBlock, RowCheck
-from icelock.io.avro_columns import ColumnReader, FlatField, NotColumnarError, stored_type
+from icelock.io.avro.check import AvroBlock, RowCheck
+from icelock.io.avro.columns import ColumnReader, FlatField, NotColumnarError, stored_type
 from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole

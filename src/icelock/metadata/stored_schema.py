@@ -5,7 +5,7 @@
 2. Java Iceberg (1.9 to 1.12 at least: ``ValueWriters.fixedBuffers``, ``InternalReader``) writes and reads partition values of ``fixed(N)``
    as bytes, with their length before them, although its schema says fixed; those of ``uuid`` and ``decimal`` it writes as they should be.
    We write what Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first taken for one of
-   Java's, with each length checked, and else for one of theirs. No other bytes come into question: see ``io.avro_check``.
+   Java's, with each length checked, and else for one of theirs. No other bytes come into question: see ``io.avro.check``.
 
 Not here: the values (``metadata.entry_reader``, ``metadata.manifest_columns``, ``metadata.manifest_writer``).
 """
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from icelock.errors import FormatError
-from icelock.io.avro import encode_long
-from icelock.io.avro_check import MOST_TYPES
+from icelock.io.avro.check import MOST_TYPES
+from icelock.io.avro.read import encode_long
 
 DATA_FILE: Final = 2
 PARTITION: Final = 102

@@ -24,7 +24,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError
-from icelock.io.avro_columns import NotColumnarError
+from icelock.io.avro.columns import NotColumnarError
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.metadata.plan import DeleteFile, ScanTask, make_tasks, secret

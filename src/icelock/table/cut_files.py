@@ -32,7 +32,7 @@ from icelock.arrow.read import count_task, read_task
 from icelock.arrow.row_filter import RowMatcher
 from icelock.arrow.write import DataFileWriter
 from icelock.errors import PolicyError
-from icelock.io.puffin_write import DeletionVector
+from icelock.io.puffin.write import DeletionVector
 from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
 from icelock.table.whole_files import WholeFiles
 

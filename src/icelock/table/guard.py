@@ -46,11 +46,11 @@ from pyiceberg.table.update import (
 )
 
 from icelock import properties as names
-from icelock.arrow.closed_file import check_stored
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.io.given_location import check_path_properties
+from icelock.io.stored import check_stored
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 

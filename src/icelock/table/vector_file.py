@@ -1,6 +1,6 @@
 """The deletion vectors of a commit: all in one Puffin file, with an entry for each data file (format.md "Delete files").
 
-Not here: which rows are deleted (``table.delete``, ``table.upsert``), the bytes (``io.puffin_write``).
+Not here: which rows are deleted (``table.delete``, ``table.upsert``), the bytes (``io.puffin.write``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from icelock.io.puffin_write import DeletionVector, Place, write_vectors
+from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.metadata.manifest import DataFile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.arrow.deleting import avro_bytes
 
 from icelock.errors import FormatError
-from icelock.io.avro import AvroFile, RowDecoder
+from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.plain_input import PlainBytes
 
 SCHEMA: dict[str, Any] = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
 
 from icelock.errors import FormatError
-from icelock.io.avro import RowDecoder
-from icelock.io.avro_check import AvroBlock, RowCheck
+from icelock.io.avro.check import AvroBlock, RowCheck
+from icelock.io.avro.read import RowDecoder
 
 PAIRS = {
     "type": "array",

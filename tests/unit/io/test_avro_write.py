@@ -10,8 +10,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icelock.io.avro import encode_long
-from icelock.io.avro_write import BLOCK_BYTES, AvroCodec, AvroWriter, without_logical_types
+from icelock.io.avro.read import encode_long
+from icelock.io.avro.write import BLOCK_BYTES, AvroCodec, AvroWriter, without_logical_types
 
 SYNC = bytes(range(16))
 SCHEMA = {

@@ -18,7 +18,7 @@ from tests.unit.io.test_avro import block, container, long
 
 from icelock import properties as names
 from icelock.errors import FormatError, PolicyError
-from icelock.io.avro import AvroFile, RowDecoder
+from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import DEFAULT_LIMITS, Limits, read_all
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.table_metadata import decode_metadata, read_metadata

@@ -13,7 +13,7 @@ from tests.unit.arrow.deleting import blob, puffin, roaring64
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.plain_input import PlainBytes
-from icelock.io.puffin import decode_deletion_vector, read_blob
+from icelock.io.puffin.read import decode_deletion_vector, read_blob
 
 VALUES = [0, 1, 65_535, 65_536, 4_000_000_000, (1 << 32) + 7, (5 << 32) + 1]
 

@@ -16,7 +16,7 @@ from tests.unit.io.fakes import FILE_KEY, KEY, NAME, PREFIX, FailingSink, Memory
 import relocate
 from icelock.errors import IntegrityError, PolicyError
 from icelock.io.files import EncryptedOutputFile
-from icelock.io.puffin_write import DeletionVector, Place, write_vectors
+from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.keys.entropy import SystemEntropy
 from reading import KeyMetadata, Storage, ags1_open
 from row_deletes import puffin_blobs, vector, vector_positions

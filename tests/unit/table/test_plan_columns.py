@@ -75,7 +75,7 @@ from pyiceberg.types import (
 )
 
 from icelock.errors import FormatError
-from icelock.io.avro import AvroFile, encode_long
+from icelock.io.avro.read import AvroFile, encode_long
 from icelock.io.file_io import open_input
 from icelock.io.plain_input import PlainBytes
 from icelock.keys.entropy import SystemEntropy, mint_file_key

@@ -4,7 +4,7 @@
     block    long rows | long bytes | rows, compressed | sync(16)
 
 Java takes a cut stream for its end and returns the rows before it (case J-01). Here a file ends after a block's sync marker or not
-at all, and a block has exactly its rows (``io.avro_check``): fastavro decodes it as an array of them, in one call.
+at all, and a block has exactly its rows (``io.avro.check``): fastavro decodes it as an array of them, in one call.
 
 Not here: decryption (``io.plain_input``), what the schema means (``arrow.avro_types``).
 """
@@ -21,7 +21,7 @@ import fastavro
 import pyarrow as pa
 
 from icelock.errors import FormatError
-from icelock.io.avro_check import AvroBlock, RowCheck
+from icelock.io.avro.check import AvroBlock, RowCheck
 from icelock.io.limits import DEFAULT_LIMITS, Limits, inflate, read_pieces, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
 from icelock.properties import (

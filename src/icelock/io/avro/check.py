@@ -8,7 +8,7 @@ many as follow each other, and so are the items of arrays of them.
 
 A fixed type may have ``prefix`` (hex), which is no Avro: bytes that it must begin with (``metadata.stored_schema``).
 
-Not here: containers (``io.avro``), values (``metadata.entry_reader``, ``io.avro_columns``), what rows may say (``metadata.manifest``).
+Not here: containers (``io.avro.read``), values (``metadata.entry_reader``, ``io.avro.columns``), what rows may say (``metadata.manifest``).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
-from icelock.io.avro import MAGIC, encode_long
+from icelock.io.avro.read import MAGIC, encode_long
 from icelock.io.raw import Sink, write_all
 
 BLOCK_BYTES: Final = 64_000

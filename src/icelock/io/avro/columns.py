@@ -6,7 +6,7 @@ the columns that nobody asked for are skipped, and values are those that are sto
 
 Invariant: polars reports neither bytes that are left over nor a wrong union branch. So a last row with a known text is put behind the
 file's rows; it comes out as it went in only if the rows before it used every byte. In most files a field is null in all rows or in none:
-then the union's branch is a column of numbers, which are looked at. Else all bytes are checked (``io.avro_check``), which takes six
+then the union's branch is a column of numbers, which are looked at. Else all bytes are checked (``io.avro.check``), which takes six
 times as long as polars. Numbers are read as longs, since polars cuts off what an int has not; bits that a long has not are looked for
 in the bytes (``_wide_numbers``). Whatever is amiss, or not of the few shapes below, is ``NotColumnarError``: the caller's
 row-wise reader then says what is wrong, or reads it. Of columns that nobody
@@ -14,7 +14,7 @@ asked for no more is known than that they end where the next one begins.
 
     primitive | fixed | record of fields, flattened | array of primitives | array of pairs of primitives | null or one of these
 
-Not here: containers and their codecs (``io.avro``), what the columns mean (``metadata.manifest_columns``).
+Not here: containers and their codecs (``io.avro.read``), what the columns mean (``metadata.manifest_columns``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import FormatError
-from icelock.io.avro import MAGIC, encode_long
-from icelock.io.avro_check import AvroBlock, RowCheck, first_bytes
+from icelock.io.avro.check import AvroBlock, RowCheck, first_bytes
+from icelock.io.avro.read import MAGIC, encode_long
 
 if TYPE_CHECKING:
     import polars as pl

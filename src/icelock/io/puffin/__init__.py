@@ -1,0 +1,1 @@
+"""Puffin files, which hold deletion vectors: read and written."""
