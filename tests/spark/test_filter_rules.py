@@ -32,8 +32,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.spark.native_tables import TABLE, create, native, optional, values
 
 import icelock.spark
-from icelock.arrow.exact_filter import exact_filter
-from icelock.arrow.filter_text import parse_filter
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.conditions import condition
 
 pytestmark = pytest.mark.spark

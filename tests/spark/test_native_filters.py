@@ -56,8 +56,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.spark.native_tables import append, create, evolve, files_read, native, optional, scans, values
 
 import icelock.spark
-from icelock.arrow.exact_filter import exact_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.exact import exact_filter
 from icelock.spark.conditions import condition
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]

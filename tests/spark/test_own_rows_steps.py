@@ -12,8 +12,8 @@ from pyiceberg.exceptions import ValidationException
 from pyspark.sql import types as sp
 from tests.spark.in_process import TABLE, CutRun, base_of, settings, source
 
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.job import Action, Job, NewTable, Purpose
 from icelock.spark.options import ReadOptions, TableName, WriteOptions
 from icelock.spark.planning import load as loaded

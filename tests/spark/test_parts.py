@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import icelock.spark
 from icelock.errors import CommitError, FormatError, IntegrityError, PolicyError
 from icelock.keys.entropy import SystemEntropy
-from icelock.metadata.plan import ScanTask
+from icelock.plan.task import ScanTask
 from icelock.spark import native
 from icelock.spark.batches import spark_batch
 from icelock.spark.filters import FilterTranslator

@@ -41,8 +41,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from icelock.arrow.column_names import shortened
 from icelock.errors import PolicyError
+from icelock.metadata.column_names import shortened
 from icelock.metadata.column_types import unread
 from icelock.metadata.schema_checks import LAST_COLUMN_ID
 

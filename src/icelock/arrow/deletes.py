@@ -4,7 +4,7 @@ Positions of all delete files together are one bitmap; equality delete files tha
 Everything is read and checked before the data file is opened, so a damaged delete file lets no row through. Decoded files are kept
 in the scan's ``DeleteCache``.
 
-Not here: which delete files apply (``table.delete_index``), the blob (``io.puffin.read``), comparing rows (``equality``).
+Not here: which delete files apply (``plan.delete_index``), the blob (``io.puffin.read``), comparing rows (``equality``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.io.limits import Limits, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
 from icelock.io.puffin.read import decode_deletion_vector, read_blob
-from icelock.metadata.plan import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, ScanTask
+from icelock.plan.task import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, ScanTask
 from icelock.properties import LIMIT_DELETE_BYTES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ nulls. Values are those after projection, on both sides: promoted, with initial 
 Rows are matched column by column: each value becomes its index among the distinct deleted values, and pairs of indices become one
 value, until one is left.
 
-Not here: which files apply (``table.delete_index``), reading them (``deletes``).
+Not here: which files apply (``plan.delete_index``), reading them (``deletes``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from icelock.arrow.project import FileColumns, Projection
 from icelock.metadata.column_types import field_from_json
 
 if TYPE_CHECKING:
-    from icelock.metadata.plan import DeleteFile
+    from icelock.plan.task import DeleteFile
 
 _AS_BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 

@@ -24,8 +24,8 @@ from pyarrow import types as pat
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
 
 from icelock.arrow.arrow_types import UUID_STORAGE, can_read, plain_array, repeated
-from icelock.arrow.metadata_columns import CONSTANT_IDS, LAST_UPDATED, OF_POSITION_IDS, POS, ROW_ID
 from icelock.errors import FormatError
+from icelock.metadata.metadata_columns import CONSTANT_IDS, LAST_UPDATED, OF_POSITION_IDS, POS, ROW_ID
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

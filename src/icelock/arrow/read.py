@@ -7,7 +7,7 @@ groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 
 No key, reader or property object is shared between files, nothing is read before the first batch is asked for, and memory is
 bounded by a row group's stored bytes, one batch, and the deletes.
 
-Not here: which files (``metadata.plan``), threads over files and limits (``table``), file formats (``parquet_rows``, ``avro_rows``).
+Not here: which files (``plan.task``), threads over files and limits (``table``), file formats (``parquet_rows``, ``avro_rows``).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pyiceberg.transforms import IdentityTransform
 from icelock.arrow.arrow_types import output_schema
 from icelock.arrow.delete_cache import DeleteCache
 from icelock.arrow.deletes import Deletes, RowDeletes, check_deletes
-from icelock.arrow.metadata_columns import file_constants
 from icelock.arrow.project import FileColumns, Lineage, Projection
 from icelock.arrow.row_filter import FilterPlan, RowFilter
 from icelock.arrow.stored_file import StoredFile
 from icelock.errors import FormatError
+from icelock.metadata.metadata_columns import file_constants
 
 if TYPE_CHECKING:
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Which rows of a batch a bound filter keeps: Iceberg predicates as Arrow kernels.
 
 The filter sees the table's values (after projection: promoted, defaulted, from partitions), so a row is kept or not whatever
-file it is in. What is kept of null, NaN and -0.0 is decided in ``exact_filter``, which every plan goes through.
+file it is in. What is kept of null, NaN and -0.0 is decided in ``plan.filters.exact``, which every plan goes through.
 
 Three differences to PyIceberg 0.12, where it contradicts itself, SQL and Java: it compares a promoted column in the file's type (a float
 0.1 read as double equals 0.1), lets ``!=`` keep the nulls of a column that the file lacks and NOT IN those of any, and tells -0.0 from 0.0
 in IN only.
 
-Not here: what a filter means (``exact_filter``), skipping row groups (``prune``).
+Not here: what a filter means (``plan.filters.exact``), skipping row groups (``prune``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import StructType, UUIDType
 
 from icelock.arrow.arrow_types import UUID_STORAGE, output_schema, output_type, plain_array
-from icelock.arrow.exact_filter import exact_filter
 from icelock.arrow.project import FileColumns, Projection
+from icelock.plan.filters.exact import exact_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

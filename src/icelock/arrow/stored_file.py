@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import NameMapping
 
     from icelock.arrow.file_schema import FileField
-    from icelock.metadata.plan import DeleteFile, ScanTask
+    from icelock.plan.task import DeleteFile, ScanTask
 
 
 class Rows(Protocol):

@@ -6,7 +6,7 @@ and reads behind the block's end; so blocks are checked first (``io.avro.check``
 that it cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its
 decoder in C gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
 
-Not here: what the records hold (``metadata.manifest``), many entries at once (``metadata.manifest_columns``).
+Not here: what the records hold (``metadata.manifest``), many entries at once (``plan.task.manifest_columns``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
    We write what Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first taken for one of
    Java's, with each length checked, and else for one of theirs. No other bytes come into question: see ``io.avro.check``.
 
-Not here: the values (``metadata.entry_reader``, ``metadata.manifest_columns``, ``metadata.manifest_writer``).
+Not here: the values (``metadata.entry_reader``, ``plan.task.manifest_columns``, ``metadata.manifest_writer``).
 """
 
 from __future__ import annotations

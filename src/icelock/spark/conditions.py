@@ -1,6 +1,6 @@
 """An Iceberg filter as a condition on a DataFrame's columns: a row is kept if and only if the Arrow engine keeps it.
 
-Both drop rows for which the filter is unknown. Where Spark differs from ``arrow.exact_filter`` the condition spells those rules out:
+Both drop rows for which the filter is unknown. Where Spark differs from ``plan.filters.exact`` the condition spells those rules out:
 
     NaN    is unequal to everything, itself included, and neither greater nor less:  x > 5  →  x > 5 and not isnan(x)
     -0.0   is 0.0 in IN too

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icelock.arrow.read import ReadContext
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
     from icelock.spark.ticket import Ticket
 
 RESULT: Final = "result"
@@ -159,8 +159,8 @@ class _Cutter:
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyroaring import BitMap64  # noqa: PLC0415
 
-        from icelock.arrow.metadata_columns import POS  # noqa: PLC0415
         from icelock.arrow.read import read_task  # noqa: PLC0415
+        from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
 
         stored = self._plan.write.context().schema
         goes = np.fromiter(BitMap64.deserialize(positions), np.int64)
@@ -172,8 +172,8 @@ class _Cutter:
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyroaring import BitMap64  # noqa: PLC0415
 
-        from icelock.arrow.metadata_columns import POS  # noqa: PLC0415
         from icelock.arrow.read import read_task  # noqa: PLC0415
+        from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
 
         found = BitMap64()
         for batch in read_task(replace(self._matching, schema=Schema(POS)), task):

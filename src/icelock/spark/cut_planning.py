@@ -16,7 +16,8 @@ from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from icelock.metadata.plan import TaskBuilder
+from icelock.plan.task import TaskBuilder
+from icelock.plan.whole_files import WholeFiles
 from icelock.spark.cut import RESULT, CutPlan, CutReader, CutSplit
 from icelock.spark.job import DESCRIPTION
 from icelock.spark.splits import plan_splits
@@ -27,7 +28,6 @@ from icelock.spark.target import target_scan
 from icelock.spark.task_read import ReadPlan
 from icelock.spark.write import WritePlan
 from icelock.table.cut_files import lineage_schema
-from icelock.table.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
     from icelock.table.scan import DataScan
 
 _LOCAL_SCHEMES: Final = ("", "file")

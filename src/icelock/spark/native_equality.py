@@ -1,7 +1,7 @@
 """Equality deletes of a native scan: rows are removed by a left anti join with the delete files, which Spark's reader reads too.
 
 Delete files that compare the same columns make one relation, their keys in its splits. Which of them apply to a data file is what the
-planner said (``table.delete_index``: sequence numbers, partitions, specs): each data file brings the number of its set of delete files,
+planner said (``plan.delete_index``: sequence numbers, partitions, specs): each data file brings the number of its set of delete files,
 each delete file its own number, and a table of bits says which belong together. Where all apply to all, no bits are needed.
 
 Equal is what the Arrow engine finds equal (``arrow.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0, for which floats are
@@ -37,7 +37,7 @@ from icelock.arrow.stored_file import StoredFile
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.column_types import field_from_json
-from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
+from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.column_paths import quoted
 from icelock.spark.native_columns import Columns, reason_against, shown
 from icelock.spark.native_jvm import NativeJvm, Scan

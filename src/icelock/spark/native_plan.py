@@ -27,9 +27,9 @@ from pyiceberg.types import PrimitiveType, UUIDType
 
 from icelock.arrow.arrow_types import output_type, storage
 from icelock.arrow.deletes import Deletes, check_deletes
-from icelock.arrow.metadata_columns import PARTITION_FIELDS, PARTITION_ID
 from icelock.arrow.stored_file import StoredFile
-from icelock.metadata.plan import EQUALITY_DELETES, DeleteFile, ScanTask
+from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID
+from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.native_columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
 from icelock.spark.native_equality import (

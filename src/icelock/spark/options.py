@@ -142,7 +142,7 @@ class WriteOptions:
         Raises:
             PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
         """
-        from icelock.arrow.filter_text import parse_filter  # noqa: PLC0415 - executors import this module
+        from icelock.plan.filters.text import parse_filter  # noqa: PLC0415 - executors import this module
 
         properties = snapshot_properties(options)
         others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}

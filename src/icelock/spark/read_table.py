@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.job import Action, Base, Job
 from icelock.spark.jobs import Jobs
 from icelock.spark.options import ReadOptions, TableName

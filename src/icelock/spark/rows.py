@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
-from icelock.arrow.filter_text import parse_filter
-from icelock.arrow.metadata_columns import FILE, POS, ROW_ID
 from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.column_paths import quoted
 from icelock.spark.job import MAIN, Action, Job, Purpose
 from icelock.spark.jobs import Described, Jobs

@@ -13,9 +13,9 @@ from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 from pyspark.sql.types import StructType
 
-from icelock.arrow.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.errors import CommitError
 from icelock.metadata.column_types import schema_from_json
+from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.spark.cut_planning import whole_and_cut
 from icelock.spark.job import MAIN, Action, Purpose
 from icelock.spark.new_table import CREATES, new_table_transaction

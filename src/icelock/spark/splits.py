@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from icelock.errors import PolicyError
-from icelock.metadata.plan import DeleteFile, ScanTask
+from icelock.plan.task import DeleteFile, ScanTask
 from icelock.secret import SecretBytes
 
 TARGET_SIZE: Final = "read.split.target-size"

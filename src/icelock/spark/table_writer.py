@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyiceberg.expressions import AlwaysTrue
 
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.text import parse_filter
 from icelock.spark.distribution import check_options
 from icelock.spark.job import MAIN, Action, Job, NewTable, Purpose
 from icelock.spark.jobs import Jobs

@@ -18,9 +18,9 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
 
-from icelock.arrow.exact_filter import exact_filter
-from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.errors import CommitError, PolicyError
+from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
+from icelock.plan.filters.exact import exact_filter
 from icelock.spark.distribution import Layout
 from icelock.spark.filters import FilterTranslator
 from icelock.spark.job import DESCRIPTION, MAIN, Base

@@ -26,11 +26,11 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table.snapshots import IsolationLevel, Operation, ancestors_between_ids
 from pyiceberg.types import LongType
 
-from icelock.arrow.metadata_columns import LAST_UPDATED
 from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import LAST_UPDATED
 from icelock.metadata.sound_bounds import is_sound
-from icelock.table.delete_files import referenced_data_file
-from icelock.table.planner import Planner
+from icelock.plan.delete_files import referenced_data_file
+from icelock.plan.planner import Planner
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-    from icelock.table.partition_set import PartitionSet
+    from icelock.plan.partition_set import PartitionSet
 
 _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
 _REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)

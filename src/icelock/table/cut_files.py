@@ -27,14 +27,14 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap64
 
 from icelock.arrow.deletes import Deletes
-from icelock.arrow.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.arrow.read import count_task, read_task
 from icelock.arrow.row_filter import RowMatcher
 from icelock.arrow.write import DataFileWriter
 from icelock.errors import PolicyError
 from icelock.io.puffin.write import DeletionVector
-from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
-from icelock.table.whole_files import WholeFiles
+from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.plan.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from icelock.metadata.manifest import DataFile
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
     from icelock.table.scan import DataScan
     from icelock.table.staging import Staging
 

@@ -17,8 +17,8 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.metadata_columns import ROW_ID
 from icelock.arrow.read import read_task
+from icelock.metadata.metadata_columns import ROW_ID
 from icelock.table.cut_files import DELETE_MODE, DeleteMode, FileResult, FileState, FilterWork
 from icelock.table.row_delta import Change
 from icelock.table.vector_file import VectorFile

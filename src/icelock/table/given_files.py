@@ -14,8 +14,8 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.text import parse_filter
 from icelock.table.commit import Cleanup
 from icelock.table.conflicts import isolation_level
 from icelock.table.delete import DeleteByFilter

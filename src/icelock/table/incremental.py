@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.table import FileScanTask
 
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
 
 
 class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):

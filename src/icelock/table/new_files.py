@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.manifest import ManifestContent
 
 from icelock.errors import PolicyError
-from icelock.table.partition_set import PartitionSet
+from icelock.plan.partition_set import PartitionSet
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.table.snapshots import Operation
 
 from icelock.errors import PolicyError
+from icelock.plan.partition_set import PartitionSet
 from icelock.table.conflicts import Conflicts, Window
-from icelock.table.partition_set import PartitionSet
 from icelock.table.row_delta import Change, EncryptedOverwrite
 
 if TYPE_CHECKING:

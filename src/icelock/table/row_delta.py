@@ -26,13 +26,13 @@ from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.arrow.exact_filter import exact_filter
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.sound_bounds import on_sound_manifests
+from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.partition_filter import partition_filter
+from icelock.plan.partition_set import PartitionSet
 from icelock.table.conflicts import Conflicts, Window, isolation_level
-from icelock.table.delete_files import DeleteFileId, delete_file_id, referenced_data_file
-from icelock.table.partition_filter import partition_filter
-from icelock.table.partition_set import PartitionSet
 from icelock.table.producer import EncryptedProducer
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Scans of a table with keys: PyIceberg's planning, our reading.
 
 Schema of a scan, as Java (cases J-08): without a snapshot, or on a branch, the table's current schema; with a snapshot id, or
-on a tag, the schema of that snapshot. Metadata columns (``arrow.metadata_columns``) are there when they are named, after the others;
+on a tag, the schema of that snapshot. Metadata columns (``metadata.metadata_columns``) are there when they are named, after the others;
 ``*`` does not name them, and a column of the table goes before a metadata column of its name. Planning is always local: a
 server's plan has no key metadata.
 
@@ -23,18 +23,18 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.arrow.column_names import find_column
-from icelock.arrow.exact_filter import exact_filter
-from icelock.arrow.filter_text import parse_filter
-from icelock.arrow.metadata_columns import metadata_column
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
+from icelock.metadata.column_names import find_column
 from icelock.metadata.given import name_mapping_of
-from icelock.metadata.plan import ScanTask, TaskBuilder
+from icelock.metadata.metadata_columns import metadata_column
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.filters.text import parse_filter
+from icelock.plan.planner import PlanDeletes, Planner
+from icelock.plan.task import ScanTask, TaskBuilder
+from icelock.plan.whole_files import WholeFiles
 from icelock.table.branches import no_such_ref
-from icelock.table.planner import PlanDeletes, Planner
-from icelock.table.whole_files import WholeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icelock.metadata.manifest import DataFile
-    from icelock.table.columnar_plan import PlannedFiles
+    from icelock.plan.columnar import PlannedFiles
 
 _TABLE_SCHEMA = "icelock.scan-schema"
 CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
 
 
 class Filtered:
-    """What scans do with the filter that they are given: text is read by ``arrow.filter_text``."""
+    """What scans do with the filter that they are given: text is read by ``plan.filters.text``."""
 
     row_filter: BooleanExpression
 
@@ -148,7 +148,7 @@ class DataScan(Filtered, IcebergDataScan):
 
     @cached_property
     def exact_filter(self) -> BooleanExpression:
-        """The filter by SQL's rules, see ``arrow.exact_filter``; its names are those of ``full_schema``, whatever their case was.
+        """The filter by SQL's rules, see ``plan.filters.exact``; its names are those of ``full_schema``, whatever their case was.
 
         Raises:
             PolicyError: it does not fit the columns.

@@ -31,10 +31,10 @@ from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.types import PrimitiveType
 
 from icelock.arrow.arrow_types import output_schema
-from icelock.arrow.column_names import find_column
 from icelock.arrow.conform import InputPlan
 from icelock.arrow.write_schema import write_schema
 from icelock.errors import PolicyError
+from icelock.metadata.column_names import find_column
 from icelock.table.key_index import KeyIndex, key_column
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from icelock import properties as names
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import CommitError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
+from icelock.plan.filters.text import parse_filter
 from icelock.table.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
 from icelock.table.expire import MaintenanceTable

@@ -58,6 +58,6 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
         return EncryptedReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
 
     def delete(self) -> NoReturn:
-        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``table.planner``)."""
+        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``plan.planner``)."""
         msg = "deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided"
         raise PolicyError(msg)

@@ -25,10 +25,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import UpsertResult
 from pyiceberg.types import NestedField, UnknownType
 
-from icelock.arrow.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.arrow.read import count_task, read_task
 from icelock.arrow.write import write_data_files
 from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.table.cut_files import DeleteMode, FileResult, FileWork, bitmap_of, lineage_schema, unchanged_file
 from icelock.table.delete import DeleteByFilter
 from icelock.table.row_compare import different_rows
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
     from icelock.metadata.manifest import DataFile
-    from icelock.metadata.plan import ScanTask
+    from icelock.plan.task import ScanTask
     from icelock.table.row_delta import Change
     from icelock.table.scan import DataScan
     from icelock.table.source_rows import SourceRows

@@ -16,7 +16,7 @@ from tests.unit.arrow.support import AAD, DEK, metadata, write
 from tests.vectors.ags1 import reference
 
 from icelock.format.key_metadata import KeyMetadata
-from icelock.metadata.plan import DeleteFile
+from icelock.plan.task import DeleteFile
 from icelock.secret import SecretBytes
 
 ID_META = b"PARQUET:field_id"

@@ -23,7 +23,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField
 from icelock.arrow.arrow_types import output_schema
 from icelock.arrow.read import ReadContext, read_task
 from icelock.format.key_metadata import KeyMetadata
-from icelock.metadata.plan import ScanTask
+from icelock.plan.task import ScanTask
 from icelock.secret import SecretBytes
 
 DEK = b"0123456789abcdef"

@@ -40,10 +40,10 @@ from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, o
 
 from icelock.arrow import delete_cache, equality
 from icelock.arrow.delete_cache import DeleteCache
-from icelock.arrow.metadata_columns import FILE, POS, ROW_ID
 from icelock.arrow.read import ReadContext, count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
-from icelock.metadata.plan import DeleteFile, ScanTask
+from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
+from icelock.plan.task import DeleteFile, ScanTask
 from icelock.secret import SecretBytes
 
 SCHEMA = Schema(opt(1, "id", LongType()), opt(2, "name", StringType()))

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from icelock.arrow.filter_hints import where_wrong
-from icelock.arrow.filter_text import parse_filter
 from icelock.errors import PolicyError
+from icelock.plan.filters.hints import where_wrong
+from icelock.plan.filters.text import parse_filter
 
 # A caret stands before the character that is named.
 WRONG = {

@@ -44,10 +44,10 @@ from pyiceberg.types import (
 from tests.unit.arrow.deleting import ags1, avro_bytes, vector
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, task
 
-from icelock.arrow.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.arrow.read import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
-from icelock.metadata.plan import ScanTask
+from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from icelock.plan.task import ScanTask
 
 BLOCK = (1 << 20) + 28
 UTC = dt.UTC

@@ -16,7 +16,7 @@ from tests.unit.arrow.support import context, read
 
 from icelock.arrow.project import LAST_UPDATED, ROW_ID
 from icelock.arrow.read import ReadContext, read_task
-from icelock.metadata.plan import ScanTask
+from icelock.plan.task import ScanTask
 from icelock.secret import SecretBytes
 from java_chain import JavaFile, data_files, table_metadata
 from relocate import RelocatingFileIO, expected

@@ -14,7 +14,7 @@ from tests.unit.arrow.support import context, opt, read, task
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.metadata.plan import ScanTask
+from icelock.plan.task import ScanTask
 
 FILES = Path(__file__).parent / "java"
 SCHEMA = Schema(

@@ -18,8 +18,8 @@ from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, NestedF
 
 from icelock.errors import FormatError
 from icelock.metadata.manifest import DataFile, ManifestEntry
-from icelock.metadata.plan import TaskBuilder
-from icelock.table.delete_index import DeleteIndex
+from icelock.plan.delete_index import DeleteIndex
+from icelock.plan.task import TaskBuilder
 
 BY_CAT = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="cat"), spec_id=1)
 VOID = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=VoidTransform(), name="cat"), spec_id=2)

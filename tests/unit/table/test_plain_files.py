@@ -135,7 +135,7 @@ def test_a_static_table_has_the_same_limits(version: str, which: str, lake: Test
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_static_table_with_many_files_is_planned_row_by_row(version: str, lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is once polars was imported: manifests of versions 1 and 2 have no row ids to plan columns with."""
-    monkeypatch.setattr("icelock.table.columnar_plan._MANY_ENTRIES", 0)
+    monkeypatch.setattr("icelock.plan.columnar._MANY_ENTRIES", 0)
     table = plain_table(lake, version)
     scan = icelock.StaticTable.from_metadata(table.metadata_location).scan(row_filter="id > 0")
     assert sorted(scan.to_arrow().column("id").to_pylist()) == [1, 2]

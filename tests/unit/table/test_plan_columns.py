@@ -81,8 +81,8 @@ from icelock.io.plain_input import PlainBytes
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
-from icelock.metadata.plan import ScanTask, TaskBuilder
-from icelock.table.planner import Planner
+from icelock.plan.planner import Planner
+from icelock.plan.task import ScanTask, TaskBuilder
 
 TYPES = {
     "flag": BooleanType(),
@@ -309,7 +309,7 @@ class Place:
         return Planner(table_metadata=self.metadata, io=self.table.io, row_filter=row_filter)
 
     def by_row(self, manifests: list[Any], row_filter: BooleanExpression) -> list[ScanTask]:
-        with patch("icelock.table.planner.columns_pay", lambda _: False):
+        with patch("icelock.plan.planner.columns_pay", lambda _: False):
             return self.files(manifests, row_filter)
 
     def files(self, manifests: list[Any], row_filter: BooleanExpression) -> list[ScanTask]:
@@ -499,7 +499,7 @@ REFUSED = (delete_files, a_map_of_text_keys, three_branches, value_before_null, 
 @pytest.mark.parametrize("change", SHAPES)
 def test_manifests_of_other_writers_give_the_same_tasks(place: Place, caplog: Any, change: Any, codec: str) -> None:
     manifest = rewritten(place, sample(place), change, codec)
-    caplog.set_level(logging.DEBUG, logger="icelock.table.columnar_plan")
+    caplog.set_level(logging.DEBUG, logger="icelock.plan.columnar")
     for row_filter, left in ((AlwaysTrue(), 3), (GreaterThan("number", 0), 2), (EqualTo("big", 5), 3)):
         caplog.clear()
         found = seen(place.by_columns, [manifest], row_filter)

@@ -23,7 +23,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 from icelock.errors import IntegrityError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile
-from icelock.metadata.plan import ScanTask
+from icelock.plan.task import ScanTask
 from icelock.table.commit import CommitProtocol
 
 SCHEMA = Schema(NestedField(1, "part", IntegerType(), required=False), NestedField(2, "id", LongType(), required=False))
@@ -118,7 +118,7 @@ def test_tasks_are_made_some_at_a_time(table: Any) -> None:
 
 def test_a_count_without_filter_makes_no_task(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Opened(table, monkeypatch)
-    monkeypatch.setattr("icelock.table.columnar_plan.make_tasks", None)
+    monkeypatch.setattr("icelock.plan.columnar.make_tasks", None)
     assert table.scan().count() == MANIFESTS * FILES * 10
     assert opened.manifests == MANIFESTS
 

@@ -11,8 +11,8 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo, In, IsNull, LessThan, Not
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StructType
 
-from icelock.arrow.exact_filter import exact_filter
-from icelock.table.whole_files import WholeFiles
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.whole_files import WholeFiles
 
 SCHEMA = Schema(
     NestedField(1, "n", LongType(), required=False),

@@ -14,7 +14,7 @@ asked for no more is known than that they end where the next one begins.
 
     primitive | fixed | record of fields, flattened | array of primitives | array of pairs of primitives | null or one of these
 
-Not here: containers and their codecs (``io.avro.read``), what the columns mean (``metadata.manifest_columns``).
+Not here: containers and their codecs (``io.avro.read``), what the columns mean (``plan.manifest_columns``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PyIceberg's planner with all kinds of delete files, and without its faults with nulls and with what its calendar lacks (met in 0.12.0).
 
-1. The filter is planned in the form of ``arrow.exact_filter``: PyIceberg's binding makes "always" of ``x < 3000000000`` on an int, and
+1. The filter is planned in the form of ``plan.filters.exact``: PyIceberg's binding makes "always" of ``x < 3000000000`` on an int, and
    its rewriting of ``not`` prunes files whose NaN rows match.
 2. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match. Nothing is claimed for such
    predicates: see ``null_safe``.
@@ -13,7 +13,8 @@ compare, and their values say nothing about the rows it deletes.
 Manifests that the partition summaries rule out are not opened. The others are read side by side, a few ahead of what was asked for, so
 that memory does not grow with the table: delete manifests first, then the files of one data manifest after the other.
 
-Not here: which rows match (``arrow.row_filter``), one manifest (``columnar_plan``), which deletes apply to which file (``delete_index``).
+Not here: which rows match (``arrow.row_filter``), one manifest (``plan.columnar``), which deletes apply to which file
+(``plan.delete_index``).
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, _min_sequence_nu
 from pyiceberg.types import IcebergType, strtobool
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.arrow.exact_filter import exact_filter
 from icelock.errors import FormatError
-from icelock.metadata.plan import DeleteFile, ScanTask, TaskBuilder
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
-from icelock.table.columnar_plan import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
-from icelock.table.delete_index import DeleteIndex
-from icelock.table.partition_filter import may_be_wrapped, partition_filter
-from icelock.table.whole_files import null_safe
+from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
+from icelock.plan.delete_index import DeleteIndex
+from icelock.plan.filters.exact import exact_filter
+from icelock.plan.partition_filter import may_be_wrapped, partition_filter
+from icelock.plan.task import DeleteFile, ScanTask, TaskBuilder
+from icelock.plan.whole_files import null_safe
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

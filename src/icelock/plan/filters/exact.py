@@ -1,7 +1,7 @@
 """What a filter means: the one place that decides which rows it takes, for scans, deletes and the planning of both.
 
 SQL's three-valued logic. A comparison with a null is unknown, a negation of unknown is unknown, and a row is taken if the filter is true
-for it. ``exact_filter`` writes a filter so that every evaluator, PyIceberg's of partitions and metrics too, finds these rows and no
+for it. ``plan.filters.exact`` writes a filter so that every evaluator, PyIceberg's of partitions and metrics too, finds these rows and no
 others, whatever it makes of nulls itself:
 
     not               gone: a negated predicate becomes its opposite, and by De Morgan's laws ``and`` becomes ``or``
@@ -9,11 +9,11 @@ others, whatever it makes of nulls itself:
     not (x < 1)       x >= 1; of floats also NaN, which is unequal to all numbers and neither less nor greater (IEEE 754)
     x is not nan      x is not null and x is not nan; of other types than floats: x is not null
     s.x is not null   where x is required and s is not: s is not null (PyIceberg binds it to "always")
-    x < 1.5           a literal of exactly the column's type, see ``filter_literals``
+    x < 1.5           a literal of exactly the column's type, see ``plan.filters.literals``
 
 The result is not bound; its names are the schema's. Doing it twice changes nothing.
 
-Not here: text (``filter_text``), rows of a batch (``row_filter``).
+Not here: text (``plan.filters.text``), rows of a batch (``row_filter``).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg import expressions as ex
 from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType, UnknownType
 
-from icelock.arrow.column_names import find_column, is_metadata_column, shortened
-from icelock.arrow.filter_literals import FLOATS, compared
 from icelock.errors import PolicyError
+from icelock.metadata.column_names import find_column, is_metadata_column, shortened
 from icelock.metadata.column_types import UnreadType
+from icelock.plan.filters.literals import FLOATS, compared
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

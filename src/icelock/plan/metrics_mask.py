@@ -4,7 +4,7 @@ Says of each file what ``_InclusiveMetricsEvaluator`` says of it: predicates tha
 about nulls and NaN, take a few operations on whole columns. Any other, and bounds of an unusual length, are given to PyIceberg's own
 visitor, file by file.
 
-Not here: where the columns come from (``metadata.manifest_columns``).
+Not here: where the columns come from (``plan.manifest_columns``).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from icelock.metadata.manifest_columns import METRICS
 from icelock.metadata.sound_bounds import SoundFile, is_sound
+from icelock.plan.manifest_columns import METRICS
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from icelock.arrow.metadata_columns import FILE, LAST_UPDATED, PARTITION_NAME, POS, ROW_ID, SPEC_ID
 from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_NAME, POS, ROW_ID, SPEC_ID
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -4,7 +4,7 @@ Claimed is what counts, bounds and partition values prove of every row. PyIceber
 so that a null or a NaN would go with its file, and fails on fields of structs; here what is not known may be (Java
 ``StrictMetricsEvaluator`` claims nothing of fields of structs).
 
-Not here: what a filter means (``arrow.exact_filter``), which files may match (``table.planner``).
+Not here: what a filter means (``plan.filters.exact``), which files may match (``plan.planner``).
 """
 
 from __future__ import annotations

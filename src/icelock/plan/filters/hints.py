@@ -7,7 +7,7 @@ same language, up to the first word that does not fit:
     condition  name op value, value op name, name "is" ["not"] "null" or "nan", name ["not"] "in" "(" values ")",
                name ["not"] "like" text, name "between" value "and" value; "true" and "false" as the whole filter
 
-Not here: reading filters (``filter_text``). What is said here decides nothing.
+Not here: reading filters (``plan.filters.text``). What is said here decides nothing.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ too), and has none for nanoseconds.
                microseconds, for the nanosecond types too (Java ``Literals.LongLiteral``)
     float      a literal is rounded to the column's 32 bits, as in Java
 
-Not here: nulls, NaN and negation (``exact_filter``).
+Not here: nulls, NaN and negation (``plan.filters.exact``).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from pyiceberg.expressions import literals as lit
 from pyiceberg.utils.datetime import date_str_to_days, datetime_to_micros, time_str_to_micros
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
-from icelock.arrow.column_names import shortened
 from icelock.errors import PolicyError
+from icelock.metadata.column_names import shortened
 
 NANOS: Final = (ice.TimestampNanoType, ice.TimestamptzNanoType)
 FLOATS: Final = (ice.FloatType, ice.DoubleType)

@@ -10,7 +10,7 @@ The whole file is decrypted and authenticated before anything is decoded. Blocks
 more columns can be read of some of them. Expressions are evaluated one after the other (``_seq``): manifests are read side by side already,
 and polars' own threads would only wake up.
 
-Not here: which entries a scan needs (``table.columnar_plan``).
+Not here: which entries a scan needs (``plan.task.columnar``).
 """
 
 from __future__ import annotations

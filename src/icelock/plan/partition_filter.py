@@ -6,7 +6,7 @@ known of partitions then, and all are looked into.
 ``truncate[W]`` of a whole number less than W above its type's least one is beyond the type, and wraps to one of its greatest, in Java too
 (https://github.com/apache/iceberg/issues/9767). Such a partition may hold the least values and the greatest: it is always looked into.
 
-Not here: what a filter means (``arrow.exact_filter``).
+Not here: what a filter means (``plan.filters.exact``).
 """
 
 from __future__ import annotations

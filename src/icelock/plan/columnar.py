@@ -1,13 +1,13 @@
 """The data files of one manifest that a scan needs, without an object for each, and the tasks made of them.
 
-1. the entries' columns are read, deleted entries left out, what they inherit filled in (``metadata.manifest_columns``);
+1. the entries' columns are read, deleted entries left out, what they inherit filled in (``plan.manifest_columns``);
 2. partitions are looked at once each, by PyIceberg's evaluator;
-3. metrics are read of those blocks only that still have entries, and looked at for all entries at once (``table.metrics_mask``);
+3. metrics are read of those blocks only that still have entries, and looked at for all entries at once (``plan.metrics_mask``);
 4. tasks are made when they are asked for. Until then an entry costs its path, its key and some numbers.
 
 A manifest that is not for the columnar reader is read row by row, by the same rules, and so are few entries, if polars is not in use.
 
-Not here: which manifests (``table.planner``), which delete files apply to which data file (``table.delete_index``).
+Not here: which manifests (``plan.planner``), which delete files apply to which data file (``plan.delete_index``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pyiceberg.typedef import Record
 from icelock.errors import FormatError
 from icelock.io.avro.columns import NotColumnarError
 from icelock.metadata.manifest import ManifestFile
-from icelock.metadata.manifest_columns import METRICS, ManifestColumns, file_formats, kept
-from icelock.metadata.plan import DeleteFile, ScanTask, make_tasks, secret
-from icelock.table.metrics_mask import FileMetrics, ManifestMetrics, may_match
+from icelock.plan.manifest_columns import METRICS, ManifestColumns, file_formats, kept
+from icelock.plan.metrics_mask import FileMetrics, ManifestMetrics, may_match
+from icelock.plan.task import DeleteFile, ScanTask, make_tasks, secret
 
 if TYPE_CHECKING:
     import polars as pl

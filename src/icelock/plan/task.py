@@ -3,7 +3,7 @@
 The plan knows no engine and the engines know no KMS: each task carries its own file's key metadata and that of its delete
 files (cases C-31), so a split can go to an executor on its own. All values are plain, so a task is easily sent.
 
-Not here: which files a scan needs (``table.planner``).
+Not here: which files a scan needs (``plan.task.planner``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Delete files among themselves: which is which, and which data file one is about.
 
-Not here: which delete files apply to a data file (``table.delete_index``).
+Not here: which delete files apply to a data file (``plan.delete_index``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from icelock.table.delete_index import PATH_FIELD_ID
+from icelock.plan.delete_index import PATH_FIELD_ID
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -3,7 +3,7 @@ r"""Filters that are given as text, in PyIceberg's language: ``city = 'Oslo' and
 ``like`` takes ``%`` at the end only. ``_`` would be any one character to SQL and is a plain one to PyIceberg's parser, so that a delete
 would take other rows than it says: it has to be written ``\_``.
 
-Not here: what a filter means (``exact_filter``).
+Not here: what a filter means (``plan.filters.exact``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyparsing import ParseBaseException
 
-from icelock.arrow.column_names import shortened
-from icelock.arrow.filter_hints import where_wrong
 from icelock.errors import PolicyError
+from icelock.metadata.column_names import shortened
+from icelock.plan.filters.hints import where_wrong
 
 _EXAMPLE: Final = "city = 'Oslo' and day >= '2026-01-31'"
 _QUOTED: Final = re.compile(r"(\blike\s*)?'((?:[^']|'')*)'", re.IGNORECASE)

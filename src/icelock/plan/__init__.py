@@ -1,0 +1,1 @@
+"""Which files a scan reads: from manifests and a filter to tasks. Knows no table object and no engine."""
