@@ -165,8 +165,8 @@ class Memory:
         def load(batches: Any) -> Any:
             import time  # noqa: PLC0415 - this function travels
 
-            import icelock.arrow.read  # noqa: PLC0415
-            import icelock.arrow.write  # noqa: PLC0415, F401
+            import icelock.arrow.read.task  # noqa: PLC0415
+            import icelock.arrow.write.writer  # noqa: PLC0415, F401
 
             time.sleep(0.5)
             yield from batches

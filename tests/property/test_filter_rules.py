@@ -39,7 +39,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, NestedField, StringType
 
-from icelock.arrow.row_filter import FilterPlan, RowMatcher
+from icelock.arrow.read.row_filter import FilterPlan, RowMatcher
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.whole_files import WholeFiles

@@ -227,7 +227,7 @@ def test_executor_modules_bring_in_no_catalog():
     code = (
         "import sys, icelock.spark.task_read, icelock.spark.write, icelock.spark.cut, icelock.spark.batches, icelock.spark.types\n"
         "import icelock.spark.messages\n"
-        "import icelock.arrow.read, icelock.arrow.write\n"
+        "import icelock.arrow.read.task, icelock.arrow.write.writer\n"
         "found = [m for m in sys.modules if m.split('.')[0] in ('sqlalchemy', 'boto3', 'click') or m.startswith(('icelock.catalog', "
         "'icelock.kms.l', 'icelock.kms.m', 'icelock.table'))]\n"
         "assert not found, found"

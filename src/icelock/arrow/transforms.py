@@ -5,7 +5,7 @@ are. Time and number transforms are arithmetic on arrays; what Arrow has no func
 PyIceberg's Python transform once for each distinct value. PyIceberg's own ``pyarrow_transform`` needs the package
 pyiceberg-core, which knows fewer Arrow forms, so it is not used.
 
-Not here: partition tuples and paths (``partition``, ``partition_path``).
+Not here: partition tuples and paths (``arrow.write.partition``, ``arrow.write.partition_path``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from icelock.arrow.arrow_types import output_type, plain_array
+from icelock.arrow.types import output_type, plain_array
 from icelock.errors import PolicyError
 
 ArrayTransform = Callable[[pa.Array], pa.Array]

@@ -20,7 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 
 from icelock import properties as names
-from icelock.arrow.write_options import file_format
+from icelock.arrow.write.options import file_format
 from icelock.catalog.loadable import check_form, check_loadable
 from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties

@@ -1,6 +1,6 @@
 """Texts in metadata that others wrote, read as what they should be: numbers of properties and summaries, the name mapping.
 
-Not here: the settings that writers of data files take (``arrow.write_options``).
+Not here: the settings that writers of data files take (``arrow.write.options``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What tells partitions apart: the values of their tuples, told apart as Java does.
 
-Not here: sets of partitions (``plan.task.partition_set``), rows split by partition (``arrow.partition``).
+Not here: sets of partitions (``plan.task.partition_set``), rows split by partition (``arrow.write.partition``).
 """
 
 from __future__ import annotations

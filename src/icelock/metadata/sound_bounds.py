@@ -7,7 +7,7 @@ Not so in a manifest list, where a missing bound means that there are no values:
     int in a long, float in a double: kept, as in Java (``Conversions.fromByteBuffer``)
     date in a timestamp, other lengths, text that is no UTF-8, decimals with too many digits: none
 
-Not here: bounds that we write (``arrow.bounds``).
+Not here: bounds that we write (``arrow.write.bounds``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 A deletion vector or position deletes that name a data file must have its spec and partition; what does not is refused as Java
 does. Equality deletes are left out where counts and bounds show that they share no value with the data file.
 
-Not here: pruning by a scan's filter (``plan.planner``), reading deletes (``arrow.deletes``).
+Not here: pruning by a scan's filter (``plan.planner``), reading deletes (``arrow.read.deletes``).
 """
 
 from __future__ import annotations

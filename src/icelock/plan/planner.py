@@ -13,7 +13,7 @@ compare, and their values say nothing about the rows it deletes.
 Manifests that the partition summaries rule out are not opened. The others are read side by side, a few ahead of what was asked for, so
 that memory does not grow with the table: delete manifests first, then the files of one data manifest after the other.
 
-Not here: which rows match (``arrow.row_filter``), one manifest (``plan.columnar``), which deletes apply to which file
+Not here: which rows match (``arrow.read.row_filter``), one manifest (``plan.columnar``), which deletes apply to which file
 (``plan.delete_index``).
 """
 

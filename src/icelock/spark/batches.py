@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
-from icelock.arrow.arrow_types import storage
+from icelock.arrow.types import storage
 from icelock.errors import FormatError
 
 _UUID_BYTES: Final = 16

@@ -27,7 +27,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
-from icelock.arrow.arrow_types import output_type
+from icelock.arrow.types import output_type
 from icelock.spark.column_paths import path_of, quoted
 from icelock.spark.types import spark_type
 

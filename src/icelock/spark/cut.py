@@ -26,7 +26,7 @@ from icelock.spark.write import WritePlan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from icelock.arrow.read import ReadContext
+    from icelock.arrow.read.task import ReadContext
     from icelock.plan.task import ScanTask
     from icelock.spark.ticket import Ticket
 
@@ -126,7 +126,7 @@ class _Cutter:
             return self._rewritten(task, self._except_positions(task, positions))
         if self._plan.merge_on_read:
             return self._positions(task)
-        from icelock.arrow.read import count_task  # noqa: PLC0415
+        from icelock.arrow.read.task import count_task  # noqa: PLC0415
 
         matching = count_task(self._matching, task)
         if not matching:
@@ -136,7 +136,7 @@ class _Cutter:
         return self._rewritten(task, self._others(task))
 
     def _rewritten(self, task: ScanTask, rows: Iterator[pa.RecordBatch]) -> FilesWritten:
-        from icelock.arrow.write import write_data_files  # noqa: PLC0415
+        from icelock.arrow.write.writer import write_data_files  # noqa: PLC0415
         from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
 
         number = TaskContext.get()
@@ -146,8 +146,8 @@ class _Cutter:
         return FilesWritten(files, seen=[task.path], gone=[task.path])
 
     def _others(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        from icelock.arrow.read import read_task  # noqa: PLC0415
-        from icelock.arrow.row_filter import RowMatcher  # noqa: PLC0415
+        from icelock.arrow.read.row_filter import RowMatcher  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task  # noqa: PLC0415
 
         matcher = RowMatcher(self._matching.filter_plan, self._matching.table_schema)
         for batch in read_task(replace(self._every_row, schema=self._plan.write.context().schema), task):
@@ -159,7 +159,7 @@ class _Cutter:
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyroaring import BitMap64  # noqa: PLC0415
 
-        from icelock.arrow.read import read_task  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task  # noqa: PLC0415
         from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
 
         stored = self._plan.write.context().schema
@@ -172,7 +172,7 @@ class _Cutter:
         from pyiceberg.schema import Schema  # noqa: PLC0415
         from pyroaring import BitMap64  # noqa: PLC0415
 
-        from icelock.arrow.read import read_task  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task  # noqa: PLC0415
         from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
 
         found = BitMap64()

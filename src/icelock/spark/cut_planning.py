@@ -32,7 +32,7 @@ from icelock.table.cut_files import lineage_schema
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
-    from icelock.arrow.write_context import WriteContext
+    from icelock.arrow.write.context import WriteContext
     from icelock.spark.job import Job
     from icelock.spark.settings import Settings
     from icelock.table.scan import DataScan

@@ -11,7 +11,7 @@ Within tasks rows are sorted by partition and by the sort order, in each mode, s
 
 The data source API of Python cannot ask for any of it, so ``df.write.format("icelock")`` writes rows as they come.
 
-Not here: transforms (``spark_transforms``), files (``arrow.fanout``).
+Not here: transforms (``spark_transforms``), files (``arrow.write.fanout``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from icelock.spark.spark_transforms import spark_transform
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from icelock.arrow.write_context import WriteContext
+    from icelock.arrow.write.context import WriteContext
 
 TABLE_MODE: Final = "write.distribution-mode"
 TABLE_FANOUT: Final = "write.spark.fanout.enabled"

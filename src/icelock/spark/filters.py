@@ -11,7 +11,7 @@ expression spells Spark's rule out:
 Not translated, so left to Spark: ends with, contains, order of UUIDs (text in Spark, bytes in Iceberg), UUID text that is not canonical,
 struct, list and map columns, anything below a list or map.
 
-Not here: which files a filter excludes (PyIceberg's planner) and which rows (``arrow.row_filter``).
+Not here: which files a filter excludes (PyIceberg's planner) and which rows (``arrow.read.row_filter``).
 """
 
 from __future__ import annotations

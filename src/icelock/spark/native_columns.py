@@ -29,7 +29,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
-from icelock.arrow.arrow_types import output_type
+from icelock.arrow.types import output_type
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icelock.spark.column_paths import quoted
 from icelock.spark.types import has_spark_type, spark_schema, spark_type

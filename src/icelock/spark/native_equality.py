@@ -4,8 +4,8 @@ Delete files that compare the same columns make one relation, their keys in its 
 planner said (``plan.delete_index``: sequence numbers, partitions, specs): each data file brings the number of its set of delete files,
 each delete file its own number, and a table of bits says which belong together. Where all apply to all, no bits are needed.
 
-Equal is what the Arrow engine finds equal (``arrow.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0, for which floats are
-compared as text: Spark's joins take the two for one.
+Equal is what the Arrow engine finds equal (``arrow.read.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0, for which
+floats are compared as text: Spark's joins take the two for one.
 
 Spark reads a column that a file lacks as null, and would let deleted rows through: before a delete file is first read, its footer is read
 here and must have every compared column, and as many rows as the manifest entry says.
@@ -29,11 +29,11 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
-from icelock.arrow.deletes import check_count
-from icelock.arrow.equality import EqualityColumns, EqualityKeys
-from icelock.arrow.file_schema import file_fields
-from icelock.arrow.project import FileColumns
-from icelock.arrow.stored_file import StoredFile
+from icelock.arrow.read.deletes import check_count
+from icelock.arrow.read.equality import EqualityColumns, EqualityKeys
+from icelock.arrow.read.file_schema import file_fields
+from icelock.arrow.read.project import FileColumns
+from icelock.arrow.read.stored_file import StoredFile
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.column_types import field_from_json
@@ -46,7 +46,7 @@ from icelock.spark.types import spark_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from icelock.arrow.read import ReadContext
+    from icelock.arrow.read.task import ReadContext
 
 PARQUET: Final = "PARQUET"
 # Columns that no user sees; ``native_columns`` keeps their names from the table's.

@@ -25,9 +25,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType, UUIDType
 
-from icelock.arrow.arrow_types import output_type, storage
-from icelock.arrow.deletes import Deletes, check_deletes
-from icelock.arrow.stored_file import StoredFile
+from icelock.arrow.read.deletes import Deletes, check_deletes
+from icelock.arrow.read.stored_file import StoredFile
+from icelock.arrow.types import output_type, storage
 from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID
 from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.filters import FilterTranslator
@@ -47,7 +47,7 @@ from icelock.spark.native_filters import pruning_filter
 from icelock.spark.types import arrow_schema
 
 if TYPE_CHECKING:
-    from icelock.arrow.read import ReadContext
+    from icelock.arrow.read.task import ReadContext
     from icelock.table.scan import DataScan
 
 _KEPT_PLANS: Final = 8

@@ -129,9 +129,9 @@ def transformed(values: pa.Array, transform: str, field: str) -> pa.Array:
     from pyiceberg.schema import Schema  # noqa: PLC0415
     from pyiceberg.transforms import parse_transform  # noqa: PLC0415
 
-    from icelock.arrow.conform import InputPlan  # noqa: PLC0415
     from icelock.arrow.transforms import array_transform  # noqa: PLC0415
-    from icelock.arrow.write_schema import write_schema  # noqa: PLC0415
+    from icelock.arrow.write.conform import InputPlan  # noqa: PLC0415
+    from icelock.arrow.write.schema import write_schema  # noqa: PLC0415
     from icelock.metadata.column_types import field_from_json  # noqa: PLC0415
 
     given = field_from_json(field)

@@ -2,7 +2,7 @@
 
 ``ReadPlan`` is what all tasks of one scan share. It is plain data and has no key; each split carries those of its own files.
 
-Not here: planning (``planning``), reading a file (``arrow.read``).
+Not here: planning (``planning``), reading a file (``arrow.read.task``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
-    from icelock.arrow.read import ReadContext
+    from icelock.arrow.read.task import ReadContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ReadPlan:
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
         from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
 
-        from icelock.arrow.read import ReadContext  # noqa: PLC0415
+        from icelock.arrow.read.task import ReadContext  # noqa: PLC0415
         from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
         from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
 
@@ -94,12 +94,12 @@ class TaskReader(ExecutorReader):
 
         Raises:
             IntegrityError: a file fails authentication.
-            PolicyError, FormatError, KeyUnavailableError: see ``arrow.read.read_task``.
+            PolicyError, FormatError, KeyUnavailableError: see ``arrow.read.task.read_task``.
         """
         tasks = partition.tasks if isinstance(partition, Split) else []
         if not tasks:
             return
-        from icelock.arrow.read import read_task  # noqa: PLC0415 - not needed to unpickle
+        from icelock.arrow.read.task import read_task  # noqa: PLC0415 - not needed to unpickle
         from icelock.spark.batches import spark_batch  # noqa: PLC0415
         from icelock.spark.types import arrow_schema  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ which go into the message (``POSITIONS``).
 A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
 a killed process left, and so does ``commit`` when a task was tried again.
 
-Not here: planning (``write_planning``), the commit (``commit``), files (``arrow.write``).
+Not here: planning (``write_planning``), the commit (``commit``), files (``arrow.write.writer``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyroaring import BitMap64
 
-    from icelock.arrow.write_context import WriteContext
+    from icelock.arrow.write.context import WriteContext
     from icelock.spark.ticket import Ticket
 
 POSITIONS: Final = ("icelock replaced file", "icelock replaced position")
@@ -81,7 +81,7 @@ class WritePlan:
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
         from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
 
-        from icelock.arrow.write_context import WriteContext  # noqa: PLC0415
+        from icelock.arrow.write.context import WriteContext  # noqa: PLC0415
         from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
         from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ class TaskWriter(DataSourceArrowWriter):
             PolicyError: a row that does not fit the table.
             IntegrityError: storage does not hold what was written.
         """
-        from icelock.arrow.write import write_data_files  # noqa: PLC0415 - not needed to unpickle
+        from icelock.arrow.write.writer import write_data_files  # noqa: PLC0415 - not needed to unpickle
         from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
 
         task = TaskContext.get()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from icelock.arrow.write import check_input
+from icelock.arrow.write.writer import check_input
 from icelock.errors import PolicyError
 from icelock.spark.cut import ResultWriter
 from icelock.spark.cut_planning import lineage_context
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql.datasource import DataSourceArrowWriter
 
-    from icelock.arrow.write_context import WriteContext
+    from icelock.arrow.write.context import WriteContext
     from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.job import Job
     from icelock.spark.settings import Settings

@@ -5,7 +5,7 @@ table has that table's ids, so there, and in files without ids, columns go by th
 Where ids and names both may be meant, and say different things, the file is refused. So is a column that the table lacks, a type that does
 not fit, and a required column that a file lacks; an optional one is null, or its default. The files are only read.
 
-Not here: writing the rows (``arrow.write``), the snapshot (``table.given_files``).
+Not here: writing the rows (``arrow.write.writer``), the snapshot (``table.given_files``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType, UnknownType
 
-from icelock.arrow.arrow_types import can_read, output_schema, output_type, storage
-from icelock.arrow.casts import primitive_converter
-from icelock.arrow.file_schema import FileField, file_fields, with_names
-from icelock.arrow.parquet_rows import ParquetRows
-from icelock.arrow.project import FileColumns, Projection
+from icelock.arrow.read.file_schema import FileField, file_fields, with_names
+from icelock.arrow.read.parquet_rows import ParquetRows
+from icelock.arrow.read.project import FileColumns, Projection
+from icelock.arrow.types import can_read, output_schema, output_type, storage
+from icelock.arrow.write.casts import primitive_converter
 from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
@@ -57,7 +57,7 @@ class PlainFiles:
 
         Raises:
             PolicyError: a file that is given twice, that the table has, or whose columns do not fit, by the rules for rows that are written
-                (``arrow.casts``).
+                (``arrow.write.casts``).
             FormatError: a file that is no plain Parquet file, or a type that does not fit.
             FileNotFoundError: no such file.
         """

@@ -26,10 +26,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap64
 
-from icelock.arrow.deletes import Deletes
-from icelock.arrow.read import count_task, read_task
-from icelock.arrow.row_filter import RowMatcher
-from icelock.arrow.write import DataFileWriter
+from icelock.arrow.read.deletes import Deletes
+from icelock.arrow.read.row_filter import RowMatcher
+from icelock.arrow.read.task import count_task, read_task
+from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import PolicyError
 from icelock.io.puffin.write import DeletionVector
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID

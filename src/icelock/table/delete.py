@@ -17,7 +17,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.read import read_task
+from icelock.arrow.read.task import read_task
 from icelock.metadata.metadata_columns import ROW_ID
 from icelock.table.cut_files import DELETE_MODE, DeleteMode, FileResult, FileState, FilterWork
 from icelock.table.row_delta import Change

@@ -3,7 +3,7 @@
 Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. It answers for files that were just written: they are
 deleted when staging fails, or when the commit certainly fails.
 
-Not here: writing rows (``table.transaction``, ``arrow.write``), producers (``table.row_delta``, ``table.partition_overwrite``).
+Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.row_delta``, ``table.partition_overwrite``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 
-from icelock.arrow.read import count_task
+from icelock.arrow.read.task import count_task
 from icelock.table.scan import DataScan, Filtered
 
 if TYPE_CHECKING:

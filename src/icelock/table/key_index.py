@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
-from icelock.arrow.arrow_types import plain_array
+from icelock.arrow.types import plain_array
 
 
 def key_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:

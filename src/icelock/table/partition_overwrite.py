@@ -4,7 +4,7 @@ Partitions are told apart by spec and tuple, under any transform. Data files and
 wrote is in none of them and stays. Conflicts are looked for in the same partitions: new data files under isolation level serializable,
 removed data files and new delete files under both. The summary says ``replace-partitions``, and the operation is always ``overwrite``.
 
-Not here: which partition a row is in (``arrow.partition``).
+Not here: which partition a row is in (``arrow.write.partition``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ PyIceberg's producers decide which entries of the parent a snapshot keeps; the m
 
 A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit (``table.transaction``).
 
-Not here: retries (``table.transaction``), removing files (``table.row_delta``), data files (``arrow.write``).
+Not here: retries (``table.transaction``), removing files (``table.row_delta``), data files (``arrow.write.writer``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
-from icelock.arrow.arrow_types import plain_array
+from icelock.arrow.types import plain_array
 
 
 def different_rows(left: pa.RecordBatch, right: pa.RecordBatch, columns: Iterable[str]) -> pa.Array:

@@ -5,7 +5,7 @@ on a tag, the schema of that snapshot. Metadata columns (``metadata.metadata_col
 ``*`` does not name them, and a column of the table goes before a metadata column of its name. Planning is always local: a
 server's plan has no key metadata.
 
-Not here: reading one file (``arrow.read``).
+Not here: reading one file (``arrow.read.task``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.arrow.read import ReadContext, count_task, read_task
+from icelock.arrow.read.task import ReadContext, count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.column_names import find_column

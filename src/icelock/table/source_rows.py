@@ -30,9 +30,9 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.types import PrimitiveType
 
-from icelock.arrow.arrow_types import output_schema
-from icelock.arrow.conform import InputPlan
-from icelock.arrow.write_schema import write_schema
+from icelock.arrow.types import output_schema
+from icelock.arrow.write.conform import InputPlan
+from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import find_column
 from icelock.table.key_index import KeyIndex, key_column
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
-    from icelock.arrow.write_context import WriteContext
+    from icelock.arrow.write.context import WriteContext
 
 _LISTED: Final = 200  # as many literals as PyIceberg's evaluators look at
 # Types whose values come out of Arrow as filters take them.

@@ -17,7 +17,7 @@ from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.utils.config import Config
 
 from icelock import properties as names
-from icelock.arrow.write import WriteContext
+from icelock.arrow.write.writer import WriteContext
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.commit import CommitProtocol

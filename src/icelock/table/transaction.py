@@ -17,8 +17,8 @@ from pyiceberg.table import ALWAYS_TRUE, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.given_rows import check_rows
-from icelock.arrow.write import DataFileWriter, check_input, write_data_files
+from icelock.arrow.write.given_rows import check_rows
+from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.table.add_files import PlainFiles

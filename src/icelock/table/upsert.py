@@ -25,8 +25,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import UpsertResult
 from pyiceberg.types import NestedField, UnknownType
 
-from icelock.arrow.read import count_task, read_task
-from icelock.arrow.write import write_data_files
+from icelock.arrow.read.task import count_task, read_task
+from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.table.cut_files import DeleteMode, FileResult, FileWork, bitmap_of, lineage_schema, unchanged_file

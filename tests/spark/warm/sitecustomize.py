@@ -18,8 +18,8 @@ import warnings
 from pathlib import Path
 
 TASKS = (
-    "icelock.arrow.read",
-    "icelock.arrow.write",
+    "icelock.arrow.read.task",
+    "icelock.arrow.write.writer",
     "icelock.io.storage",
     "icelock.spark.batches",
     "icelock.spark.cut",

@@ -38,9 +38,9 @@ from pyiceberg.types import (
 from tests.unit.arrow import deleting
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
-from icelock.arrow import delete_cache, equality
-from icelock.arrow.delete_cache import DeleteCache
-from icelock.arrow.read import ReadContext, count_task, read_task
+from icelock.arrow.read import delete_cache, equality
+from icelock.arrow.read.delete_cache import DeleteCache
+from icelock.arrow.read.task import ReadContext, count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.task import DeleteFile, ScanTask
@@ -74,7 +74,7 @@ def left(*gone: int) -> list[int]:
 
 
 def test_a_deletion_vector_hides_its_rows_in_every_row_group_and_batch(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.batches.BATCH_ROWS", 77)
+    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 77)
     gone = [0, 76, 77, 299, 300, 301, 650, 999]
     assert ids(context(SCHEMA), with_deletes(data, deleting.vector(tmp_path / "dv.puffin", data, gone))) == left(*gone)
     assert ids(context(SCHEMA), with_deletes(data, deleting.vector(tmp_path / "all.puffin", data, range(ROWS)))) == []
@@ -124,7 +124,7 @@ def test_blobs_of_one_puffin_file_across_ags1_blocks_are_read_once_for_a_scan(tm
 
 
 def test_a_large_puffin_file_is_read_blob_by_blob(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.deletes.KEPT_PUFFIN_BYTES", 100)
+    monkeypatch.setattr("icelock.arrow.read.deletes.KEPT_PUFFIN_BYTES", 100)
     plain, (offset,) = deleting.puffin([deleting.blob([3])], gap=3 << 20)
     key = deleting.ags1(tmp_path / "dv.puffin", plain)
     io = CountingIO()
@@ -380,7 +380,7 @@ def test_columns_need_not_be_selected_and_deletes_work_together(data: Path, tmp_
 
 
 def test_many_deleted_values_are_matched_in_small_batches(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.batches.BATCH_ROWS", 10)
+    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 10)
     columns = Schema(*SCHEMA.fields)
     gone = [{"id": i, "name": f"n{i % 7}"} for i in range(-5000, ROWS, 2)]
     delete = deleting.equality(tmp_path / "eq.parquet", rows_table(columns, gone), columns)

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, StringType, StructType
 from tests.unit.arrow.writing import opt, parquet_file, read, write
 
-from icelock.arrow.dictionary import is_smaller
+from icelock.arrow.write.dictionary import is_smaller
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, MapType, StringType, StructType
 from tests.unit.arrow.writing import opt, req, write
 
-from icelock.arrow.metrics_config import COUNTS, FULL, NONE, TRUNCATE_16, MetricsMode, metrics_modes
+from icelock.arrow.write.metrics_modes import COUNTS, FULL, NONE, TRUNCATE_16, MetricsMode, metrics_modes
 
 DEFAULT = "write.metadata.metrics.default"
 COLUMN = "write.metadata.metrics.column."

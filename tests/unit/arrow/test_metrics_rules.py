@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 from tests.unit.arrow.writing import opt, req, write
 
-from icelock.arrow.bounds import lower_bound, upper_bound
+from icelock.arrow.write.bounds import lower_bound, upper_bound
 
 NAN = float("nan")
 

@@ -44,7 +44,7 @@ from pyiceberg.types import (
 from tests.unit.arrow.deleting import ags1, avro_bytes, vector
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, task
 
-from icelock.arrow.read import count_task, read_task
+from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.plan.task import ScanTask
@@ -199,8 +199,8 @@ def test_nested_values_of_every_kind_are_read(tmp_path: Path):
 
 
 def test_a_file_is_read_in_bounded_batches_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.avro_rows.BATCH_ROWS", 100)
-    monkeypatch.setattr("icelock.arrow.batches.BATCH_ROWS", 100)
+    monkeypatch.setattr("icelock.arrow.read.avro_rows.BATCH_ROWS", 100)
+    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 100)
     rows = [{"id": i, "s": f"s{i}"} for i in range(1001)]
     one = written(tmp_path / "f.avro", record(("id", 1, "long"), ("s", 2, "string")), rows)
     storage = CountingIO()

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
 from tests.unit.arrow.support import AAD, DEK, OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, with_ids, write
 
-from icelock.arrow.read import count_task, read_task
+from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.secret import SecretBytes
 

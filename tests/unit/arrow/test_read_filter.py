@@ -58,9 +58,9 @@ from pyiceberg.types import (
 )
 from tests.unit.arrow.support import CountingIO, context, metadata, opt, pyiceberg_twin, read, rows_table, task, write
 
-from icelock.arrow import prune
-from icelock.arrow.file_schema import file_fields
-from icelock.arrow.read import count_task, needs_reading, read_task
+from icelock.arrow.read import prune
+from icelock.arrow.read.file_schema import file_fields
+from icelock.arrow.read.task import count_task, needs_reading, read_task
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
 

@@ -31,9 +31,9 @@ from pyiceberg.types import (
 )
 from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, write
 
-from icelock.arrow.arrow_types import output_schema
-from icelock.arrow.file_schema import file_fields
-from icelock.arrow.project import LAST_UPDATED, ROW_ID, FileColumns, Projection
+from icelock.arrow.read.file_schema import file_fields
+from icelock.arrow.read.project import LAST_UPDATED, ROW_ID, FileColumns, Projection
+from icelock.arrow.types import output_schema
 from icelock.errors import FormatError
 from icelock.io.parquet import ParquetInput
 
@@ -118,7 +118,7 @@ def test_small_batches_of_rebuilt_nested_columns_join_to_the_whole(old_file: Pat
     scan = context(REBUILT, row_filter, table_schema=OLD)
     one = task(old_file, key=metadata(old_file))
     whole = read(scan, one).to_pylist()
-    monkeypatch.setattr("icelock.arrow.batches.BATCH_ROWS", batch_rows)
+    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", batch_rows)
     assert read(scan, one).to_pylist() == whole
     assert len(whole) == {None: 3, "NotEqualTo": 1, "IsNull": 1}[row_filter and type(row_filter).__name__]
 

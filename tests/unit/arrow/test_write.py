@@ -46,9 +46,9 @@ from tests.unit.arrow.writing import (
 )
 from tests.unit.keys.fakes import CountedEntropy
 
-from icelock.arrow.parquet_writer import _arguments
-from icelock.arrow.write import DataFileWriter, check_input, write_data_files
-from icelock.arrow.write_options import WriteOptions
+from icelock.arrow.write.options import WriteOptions
+from icelock.arrow.write.parquet_file import _arguments
+from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 

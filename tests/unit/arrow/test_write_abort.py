@@ -12,7 +12,7 @@ from pyiceberg.transforms import BucketTransform
 from tests.unit.arrow.writing import CountingIO, context, files_in, id_table, parquet_file, path_of, write
 from tests.unit.keys.fakes import CountedEntropy
 
-from icelock.arrow.write import DataFileWriter, write_data_files
+from icelock.arrow.write.writer import DataFileWriter, write_data_files
 from icelock.errors import IntegrityError, PolicyError
 from icelock.keys.entropy import SystemEntropy
 

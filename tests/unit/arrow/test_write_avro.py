@@ -45,8 +45,8 @@ from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, context, files_in,
 
 import java_chain
 import relocate
-from icelock.arrow.avro_schema import avro_data_schema, decimal_length
-from icelock.arrow.write import DataFileWriter
+from icelock.arrow.write.avro_schema import avro_data_schema, decimal_length
+from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import IntegrityError
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.manifest import DataFile

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 from tests.unit.arrow.writing import ID_AND_TEXT, context, files_in, id_table, opt, read, req, write
 
-from icelock.arrow.write import DataFileWriter
+from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 

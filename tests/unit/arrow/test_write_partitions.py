@@ -50,8 +50,8 @@ from tests.golden.java_chain import table_metadata
 from tests.golden.relocate import expected, table_info
 from tests.unit.arrow.writing import CountingIO, files_in, opt, parquet_file, path_of, read, write
 
-from icelock.arrow.partition_path import java_float, partition_path
 from icelock.arrow.transforms import array_transform
+from icelock.arrow.write.partition_path import java_float, partition_path
 from icelock.errors import PolicyError
 from icelock.metadata.partition_identity import identity_of
 

@@ -11,10 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, StringType, StructType
 from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, files_in, id_table, key_metadata, opt, parquet_file, read, req, write
 
-from icelock.arrow.parquet_writer import EncryptedParquetFile
-from icelock.arrow.partition_writer import Compression, _levels, _parts
-from icelock.arrow.write_options import WriteOptions
-from icelock.arrow.write_schema import write_schema
+from icelock.arrow.write.options import WriteOptions
+from icelock.arrow.write.parquet_file import EncryptedParquetFile
+from icelock.arrow.write.partition_writer import Compression, _levels, _parts
+from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
-from icelock.arrow.write import WriteContext, write_data_files
+from icelock.arrow.write.writer import WriteContext, write_data_files
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.manifest import DataFile
 

@@ -131,7 +131,7 @@ def test_a_schema_that_is_none_or_has_no_end_is_refused(schema: Any) -> None:
 
 def test_names_in_names_are_not_followed_without_end() -> None:
     """Each record has the one before twice: 2^40 fields in some 3 KB."""
-    from icelock.arrow.avro_types import avro_columns  # noqa: PLC0415
+    from icelock.arrow.read.avro_types import avro_columns  # noqa: PLC0415
     from icelock.metadata.stored_schema import inlined  # noqa: PLC0415
 
     kind: Any = {"type": "record", "name": "r0", "fields": [{"name": "a", "type": "int"}]}

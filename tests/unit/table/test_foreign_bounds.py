@@ -28,7 +28,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, Man
 from pyiceberg.typedef import Record
 from tests.unit.table.test_plan_columns import NAMES, Place, relisted
 
-from icelock.arrow import metrics
+from icelock.arrow.write import metrics
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry
 

@@ -21,8 +21,8 @@ from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
 
-from icelock.arrow.read import read_task
-from icelock.arrow.write import write_data_files
+from icelock.arrow.read.task import read_task
+from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.table.cut_files import lineage_schema
 from icelock.table.rows_changed import RowsChanged

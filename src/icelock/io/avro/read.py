@@ -6,7 +6,7 @@
 Java takes a cut stream for its end and returns the rows before it (case J-01). Here a file ends after a block's sync marker or not
 at all, and a block has exactly its rows (``io.avro.check``): fastavro decodes it as an array of them, in one call.
 
-Not here: decryption (``io.plain_input``), what the schema means (``arrow.avro_types``).
+Not here: decryption (``io.plain_input``), what the schema means (``arrow.read.avro_types``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 roaring64 is the portable form: LE int64 count, then for each high word an LE uint32 and a 32-bit Roaring bitmap. The footer
 is not looked at: its sizes would only repeat the entry's, which the manifest authenticates.
 
-Not here: decryption (``io.plain_input``), which rows are deleted (``arrow.deletes``).
+Not here: decryption (``io.plain_input``), which rows are deleted (``arrow.read.deletes``).
 """
 
 from __future__ import annotations

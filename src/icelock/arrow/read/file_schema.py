@@ -1,0 +1,154 @@
+"""The schema of one Parquet file as a tree of field ids, with the leaf columns below each field.
+
+Ids come from the file (``PARQUET:field_id``), else from the table's name mapping. Once one field has an id, fields without
+one are not the table's and are left out, as in Java; a file without ids and without mapping is refused rather than read
+by position. Leaf columns are counted depth first, which is their order in a Parquet file.
+
+Not here: what is read as what (``arrow.read.project``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyarrow import types as pat
+
+from icelock.arrow.types import storage
+from icelock.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+FIELD_ID: Final = b"PARQUET:field_id"
+_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileField:
+    """A field of a file: ``field_id`` None when it is not the table's; ``leaves`` are its leaf columns' indices.
+
+    ``children`` are a struct's fields, a list's element, or a map's key and value; empty for a leaf.
+    """
+
+    name: str
+    field_id: int | None
+    arrow_type: pa.DataType
+    leaves: range
+    children: tuple[FileField, ...] = ()
+
+    def child(self, field_id: int) -> FileField | None:
+        """Return the child that has an id."""
+        return next((child for child in self.children if child.field_id == field_id), None)
+
+
+def file_fields(schema: pa.Schema, name_mapping: NameMapping | None, *, location: str) -> FileField:
+    """Return the file's fields as children of a root.
+
+    Raises:
+        FormatError: no ids in the file and no name mapping of the table, or an id that two fields share.
+    """
+    fields = tuple(_fields(schema, 0))
+    if not any(field.field_id is not None for top in fields for field in _walk(top)):
+        if name_mapping is None:
+            msg = (
+                f"{location} has no field ids, and its table has no name mapping: set the table property schema.name-mapping.default, "
+                "or rewrite the file with field ids"
+            )
+            raise FormatError(msg)
+        fields = tuple(_with_mapping(field, list(name_mapping)) for field in fields)
+    leaves = range(fields[-1].leaves.stop if fields else 0)
+    root = FileField(name="", field_id=None, arrow_type=pa.struct(schema), leaves=leaves, children=fields)
+    _check_unique(root, location)
+    return root
+
+
+def with_names(root: FileField, mapping: NameMapping, *, location: str) -> FileField:
+    """Return the fields with the ids of a name mapping in place of the file's own.
+
+    Raises:
+        FormatError: two fields of the same name.
+    """
+    named = dataclasses.replace(root, children=tuple(_with_mapping(field, list(mapping)) for field in root.children))
+    _check_unique(named, location)
+    return named
+
+
+def fields_by_id(root: FileField) -> dict[int, FileField]:
+    """Return the fields that hold at most one value a row (not below a list or map), by id."""
+    found: dict[int, FileField] = {}
+    for field in root.children:
+        if field.field_id is not None:
+            found[field.field_id] = field
+        if pat.is_struct(field.arrow_type):
+            found.update(fields_by_id(field))
+    return found
+
+
+def _fields(fields: Iterable[pa.Field], first: int) -> Iterator[FileField]:
+    for field in fields:
+        made = _field(field, first)
+        first = made.leaves.stop
+        yield made
+
+
+def _field(field: pa.Field, first: int) -> FileField:
+    arrow_type = storage(field.type)
+    children = tuple(_fields(_child_fields(arrow_type), first))
+    stop = children[-1].leaves.stop if children else first + 1
+    written = (field.metadata or {}).get(FIELD_ID)
+    return FileField(
+        name=field.name,
+        field_id=None if written is None else int(written),
+        arrow_type=arrow_type,
+        leaves=range(first, stop),
+        children=children,
+    )
+
+
+def _child_fields(arrow_type: pa.DataType) -> list[pa.Field]:
+    if pat.is_struct(arrow_type):
+        return list(arrow_type)
+    if pat.is_map(arrow_type):
+        return [arrow_type.key_field, arrow_type.item_field]
+    if any(is_type(arrow_type) for is_type in _LISTS):
+        return [arrow_type.value_field]
+    return []
+
+
+def _with_mapping(field: FileField, mapping: list[MappedField]) -> FileField:
+    """Give a field and all below it the ids of a name mapping; lists and maps have the fixed names of the spec."""
+    found = next((mapped for mapped in mapping if field.name in mapped.names), None)
+    below = [] if found is None else found.fields
+    names: tuple[str, ...] = tuple(child.name for child in field.children)
+    if pat.is_map(field.arrow_type):
+        names = ("key", "value")
+    elif field.children and not pat.is_struct(field.arrow_type):
+        names = ("element",)
+    children = tuple(
+        dataclasses.replace(_with_mapping(dataclasses.replace(child, name=name), below), name=child.name)
+        for child, name in zip(field.children, names, strict=True)
+    )
+    return dataclasses.replace(field, field_id=None if found is None else found.field_id, children=children)
+
+
+def _walk(field: FileField) -> Iterator[FileField]:
+    yield field
+    for child in field.children:
+        yield from _walk(child)
+
+
+def _check_unique(root: FileField, location: str) -> None:
+    seen: dict[int, str] = {}
+    for field in _walk(root):
+        if field.field_id is None:
+            continue
+        if field.field_id in seen:
+            msg = (
+                f"{location} has field id {field.field_id} twice ({seen[field.field_id]!r}, {field.name!r}): it breaks the spec; rewrite it"
+            )
+            raise FormatError(msg)
+        seen[field.field_id] = field.name

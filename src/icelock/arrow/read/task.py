@@ -1,0 +1,174 @@
+"""ScanTask to Arrow: one process, one file at a time, batch by batch.
+
+Steps for a task: 1 its key metadata says whether the file is encrypted (never the bytes). 2 read its delete files. 3 open the file
+through ``arrow.read.stored_file``. 4 match field ids. 5 read the leaf columns that output, filter and equality deletes need, without row
+groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 7 project to the output schema.
+
+No key, reader or property object is shared between files, nothing is read before the first batch is asked for, and memory is
+bounded by a row group's stored bytes, one batch, and the deletes.
+
+Not here: which files (``plan.task``), threads over files and limits (``table``), file formats (``arrow.read.parquet_rows``,
+``arrow.read.avro_rows``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.transforms import IdentityTransform
+
+from icelock.arrow.read.delete_cache import DeleteCache
+from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
+from icelock.arrow.read.project import FileColumns, Lineage, Projection
+from icelock.arrow.read.row_filter import FilterPlan, RowFilter
+from icelock.arrow.read.stored_file import StoredFile
+from icelock.arrow.types import output_schema
+from icelock.errors import FormatError
+from icelock.metadata.metadata_columns import file_constants
+
+if TYPE_CHECKING:
+    from icelock.plan.task import ScanTask
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContext:
+    """What all tasks of one scan share.
+
+    ``schema`` is what comes out, with metadata columns if wanted; ``row_filter`` (bound or not) is about ``table_schema``, ``io`` is
+    the storage's own FileIO, and ``allow_plaintext`` says whether files without key metadata may be read. ``arrow_schema`` is the
+    schema of every batch. ``delete_cache`` keeps decoded delete files; it may be shared by contexts of one scan only.
+
+    Raises:
+        ValueError: the filter names a column that ``table_schema`` lacks (PyIceberg's error).
+    """
+
+    schema: Schema
+    table_schema: Schema
+    row_filter: BooleanExpression = dataclasses.field(default_factory=AlwaysTrue)
+    case_sensitive: bool = True
+    specs: Mapping[int, PartitionSpec]
+    name_mapping: NameMapping | None = None
+    io: FileIO
+    allow_plaintext: bool
+    delete_cache: DeleteCache = dataclasses.field(default_factory=DeleteCache, repr=False, compare=False)
+    filter_plan: FilterPlan = dataclasses.field(init=False, repr=False, compare=False)
+    arrow_schema: pa.Schema = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        plan = FilterPlan.make(self.row_filter, self.table_schema, case_sensitive=self.case_sensitive)
+        object.__setattr__(self, "filter_plan", plan)
+        object.__setattr__(self, "arrow_schema", output_schema(self.schema))
+
+    @property
+    def bound_filter(self) -> BooleanExpression:
+        """The filter, bound to ``table_schema``."""
+        return self.filter_plan.expression
+
+
+def needs_reading(context: ReadContext, task: ScanTask) -> bool:
+    """Whether the number of a task's rows takes reading: without filter and deletes it is ``record_count``."""
+    if isinstance(context.bound_filter, AlwaysFalse):
+        return False
+    return bool(task.deletes) or not isinstance(context.bound_filter, AlwaysTrue)
+
+
+def count_task(context: ReadContext, task: ScanTask) -> int:
+    """Return how many rows ``read_task`` would yield; only the columns of filter and equality deletes are read.
+
+    Without these the data file is not opened: its manifest entry and the deleted positions say how many rows are left.
+
+    Raises:
+        IcelockError: as ``read_task``, for what is read.
+    """
+    if not needs_reading(context, task):
+        return 0 if isinstance(context.bound_filter, AlwaysFalse) else task.record_count
+    check_deletes(context, task)
+    if isinstance(context.bound_filter, AlwaysTrue):
+        deletes = Deletes.read(context, task)
+        if not deletes.compares:
+            return task.record_count - len(deletes.positions)
+    return sum(batch.num_rows for batch in read_task(dataclasses.replace(context, schema=Schema()), task))
+
+
+def read_task(context: ReadContext, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    """Return the live rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
+
+    What can be refused without reading is refused at the call; files are opened when the first batch is asked for, the data file
+    last, and closed after the last batch, or when the iterator is.
+
+    Raises:
+        PolicyError: a plain file in an encrypted table, or a file format that is not read.
+        IntegrityError: a file fails authentication, or is not as long as its key metadata or as full as its manifest entry says.
+        FormatError: a file is not of its format, or does not hold what the schema asks for.
+        KeyUnavailableError: a file is encrypted and the task has no key metadata for it.
+    """
+    stored = StoredFile.of(task, allow_plaintext=context.allow_plaintext)
+    check_deletes(context, task)
+    if isinstance(context.bound_filter, AlwaysFalse):
+        return iter(())
+    return _read(context, task, stored)
+
+
+def _read(context: ReadContext, task: ScanTask, stored: StoredFile) -> Iterator[pa.RecordBatch]:
+    deletes = Deletes.read(context, task) if task.deletes else None
+    with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
+        source = FileColumns(
+            location=task.path,
+            fields=file.fields,
+            constants=_constants(context, task),
+            lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
+        )
+        rows = _Rows(context, source, deletes)
+        for first, batch in file.batches(rows.leaves, context.bound_filter):
+            result = rows.finish(batch, first)
+            if result.num_rows:
+                yield result
+
+
+class _Rows:
+    """Turns batches of a data file into the rows that come out."""
+
+    def __init__(self, context: ReadContext, source: FileColumns, deletes: Deletes | None) -> None:
+        self._projection = Projection(context.schema, context.arrow_schema, source)
+        filtered = not isinstance(context.bound_filter, AlwaysTrue)
+        self._filter: RowFilter | None = RowFilter(context.filter_plan, source) if filtered else None
+        self._deletes: RowDeletes | None = None if deletes is None else deletes.bind(source)
+        parts = (part for part in (self._projection, self._filter, self._deletes) if part is not None)
+        self.leaves = sorted({leaf for part in parts for leaf in part.leaves})
+
+    def finish(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """Return what is left of a batch whose first row has position ``first``."""
+        mask = None if self._filter is None else self._filter.keep(batch)
+        kept = None if self._deletes is None else self._deletes.keep(batch, first)
+        if kept is not None:
+            mask = kept if mask is None else pc.and_kleene(mask, kept)
+        positions = pa.arange(first, first + batch.num_rows) if self._projection.needs_positions else None
+        if mask is not None:
+            batch = batch.filter(mask)
+            positions = None if positions is None else positions.filter(mask)
+        return self._projection.apply(batch, positions)
+
+
+def _constants(context: ReadContext, task: ScanTask) -> dict[int, Any]:
+    """Return values that all rows share, by field id: identity partition values for columns that the file lacks, metadata columns."""
+    spec = context.specs.get(task.spec_id)
+    if task.partition and (spec is None or len(spec.fields) != len(task.partition)):
+        msg = (
+            f"{task.path} has {len(task.partition)} partition values, which do not fit partition spec {task.spec_id} of the table ({spec})"
+        )
+        raise FormatError(msg)
+    constants = file_constants(context.schema, path=task.path, spec=spec, spec_id=task.spec_id, partition=task.partition)
+    if spec is not None:
+        for field, value in zip(spec.fields, task.partition, strict=False):
+            if isinstance(field.transform, IdentityTransform):
+                constants[field.source_id] = value
+    return constants

@@ -1,0 +1,197 @@
+"""Iceberg types as Arrow types: what comes out of a scan, and which stored types may be read as which.
+
+Out: PyIceberg's ``schema_to_pyarrow`` with 32-bit offsets everywhere (string, binary, list), which is what Spark's Arrow reader
+takes (case C-51): timestamps in microseconds (``_ns``: nanoseconds), zone ``UTC`` or none, decimal128, ``arrow.uuid``.
+In: the type promotions of the Iceberg spec ("Schema Evolution"), and narrower or differently laid out Arrow forms of the same
+values, such as int16 for int or dictionaries for strings.
+
+Not here: nested values (``arrow.read.project``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pat
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from icelock.errors import PolicyError
+from icelock.metadata.column_names import shortened
+from icelock.metadata.column_types import unread
+from icelock.metadata.schema_checks import LAST_COLUMN_ID
+
+UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "Z", "+00:00"})
+UUID_STORAGE: Final = pa.binary(16)
+
+
+def output_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of a scan's batches: names and docs of ``schema``, no field ids, 32-bit offsets.
+
+    Raises:
+        PolicyError: a column is of a type that is not read, or has a part of one.
+    """
+    check_read(schema)
+    wide = schema_to_pyarrow(schema, include_field_ids=False)
+    return pa.schema([field.with_type(small(field.type)) for field in wide])
+
+
+def check_read(schema: Schema) -> None:
+    """Refuse columns that are not read.
+
+    Raises:
+        PolicyError: names them and the others.
+    """
+    found = dict(unread(schema))
+    if found:
+        named = ", ".join(f"{name!r} ({kind})" for name, kind in found.items())
+        others = [repr(field.name) for field in schema.fields if field.field_id <= LAST_COLUMN_ID and not any(unread(Schema(field)))]
+        hint = f" ({shortened(', '.join(others))})" if others else ""
+        msg = (
+            f"icelock neither reads nor writes values of these columns' types: {named}. Select others{hint}, delete rows with "
+            "write.delete.mode=merge-on-read, and do with another engine what takes these columns"
+        )
+        raise PolicyError(msg)
+
+
+def output_type(iceberg_type: IcebergType) -> pa.DataType:
+    """Return the Arrow type in which a scan gives values of an Iceberg type."""
+    return small(schema_to_pyarrow(iceberg_type, include_field_ids=False))
+
+
+def small(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the same type with 32-bit offsets at every level; names, nullability and metadata stay."""
+    if pat.is_large_string(arrow_type):
+        return pa.string()
+    if pat.is_large_binary(arrow_type):
+        return pa.binary()
+    if pat.is_struct(arrow_type):
+        return pa.struct([field.with_type(small(field.type)) for field in arrow_type])
+    if pat.is_list(arrow_type) or pat.is_large_list(arrow_type):
+        return pa.list_(arrow_type.value_field.with_type(small(arrow_type.value_type)))
+    if pat.is_map(arrow_type):
+        key, item = arrow_type.key_field, arrow_type.item_field
+        return pa.map_(key.with_type(small(key.type)), item.with_type(small(item.type)))
+    return arrow_type
+
+
+def storage(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the type below an extension type or a dictionary."""
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return storage(arrow_type.storage_type)
+    if pat.is_dictionary(arrow_type):
+        return storage(arrow_type.value_type)
+    return arrow_type
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """Return an extension array's storage, and any other array as it is."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def repeated(value: Any, arrow_type: pa.DataType, length: int) -> pa.Array:
+    """Return ``length`` times a value in PyIceberg's internal form (days, microseconds, ``Decimal``, UUID or its bytes).
+
+    A struct's value is a mapping by field name.
+    """
+    if value is None:
+        return pa.nulls(length, arrow_type)
+    if pat.is_struct(arrow_type) and isinstance(value, Mapping):
+        children = [repeated(value[field.name], field.type, length) for field in arrow_type]
+        return pa.StructArray.from_arrays(children, fields=list(arrow_type))
+    if arrow_type == pa.uuid():
+        stored = pa.repeat(pa.scalar(getattr(value, "bytes", value), UUID_STORAGE), length)
+        return pa.ExtensionArray.from_storage(arrow_type, stored)
+    return pa.repeat(pa.scalar(value, arrow_type), length)
+
+
+def can_read(stored: pa.DataType, wanted: PrimitiveType) -> bool:
+    """Whether the spec lets a column stored as ``stored`` be read as ``wanted`` without loss of meaning."""
+    found = storage(stored)
+    if pat.is_null(found) or isinstance(wanted, UnknownType):
+        return True
+    if isinstance(wanted, DecimalType):
+        return bool(pat.is_decimal(found) and found.scale == wanted.scale and found.precision <= wanted.precision)
+    if isinstance(wanted, FixedType):
+        return bool(pat.is_fixed_size_binary(found) and found.byte_width == len(wanted))
+    if isinstance(wanted, (GeometryType, GeographyType)):
+        return _text(found)
+    rule = _READABLE.get(type(wanted))
+    return rule is not None and bool(rule(found))
+
+
+def _integer(bits: int) -> Callable[[pa.DataType], bool]:
+    """Signed integers up to ``bits``, unsigned ones that fit below the sign (for long: any, checked value by value)."""
+
+    def rule(found: pa.DataType) -> bool:
+        unsigned = bits if bits == pa.int64().bit_width else bits - 1
+        return bool(pat.is_integer(found) and found.bit_width <= (bits if pat.is_signed_integer(found) else unsigned))
+
+    return rule
+
+
+def _floating(bits: int) -> Callable[[pa.DataType], bool]:
+    def rule(found: pa.DataType) -> bool:
+        return bool(pat.is_floating(found) and found.bit_width <= bits)
+
+    return rule
+
+
+_TEXTS: Final = (pat.is_string, pat.is_large_string, pat.is_string_view, pat.is_binary, pat.is_large_binary, pat.is_binary_view)
+
+
+def _text(found: pa.DataType) -> bool:
+    """Strings and binary: PyIceberg reads one as the other."""
+    return any(is_type(found) for is_type in _TEXTS)
+
+
+def _naive(found: pa.DataType) -> bool:
+    """Timestamps without zone; one in UTC has the same wall time (Spark writes such files), and a date is midnight."""
+    return bool(pat.is_date32(found) or (pat.is_timestamp(found) and (found.tz is None or found.tz in UTC_NAMES)))
+
+
+def _uuid(found: pa.DataType) -> bool:
+    return bool(found == UUID_STORAGE)
+
+
+_READABLE: Final[dict[type[PrimitiveType], Callable[[pa.DataType], bool]]] = {
+    BooleanType: pat.is_boolean,
+    IntegerType: _integer(32),
+    LongType: _integer(64),
+    FloatType: _floating(32),
+    DoubleType: _floating(64),
+    DateType: pat.is_date,
+    TimeType: pat.is_time,
+    TimestampType: _naive,
+    TimestampNanoType: _naive,
+    TimestamptzType: pat.is_timestamp,  # without zone (INT96) it is UTC, and a zone is only a label
+    TimestamptzNanoType: pat.is_timestamp,
+    StringType: _text,
+    BinaryType: _text,
+    UUIDType: _uuid,
+}

@@ -1,0 +1,1 @@
+"""From rows to data files: conform, split by partition, encode, and measure."""

@@ -1,0 +1,100 @@
+"""Lower and upper bounds of a column as single values (format.md, "Single values, metrics"; spec, Appendix D).
+
+    boolean 00 or 01 · int, date 4 bytes LE · long, time, timestamps 8 bytes LE · float, double IEEE LE · string UTF-8 ·
+    uuid, fixed, binary as they are · decimal: shortest big-endian two's complement of the unscaled value
+
+Values come as Parquet keeps them (int, bool, bytes) or as Python floats. Strings and binary are cut to n code points or bytes; a cut
+upper bound has its last unit raised by 1 (after U+D7FF comes U+E000), a highest unit is dropped and the one before raised, and
+with none left there is no upper bound (Java ``UnicodeUtil``, ``BinaryUtil``).
+
+Not here: finding the values (``arrow.write.metrics``).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    PrimitiveType,
+    StringType,
+)
+
+Stored = bool | int | float | bytes
+
+_FIRST_SURROGATE: Final = 0xD800
+_AFTER_SURROGATES: Final = 0xE000
+_MAX_CODE_POINT: Final = 0x10FFFF
+_MAX_BYTE: Final = 0xFF
+
+
+def comparable(kind: PrimitiveType, stored: Stored) -> Stored:
+    """Return a footer's raw value in a form whose order is the column's: decimals stored as bytes become numbers."""
+    if isinstance(kind, DecimalType) and isinstance(stored, bytes):
+        return int.from_bytes(stored, "big", signed=True)
+    return stored
+
+
+def lower_bound(kind: PrimitiveType, value: Stored, length: int | None) -> bytes:
+    """Return the lower bound's bytes; ``length`` cuts strings and binary, None leaves them whole."""
+    if isinstance(kind, StringType) and isinstance(value, bytes) and length is not None:
+        return value.decode()[:length].encode()
+    if isinstance(kind, BinaryType) and isinstance(value, bytes) and length is not None:
+        return value[:length]
+    return single_value(kind, value)
+
+
+def upper_bound(kind: PrimitiveType, value: Stored, length: int | None) -> bytes | None:
+    """Return the upper bound's bytes, or None when no value of the length is high enough."""
+    if isinstance(kind, StringType) and isinstance(value, bytes) and length is not None:
+        raised = _raised_text(value.decode(), length)
+        return None if raised is None else raised.encode()
+    if isinstance(kind, BinaryType) and isinstance(value, bytes) and length is not None:
+        return _raised_bytes(value, length)
+    return single_value(kind, value)
+
+
+def single_value(kind: PrimitiveType, value: Stored) -> bytes:
+    """Return a whole value in Iceberg's single-value form."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(kind, BooleanType):
+        return b"\x01" if value else b"\x00"
+    if isinstance(kind, (FloatType, DoubleType)):
+        return struct.pack("<f" if isinstance(kind, FloatType) else "<d", value)
+    number = int(value)
+    if isinstance(kind, DecimalType):
+        return number.to_bytes(_twos_complement_length(number), "big", signed=True)
+    return struct.pack("<i" if isinstance(kind, (IntegerType, DateType)) else "<q", number)
+
+
+def _twos_complement_length(number: int) -> int:
+    return (number if number >= 0 else ~number).bit_length() // 8 + 1
+
+
+def _raised_text(text: str, length: int) -> str | None:
+    if len(text) <= length:
+        return text
+    for last in range(length - 1, -1, -1):
+        code = ord(text[last]) + 1
+        if code == _FIRST_SURROGATE:
+            code = _AFTER_SURROGATES
+        if code <= _MAX_CODE_POINT:
+            return text[:last] + chr(code)
+    return None
+
+
+def _raised_bytes(value: bytes, length: int) -> bytes | None:
+    if len(value) <= length:
+        return value
+    for last in range(length - 1, -1, -1):
+        if value[last] < _MAX_BYTE:
+            return value[:last] + bytes([value[last] + 1])
+    return None

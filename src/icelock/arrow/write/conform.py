@@ -1,0 +1,283 @@
+"""Input batches as batches of the stored schema: columns found by name, values kept exactly, anything else refused.
+
+Columns and struct members are matched by name in any order; a missing one is its write default, or null when optional.
+Taken besides the stored form itself: dictionaries, run-end encoding, large and view forms of text, binary and lists, fixed-size
+lists, narrower numbers, coarser times, any time zone for ``timestamptz`` (the instant is the same), text for ``uuid``.
+Refused: values that would change (nanoseconds into microseconds unless asked for, a zone dropped or made up), columns
+the table lacks, nulls where the table requires values.
+
+Invariant: in the result lists have no values below a null and offsets start at 0, so empty nested columns whose offsets had 0 bytes
+(case C-57) are whole; a required field has no nulls of its own, and where its parent is null, any value.
+
+Not here: which Arrow form is stored (``arrow.write.schema``), the rules for one primitive type (``arrow.write.casts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pat
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
+
+from icelock.arrow.types import repeated
+from icelock.arrow.write.casts import Converter, identity, primitive_converter
+from icelock.arrow.write.schema import WriteSchema
+from icelock.errors import PolicyError
+
+_ZERO: Final = pa.array([0], pa.int32())
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """One field of the result: where its values come from, and what has to hold for them."""
+
+    path: str
+    required: bool
+    arrow: pa.Field
+    index: int | None
+    convert: Converter
+    default: Any
+
+    def take(self, arrays: Sequence[pa.Array], rows: int, parent: pa.Array | None) -> pa.Array:
+        parent_nulls = 0 if parent is None else parent.null_count
+        if self.index is None:
+            array = repeated(self.default, self.arrow.type, rows)
+            if parent_nulls and self.default is not None:
+                array = pc.if_else(parent.is_valid(), array, pa.scalar(None, array.type))  # type: ignore[union-attr]
+        else:
+            array = _converted(self.convert, arrays[self.index], self.path)
+        if self.required:
+            _check_present(self.path, array.null_count - parent_nulls)
+            return _without_nulls(array)
+        return array
+
+
+class InputPlan:
+    """How batches of one Arrow schema become batches of a table's stored schema."""
+
+    def __init__(self, source: pa.Schema, target: WriteSchema, *, downcast_ns: bool = False) -> None:
+        """Compare the two schemas.
+
+        Args:
+            source: the schema of the batches.
+            target: the stored schema.
+            downcast_ns: round nanoseconds down to microseconds instead of refusing them.
+
+        Raises:
+            PolicyError: the input does not fit the table; names every column that does not.
+        """
+        compiler = _Compiler(downcast_ns=downcast_ns)
+        stored = {field.field_id: arrow for field, arrow in zip(target.fields, target.arrow, strict=True)}
+        self._slots = compiler.slots(target.schema.fields, stored, source, "")
+        self._schema = target.arrow
+        if compiler.problems:
+            msg = f"the input does not fit the table: {'; '.join(compiler.problems)}"
+            raise PolicyError(msg)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch in the stored schema, without a copy where the forms are the same.
+
+        Raises:
+            PolicyError: a null where the table requires a value, or a value that the column cannot hold; names the column.
+        """
+        columns = batch.columns
+        return pa.RecordBatch.from_arrays([slot.take(columns, batch.num_rows, None) for slot in self._slots], schema=self._schema)
+
+
+class _Compiler:
+    def __init__(self, *, downcast_ns: bool) -> None:
+        self.problems: list[str] = []
+        self._downcast_ns = downcast_ns
+
+    def slots(
+        self, fields: Sequence[NestedField], stored: dict[int, pa.Field], source: pa.Schema | pa.StructType, prefix: str
+    ) -> list[_Slot]:
+        names = [field.name for field in source]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.problems.append(f"the input has column {prefix + name!r} more than once")
+        known = {field.name for field in fields}
+        extra = sorted(set(names) - known)
+        if extra:
+            listed = ", ".join(repr(prefix + name) for name in extra)
+            self.problems.append(f"the table has no column {listed} (add it with union_by_name, or drop it from the input)")
+        slots = []
+        for field in fields:
+            arrow = source.field(names.index(field.name)) if field.name in names else None
+            if isinstance(field.field_type, UnknownType):
+                self._check_unknown(prefix + field.name, arrow)
+            else:
+                index = None if arrow is None else names.index(field.name)
+                slots.append(self._slot(field, stored[field.field_id], arrow, index, prefix + field.name))
+        return slots
+
+    def _slot(self, field: NestedField, stored: pa.Field, source: pa.Field | None, index: int | None, path: str) -> _Slot:
+        convert: Converter = identity
+        if source is not None:
+            convert = self.converter(source.type, field.field_type, stored.type, path)
+        elif field.required and field.write_default is None:
+            self.problems.append(f"column {path!r} is required, and the input lacks it")
+        return _Slot(path, field.required, stored, index, convert, field.write_default)
+
+    def _check_unknown(self, path: str, source: pa.Field | None) -> None:
+        if source is not None and not pat.is_null(source.type):
+            self.problems.append(f"column {path!r} is of type unknown and takes nulls only, not {source.type}")
+
+    def converter(self, source: pa.DataType, target: IcebergType, stored: pa.DataType, path: str) -> Converter:
+        if pat.is_null(source):
+            return lambda array: pa.nulls(len(array), stored)
+        if pat.is_dictionary(source):
+            return _decoded(self.converter(source.value_type, target, stored, path))
+        if pat.is_run_end_encoded(source):
+            return _runs_decoded(self.converter(source.value_type, target, stored, path))
+        if isinstance(source, pa.BaseExtensionType) and source != stored:
+            inner = self.converter(source.storage_type, target, stored, path)
+            return lambda array: inner(array.storage)
+        found = self._nested_or_primitive(source, target, stored, path)
+        if found is None:
+            self.problems.append(f"column {path!r} is {target}, and the input has {source}{_hint(source, target)}")
+            return identity
+        return found
+
+    def _nested_or_primitive(self, source: pa.DataType, target: IcebergType, stored: pa.DataType, path: str) -> Converter | None:
+        if isinstance(target, PrimitiveType):
+            return primitive_converter(source, target, stored, downcast_ns=self._downcast_ns)
+        if isinstance(target, StructType) and pat.is_struct(source):
+            fields = {field.field_id: stored.field(index) for index, field in enumerate(target.fields)}
+            return _structs(self.slots(target.fields, fields, source, f"{path}."), list(stored))
+        if isinstance(target, ListType) and _is_list(source):
+            convert = self.converter(source.value_type, target.element_type, stored.value_type, f"{path}.element")
+            return _lists(convert, stored, f"{path}.element", required=target.element_required)
+        if isinstance(target, MapType) and pat.is_map(source):
+            key = self.converter(source.key_type, target.key_type, stored.key_type, f"{path}.key")
+            value = self.converter(source.item_type, target.value_type, stored.item_type, f"{path}.value")
+            return _maps((key, value), source, stored, path, required=target.value_required)
+        return None
+
+
+def _is_list(source: pa.DataType) -> bool:
+    return bool(
+        pat.is_list(source)
+        or pat.is_large_list(source)
+        or pat.is_fixed_size_list(source)
+        or pat.is_list_view(source)
+        or pat.is_large_list_view(source)
+    )
+
+
+def _decoded(convert: Converter) -> Converter:
+    """Convert a dictionary's values once, then look them up."""
+    return lambda array: pc.take(convert(array.dictionary), array.indices)
+
+
+def _runs_decoded(convert: Converter) -> Converter:
+    """Convert the value of each run once, then repeat it: Arrow decodes runs of few types."""
+
+    def run(array: pa.Array) -> pa.Array:
+        runs = pa.array(range(len(array.values)), pa.int32())
+        kind = pa.run_end_encoded(array.run_ends.type, runs.type)
+        numbers = pa.Array.from_buffers(kind, len(array), [None], offset=array.offset, children=[array.run_ends, runs])
+        return pc.take(convert(array.values), pc.run_end_decode(numbers))
+
+    return run
+
+
+def _structs(slots: Sequence[_Slot], fields: Sequence[pa.Field]) -> Converter:
+    def run(array: pa.Array) -> pa.Array:
+        children = array.flatten()  # a parent's nulls are the children's, so that a required child can be checked
+        arrays = [slot.take(children, len(array), array) for slot in slots]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=_mask(array))
+
+    return run
+
+
+def _lists(convert: Converter, stored: pa.DataType, path: str, *, required: bool) -> Converter:
+    def run(array: pa.Array) -> pa.Array:
+        values = convert(array.flatten())
+        if required:
+            _check_present(path, values.null_count)
+        return pa.ListArray.from_arrays(_offsets(array), values, type=stored, mask=_mask(array))
+
+    return run
+
+
+def _maps(convert: tuple[Converter, Converter], source: pa.DataType, stored: pa.DataType, path: str, *, required: bool) -> Converter:
+    as_list = pa.list_(pa.struct([source.key_field.with_name("key"), source.item_field.with_name("value")]))
+
+    def run(array: pa.Array) -> pa.Array:
+        entries = array.cast(as_list)  # Arrow's list functions do not take maps
+        keys, values = entries.flatten().flatten()
+        keys, values = convert[0](keys), convert[1](values)
+        _check_present(f"{path}.key", keys.null_count)
+        if required:
+            _check_present(f"{path}.value", values.null_count)
+        return pa.MapArray.from_arrays(_offsets(entries), keys, values, type=stored, mask=_mask(array))
+
+    return run
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    offsets = pa.concat_arrays([_ZERO, pc.cumulative_sum_checked(lengths).cast(pa.int32())])
+    return _all_valid(offsets)  # an empty bitmap that is left here and there counts as nulls
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """Return an array whose nulls, all below a null parent, are any values: Arrow writes no nulls into a required column."""
+    kind = array.type
+    if not array.null_count:
+        return array
+    if pat.is_struct(kind):
+        return pa.StructArray.from_arrays([array.field(index) for index in range(kind.num_fields)], fields=list(kind))
+    if pat.is_map(kind):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
+    if pat.is_list(kind):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, _without_nulls(array.storage))
+    return _all_valid(array)
+
+
+def _all_valid(array: pa.Array) -> pa.Array:
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _converted(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: str) -> pa.Array:
+    try:
+        return convert(array)
+    except (pa.ArrowException, ValueError) as e:
+        if isinstance(e, PolicyError):
+            raise
+        if "UTF8" in str(e):
+            msg = f"column {path!r} has text that is no UTF-8, which no table can hold: decode it by the encoding that it is in"
+            raise PolicyError(msg) from e
+        msg = f"column {path!r} has values that the table's column cannot hold: {type(e).__name__} converting {array.type}"
+        raise PolicyError(msg) from e
+
+
+def _check_present(path: str, missing: int) -> None:
+    if missing > 0:
+        msg = f"column {path!r} is required, and the input has {missing} nulls in it: give them values, or make the column optional"
+        raise PolicyError(msg)
+
+
+def _hint(source: pa.DataType, target: IcebergType) -> str:
+    if not pat.is_temporal(source):
+        return ""
+    if pat.is_date(source) and str(target).startswith("timestamp"):
+        return " (a time of day is not made up: cast the input to timestamps)"
+    if pat.is_timestamp(source) and (source.tz is None) == str(target).startswith("timestamptz"):
+        return " (a time zone is neither dropped nor made up: cast the input)"
+    if getattr(source, "unit", None) == "ns" and str(target) in {"timestamp", "timestamptz", "time"}:
+        return (
+            " (nanoseconds would be lost: cast the input to microseconds, use a _ns type, or set PyIceberg's "
+            "downcast-ns-timestamp-to-us-on-write)"
+        )
+    return ""

@@ -1,0 +1,162 @@
+"""Metrics of one data file, equal to those that Java's ``ParquetMetrics`` puts into manifests.
+
+Counts come from the Arrow data. Bounds come from the footer that Arrow has just written, where it is exact: not the sign of zero, not
+row groups with NaN, and not text beyond 4096 bytes, whose statistics Arrow leaves out; those are computed from the Arrow data while
+it is there. The file is not read again.
+
+Column sizes are for all leaves; counts and bounds leave out leaves below a list or map; leaves in structs count rows, a null
+struct as null. Bounds skip NaN and tell -0.0 from 0.0 (``Double.compare``); a column of nulls and NaN has none.
+
+Not here: the bytes of a bound (``arrow.write.bounds``), which columns have which metrics (``arrow.write.metrics_modes``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import BinaryType, DoubleType, FloatType, StringType
+
+from icelock.arrow.write.bounds import Stored, comparable, lower_bound, upper_bound
+from icelock.arrow.write.metrics_modes import NONE, MetricsMode
+from icelock.arrow.write.schema import Leaf
+
+FOOTER_LIMIT: Final = 4096
+"""Arrow's ``max_statistics_size``: the longest value that a footer's statistics hold, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMetrics:
+    """The metric fields of a manifest entry, by field id."""
+
+    column_sizes: dict[int, int]
+    value_counts: dict[int, int]
+    null_value_counts: dict[int, int]
+    nan_value_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+    split_offsets: list[int]
+
+
+@dataclass(slots=True)
+class _Column:
+    leaf: Leaf
+    mode: MetricsMode
+    nulls: int = 0
+    nans: int = 0
+    lower: Stored | None = None
+    upper: Stored | None = None
+    seen: set[int] = field(default_factory=set)  # row groups whose bounds came from the data
+    zero_signs: set[float] = field(default_factory=set)
+
+    def add_bounds(self, lower: Stored, upper: Stored) -> None:
+        self.lower = lower if self.lower is None else min(self.lower, lower)
+        self.upper = upper if self.upper is None else max(self.upper, upper)
+
+    def sign_zeros(self) -> None:
+        """Give a bound of zero the sign of the least or greatest zero in the file."""
+        if self.zero_signs and self.lower == 0:
+            self.lower = math.copysign(0.0, min(self.zero_signs))
+        if self.zero_signs and self.upper == 0:
+            self.upper = math.copysign(0.0, max(self.zero_signs))
+
+
+class MetricsCollector:
+    """Collects the metrics of one file: `add` each row group as it is written, then `finish` with the footer."""
+
+    def __init__(self, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode]) -> None:
+        self._leaves = leaves
+        self._modes = modes
+        self._columns = [_Column(leaf, modes[leaf.field_id]) for leaf in leaves if not leaf.repeated and modes[leaf.field_id].counts]
+        self._rows = 0
+        self._row_groups = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Take the counts, and the bounds that the footer will not have, of one row group."""
+        for column in self._columns:
+            values = column.leaf.column_of(table)
+            column.nulls += values.null_count
+            if isinstance(column.leaf.iceberg_type, (FloatType, DoubleType)):
+                self._add_floats(column, values)
+            elif isinstance(column.leaf.iceberg_type, (StringType, BinaryType)) and column.mode.bounds:
+                self._add_long_values(column, values)
+        self._rows += table.num_rows
+        self._row_groups += 1
+
+    def finish(self, footer: Any) -> FileMetrics:
+        """Return the metrics of the closed file; ``footer`` is its ``pyarrow.parquet.FileMetaData``."""
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        for column in self._columns:
+            if column.mode.bounds:
+                _add_footer(column, groups)
+                column.sign_zeros()
+        bounded = [column for column in self._columns if column.mode.bounds and column.lower is not None]
+        upper = {column.leaf.field_id: _bound(upper_bound, column, column.upper) for column in bounded}
+        return FileMetrics(
+            column_sizes={
+                leaf.field_id: sum(group.column(leaf.column).total_compressed_size for group in groups)
+                for leaf in self._leaves
+                if self._modes[leaf.field_id] != NONE
+            },
+            value_counts={column.leaf.field_id: self._rows for column in self._columns},
+            null_value_counts={column.leaf.field_id: column.nulls for column in self._columns},
+            nan_value_counts={
+                column.leaf.field_id: column.nans
+                for column in self._columns
+                if isinstance(column.leaf.iceberg_type, (FloatType, DoubleType))
+            },
+            lower_bounds={column.leaf.field_id: _bound(lower_bound, column, column.lower) for column in bounded},
+            upper_bounds={field_id: bound for field_id, bound in upper.items() if bound is not None},
+            split_offsets=[_start(group) for group in groups],
+        )
+
+    def _add_floats(self, column: _Column, values: pa.ChunkedArray) -> None:
+        nans = pc.sum(pc.is_nan(values)).as_py() or 0
+        column.nans += nans
+        if not column.mode.bounds:
+            return
+        zero = pc.equal(values, pa.scalar(0.0, values.type))
+        if pc.any(zero).as_py():
+            column.zero_signs.update(math.copysign(1.0, found) for found in pc.unique(values.filter(zero)).to_pylist())
+        if nans:
+            ends = pc.min_max(values)  # skips NaN unless there is nothing else
+            if not math.isnan(ends["min"].as_py()):
+                column.add_bounds(ends["min"].as_py(), ends["max"].as_py())
+            column.seen.add(self._row_groups)
+
+    def _add_long_values(self, column: _Column, values: pa.ChunkedArray) -> None:
+        if (pc.max(pc.binary_length(values)).as_py() or 0) <= FOOTER_LIMIT:
+            return
+        ends = pc.min_max(values.cast(pa.binary()))
+        column.add_bounds(ends["min"].as_py(), ends["max"].as_py())
+        column.seen.add(self._row_groups)
+
+
+def _add_footer(column: _Column, groups: Sequence[Any]) -> None:
+    """Add the row groups' statistics; without them for some values, there are no bounds at all."""
+    for index, group in enumerate(groups):
+        if index in column.seen:
+            continue
+        chunk = group.column(column.leaf.column)
+        statistics = chunk.statistics
+        if statistics is not None and statistics.has_min_max:
+            kind = column.leaf.iceberg_type
+            column.add_bounds(comparable(kind, statistics.min_raw), comparable(kind, statistics.max_raw))
+        elif statistics is None or not statistics.has_null_count or statistics.null_count < chunk.num_values:
+            column.lower = column.upper = None
+            return
+
+
+def _bound(make: Callable[..., Any], column: _Column, value: Stored | None) -> Any:
+    return make(column.leaf.iceberg_type, value, column.mode.length)
+
+
+def _start(group: Any) -> int:
+    """Return where a row group begins: at the dictionary page of its first column, else at the first data page."""
+    first = group.column(0)
+    dictionary = first.dictionary_page_offset if first.has_dictionary_page else None
+    return int(first.data_page_offset if dictionary is None else min(dictionary, first.data_page_offset))
