@@ -23,7 +23,7 @@ from requests import ConnectionError as RequestsConnectionError
 from rest_server import RestServer
 
 from faults import Faults
-from icelock.catalog.hive_parameters import row_parameters
+from icelock.catalog.hive.parameters import row_parameters
 from icelock.table.encryption import TableEncryption
 from metastore import Metastore
 from postgres_server import Postgres

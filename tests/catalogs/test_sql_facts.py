@@ -14,7 +14,7 @@ from lakes import CatalogLake
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy import text
 
-from icelock.catalog.sql_facts import TableFacts
+from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import IntegrityError
 
 pytestmark = pytest.mark.parametrize("lake", ["sqlite", "postgres"], indirect=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 def main(wanted: dict[str, Any]) -> int:
     """Run ``writers`` processes; each calls a job with its number, the catalog's properties and the table's name."""
-    import icelock.catalog.hive  # noqa: PLC0415
-    import icelock.catalog.rest  # noqa: PLC0415
-    import icelock.catalog.sql  # noqa: F401, PLC0415
+    import icelock.catalog.hive.catalog  # noqa: PLC0415
+    import icelock.catalog.rest.catalog  # noqa: PLC0415
+    import icelock.catalog.sql.catalog  # noqa: F401, PLC0415
     from race_jobs import JOBS  # noqa: PLC0415
 
     job = JOBS[wanted["job"]]

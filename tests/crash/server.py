@@ -23,7 +23,7 @@ from typing import Any, Self
 ROOT = Path(__file__).parents[2]
 # What an operation imports late; none of them starts a thread.
 PRELOADED = (
-    *("tests.crash.operations", "tests.crash.steps", "icelock.catalog.sql", "pyarrow.parquet.encryption", "pyiceberg.serializers"),
+    *("tests.crash.operations", "tests.crash.steps", "icelock.catalog.sql.catalog", "pyarrow.parquet.encryption", "pyiceberg.serializers"),
     *("pyiceberg.avro.decoder_fast", "sqlalchemy.dialects.sqlite"),
 )
 

@@ -24,7 +24,7 @@ import pytest
 from lake import KEYED, TestLake
 
 import icelock
-from icelock.catalog.hive_parameters import check_row, row_parameters
+from icelock.catalog.hive.parameters import check_row, row_parameters
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet import decryption_properties
@@ -153,7 +153,7 @@ def _outcome(sweep: Sweep, table: Any, location: str, at: int, flip: int, wanted
 
 @pytest.mark.filterwarnings("ignore:Encountered invalid snapshot summary")  # PyIceberg's, for a damaged "operation"
 def test_any_changed_byte_of_metadata_json_is_noticed_by_the_hash(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    """The metastore's row has the hash of the committed file (``catalog.hive``)."""
+    """The metastore's row has the hash of the committed file (``catalog.hive.catalog``)."""
     table = sweep.table()
     wanted = sweep.read(table)
     row = row_parameters({}, table.metadata, location=sweep.current)

@@ -10,8 +10,8 @@ from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.spec import UpdateSpec
 
 import icelock.maintenance
-from icelock.catalog.hive import HiveCatalog
-from icelock.catalog.sql import SqlCatalog
+from icelock.catalog.hive.catalog import HiveCatalog
+from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.table.branches import ManageSnapshots
 from icelock.table.expire import ExpireSnapshots, MaintenanceTable
 from icelock.table.incremental import IncrementalAppendScan

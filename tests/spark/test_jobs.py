@@ -199,7 +199,7 @@ def test_a_commit_that_fails_for_certain_leaves_no_file(lake, monkeypatch):
     before = lake.files()
     sent = driver(lake)
     message = arrived(sent).write(iter(people(0).to_batches()))
-    from icelock.catalog.sql import SqlCatalog  # noqa: PLC0415
+    from icelock.catalog.sql.catalog import SqlCatalog  # noqa: PLC0415
 
     def never(*_args, **_kwargs):
         msg = "others were first"
@@ -217,7 +217,7 @@ def test_a_commit_whose_outcome_is_unknown_removes_nothing(lake, monkeypatch):
     make(lake)
     sent = driver(lake)
     message = arrived(sent).write(iter(people(0).to_batches()))
-    from icelock.catalog.sql import SqlCatalog  # noqa: PLC0415
+    from icelock.catalog.sql.catalog import SqlCatalog  # noqa: PLC0415
 
     real = SqlCatalog.commit_table
 

@@ -18,7 +18,7 @@ from pyspark.sql import types as sp
 from tests.spark.in_process import TABLE, settings
 
 import icelock.spark
-from icelock.catalog.sql import SqlCatalog
+from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
 from icelock.spark import driver_write
 from icelock.spark.driver_write import BATCH_BYTES, BATCH_ROWS

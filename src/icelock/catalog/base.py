@@ -3,7 +3,7 @@
 Load: metadata is parsed by our model and checked. Commit: guard on the updates and on what would be committed; afterwards the
 catalog's answer is compared with what was sent. v1 and v2 tables pass through to PyIceberg unchanged.
 
-Not here: making tables (``catalog.create``), where a catalog keeps its rows (``catalog.sql``).
+Not here: making tables (``catalog.create``), where a catalog keeps its rows (``catalog.sql.catalog``).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
-from icelock.catalog.asked import lacking
+from icelock.catalog.commit.asked import lacking
+from icelock.catalog.commit.loadable import check_loadable
+from icelock.catalog.commit.outcome import has_commit, not_there, waits
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
-from icelock.catalog.loadable import check_loadable
-from icelock.catalog.new_made import check_new
 from icelock.catalog.new_properties import NewProperties
-from icelock.catalog.outcome import has_commit, not_there, waits
-from icelock.catalog.pins_tables import PinnedTables
-from icelock.catalog.recent import RecentMetadata
+from icelock.catalog.trust.new_made import check_new
+from icelock.catalog.trust.pins_tables import PinnedTables
+from icelock.catalog.trust.recent import RecentMetadata
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.file_io import storage_of

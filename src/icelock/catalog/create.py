@@ -4,7 +4,7 @@ An encrypted table starts from metadata of version 3 without keys. A transaction
 leads from nothing to it, and what was staged, as one list of updates; there is nothing to see before. Replacing keeps the table
 (``table.replacement``).
 
-Not here: how a catalog keeps its rows (``catalog.sql``, ``catalog.hive``).
+Not here: how a catalog keeps its rows (``catalog.sql.catalog``, ``catalog.hive.catalog``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 
 from icelock import properties as names
 from icelock.arrow.write.options import file_format
-from icelock.catalog.loadable import check_form, check_loadable
-from icelock.catalog.new_made import check_new
+from icelock.catalog.commit.loadable import check_form, check_loadable
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.places import GivenPlaces
+from icelock.catalog.trust.new_made import check_new
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms import ask
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
-    from icelock.catalog.pins import Pins
+    from icelock.catalog.trust.pins import Pins
     from icelock.table.encryption import TableEncryption
     from icelock.table.transaction import EncryptedTransaction
 
@@ -87,7 +87,7 @@ class TableCreation(GivenPlaces):
             KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
             CommitError: the catalog refused the table; nothing was made.
-            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.new_made``).
+            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.trust.new_made``).
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
         wanted = self.check_create(identifier, properties or {}, location)

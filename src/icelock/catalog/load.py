@@ -33,7 +33,7 @@ _URIS: Final[Mapping[str, str]] = {
     "icelock.catalog.hive.HiveCatalog": "thrift://metastore.example.com:9083",
     "icelock.catalog.rest.RestCatalog": "https://catalog.example.com/api",
 }
-_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive", "icelock.catalog.glue": "glue"}
+_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive.catalog": "hive", "icelock.catalog.glue.catalog": "glue"}
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> EncryptedCatalog:

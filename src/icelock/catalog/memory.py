@@ -3,7 +3,7 @@
 It is the SQL catalog on a sqlite file in a temporary folder, so threads may share it, and what is tested is what runs elsewhere. Tables
 lie there as well unless ``warehouse`` says otherwise.
 
-Not here: the SQL catalog (``catalog.sql``).
+Not here: the SQL catalog (``catalog.sql.catalog``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import weakref
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from icelock.catalog.sql import SqlCatalog
+from icelock.catalog.sql.catalog import SqlCatalog
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

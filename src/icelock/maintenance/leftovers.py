@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from icelock.catalog.pins_tables import PinnedTables
+from icelock.catalog.trust.pins_tables import PinnedTables
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC

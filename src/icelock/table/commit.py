@@ -1,6 +1,6 @@
 """The end of a transaction: commit, retry on fresh metadata, and what becomes of its files.
 
-1. The transaction waits for its turn on the table (``catalog.turn``): first come, first served.
+1. The transaction waits for its turn on the table (``catalog.commit.queue``): first come, first served.
 2. Has the table moved on, its snapshots are made again on what is there now: data files and manifests of new files stay, key entries
    of before are dropped, so exactly one manifest-list key of a commit survives. A snapshot that takes long to make again is made
    outside the turn, and inside at last, so that a stream of quick writers cannot starve it.

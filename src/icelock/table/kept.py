@@ -2,7 +2,7 @@
 
 Source: seeds, "catalog security requirements".
 
-Not here: what may be committed (``table.guard``), whether it was (``catalog.outcome``).
+Not here: what may be committed (``table.guard``), whether it was (``catalog.commit.outcome``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a transaction needs of a catalog while it commits: its turn on the table.
 
-Not here: how a catalog gives turns (``catalog.turn``).
+Not here: how a catalog gives turns (``catalog.commit.queue``).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from thrift.transport.TTransport import TTransportException
 
 from faults import CutWire, Faults
 from hive_lake import HiveLake, ids, local, sha256
-from icelock.catalog.hive_client import MetastoreClient
+from icelock.catalog.hive.client import MetastoreClient
 from icelock.errors import CommitError, IntegrityError, PolicyError
 
 pytestmark = pytest.mark.hive
@@ -282,8 +282,8 @@ def test_a_commit_on_which_another_was_made_is_a_success(hive: HiveLake, monkeyp
     def look_late(*args: Any, **kwargs: Any) -> Any:
         # Without the lock, which this commit still holds.
         with monkeypatch.context() as inner:
-            inner.setattr("icelock.catalog.hive_lock.TableLock._acquire", lambda _: None)
-            inner.setattr("icelock.catalog.hive_lock.TableLock.renew", lambda _: None)
+            inner.setattr("icelock.catalog.hive.lock.TableLock._acquire", lambda _: None)
+            inner.setattr("icelock.catalog.hive.lock.TableLock.renew", lambda _: None)
             hive.load().append(people(10, 5))
         return landed(*args, **kwargs)
 

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, TimestampNanoType
 
 import icelock
 from hive_lake import HiveLake, ids, local, sha256
-from icelock.catalog.hive import HiveCatalog
+from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
 from icelock.table.table import Table
 

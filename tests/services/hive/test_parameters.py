@@ -14,8 +14,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.types import LongType, NestedField
 
-from icelock.catalog.hive_lock import LockWait
-from icelock.catalog.hive_parameters import check_row, row_parameters
+from icelock.catalog.hive.lock import LockWait
+from icelock.catalog.hive.parameters import check_row, row_parameters
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata import canonical_json
 from icelock.metadata.snapshot import Snapshot

@@ -15,7 +15,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from icelock.catalog.asked import lacking
+from icelock.catalog.commit.asked import lacking
 
 
 def snapshot(number: int, parent: int | None) -> Any:

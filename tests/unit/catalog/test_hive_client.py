@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("hive_metastore")
 
-from icelock.catalog import hive_client
-from icelock.catalog.hive_client import MetastoreClient
+from icelock.catalog.hive import client as hive_client
+from icelock.catalog.hive.client import MetastoreClient
 
 # A reply (2) of Thrift's strict binary protocol to get_all_databases, and the field that a success has: a list of text.
 REPLY = struct.pack(">I", 0x80010002) + struct.pack(">I", 17) + b"get_all_databases" + struct.pack(">I", 0)

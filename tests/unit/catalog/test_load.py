@@ -9,7 +9,7 @@ import pytest
 from lake import TestLake
 
 import icelock
-from icelock.catalog.sql import SqlCatalog
+from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import PolicyError
 
 SQL = "icelock.catalog.sql.SqlCatalog"
@@ -28,7 +28,7 @@ def test_sql_by_uri_type_or_class(lake: TestLake, more: dict[str, str]) -> None:
     ("more", "match"),
     [
         ({"py-catalog-impl": "pyiceberg.catalog.sql.SqlCatalog"}, "not one of icelock's"),
-        ({"py-catalog-impl": "icelock.catalog.sql.NoSuchCatalog"}, "not one of icelock's"),
+        ({"py-catalog-impl": "icelock.catalog.sql.catalog.NoSuchCatalog"}, "not one of icelock's"),
         ({"py-catalog-impl": "icelock.catalog.hive.HiveCatalog", "type": "sql"}, "do not fit"),
         ({"type": "hdfs"}, "cannot hold encrypted tables in this version; use one of sql"),
     ],

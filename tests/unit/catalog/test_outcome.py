@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icelock.catalog.outcome import discard, found_out, undone, unknown, waits
+from icelock.catalog.commit.outcome import discard, found_out, undone, unknown, waits
 
 QUICK = {"commit.status-check.min-wait-ms": "0"}
 

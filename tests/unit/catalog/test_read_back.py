@@ -13,8 +13,8 @@ from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
-from icelock.catalog.outcome import has_commit
-from icelock.catalog.sql_commit import SqlRows, SqlTurn
+from icelock.catalog.commit.outcome import has_commit
+from icelock.catalog.sql.commit import SqlRows, SqlTurn
 from icelock.errors import IntegrityError
 
 QUICK = {"commit.status-check.num-retries": "1", "commit.status-check.min-wait-ms": "1"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lake import KEYED, TestLake, people
 
-from icelock.catalog.recent import RecentMetadata
+from icelock.catalog.trust.recent import RecentMetadata
 from icelock.errors import IntegrityError
 
 

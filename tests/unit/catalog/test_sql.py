@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.types import LongType, NestedField, StringType
 
 import icelock
-from icelock.catalog.sql import SqlCatalog
+from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.table.table import Table
 

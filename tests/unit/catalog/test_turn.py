@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lake import KEYED, TestLake, people
 
-from icelock.catalog.turn import FairLock, Turns
+from icelock.catalog.commit.queue import FairLock, Turns
 from icelock.table.turn import Turn
 
 NAME = ("db", "t")
@@ -76,7 +76,7 @@ def test_who_is_interrupted_while_waiting_does_not_keep_the_lock(monkeypatch: py
     lock = FairLock()
     lock.__enter__()
     with monkeypatch.context() as patch:
-        patch.setattr("icelock.catalog.turn.threading.Lock", lambda: _Interrupted(lock.__exit__ if given else lambda: None))
+        patch.setattr("icelock.catalog.commit.queue.threading.Lock", lambda: _Interrupted(lock.__exit__ if given else lambda: None))
         with pytest.raises(KeyboardInterrupt):
             lock.__enter__()
     if not given:

@@ -1,0 +1,149 @@
+"""What a commit asked for and a table that should have had it is without: found by comparing the updates with what came back.
+
+A server can take a commit and make half of it: the snapshot without moving the branch, another manifest list, no properties. What a later
+commit of another client can have changed counts only where none followed; a branch may have gone on, from our snapshot.
+
+Source: the REST catalog's updates. Not here: keys (``table.kept``), whether a catalog has a commit at all (``catalog.commit.outcome``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+
+from icelock import properties as names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+_MAIN: Final = "main"
+_OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "sequence number", "parent_snapshot_id": "parent"}
+_FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
+
+
+def lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
+    """Say what of a commit a table is without; nothing if it has all of it.
+
+    Args:
+        updates: those of the commit.
+        sent: what the commit was to make.
+        kept: what there is.
+        followed: whether other commits may have come after it.
+        new: the commit makes the table; the catalog may add properties then.
+    """
+    return next(_lacking(updates, sent, kept, followed=followed, new=new), "")
+
+
+def columns(schema: Schema) -> dict[int, tuple[str, str, bool]]:
+    """Return name, kind and whether it is required of each column and nested field by its id; documentation and defaults do not count."""
+    fields = schema._lazy_id_to_field  # noqa: SLF001 - the public way looks up one at a time
+    named = ((number, schema.find_column_name(number) or field.name, field) for number, field in fields.items())
+    return {number: (name, _kind(field.field_type), field.required) for number, name, field in named}
+
+
+def _kind(field_type: Any) -> str:
+    return str(field_type) if field_type.is_primitive else type(field_type).__name__
+
+
+def _lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool) -> Iterator[str]:
+    yield from _snapshots(updates, kept, followed=followed)
+    yield from _refs(updates, kept, followed=followed)
+    if followed:
+        return
+    touched: set[str] = set()
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            touched.update(update.updates)
+        elif isinstance(update, RemovePropertiesUpdate):
+            touched.update(update.removals)
+    for name in sorted(touched):
+        if kept.properties.get(name) != sent.properties.get(name) and (not new or name in _FIXED):
+            yield f"property {name} is not what was asked for"
+    if _has(updates, AddSchemaUpdate, SetCurrentSchemaUpdate) and columns(kept.schema()) != columns(sent.schema()):
+        yield "the schema is another one than was asked for"
+    if _has(updates, AddPartitionSpecUpdate, SetDefaultSpecUpdate) and _spec(kept) != _spec(sent):
+        yield "the partition spec is another one than was asked for"
+    if _has(updates, AddSortOrderUpdate, SetDefaultSortOrderUpdate) and _order(kept) != _order(sent):
+        yield "the sort order is another one than was asked for"
+
+
+def _has(updates: tuple[Any, ...], *kinds: type) -> bool:
+    return any(isinstance(update, kinds) for update in updates)
+
+
+def _spec(metadata: TableMetadata) -> list[Any]:
+    return [(field.source_id, str(field.transform), field.name) for field in metadata.spec().fields]
+
+
+def _order(metadata: TableMetadata) -> list[Any]:
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    fields = () if order is None else order.fields
+    return [(field.source_id, str(field.transform), field.direction, field.null_order) for field in fields]
+
+
+def _snapshots(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> Iterator[str]:
+    there = {snapshot.snapshot_id: snapshot for snapshot in kept.snapshots}
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate):
+            number = update.snapshot.snapshot_id
+            if number not in there and not followed:
+                yield f"snapshot {number} is not there"
+            for name, what in _OF_SNAPSHOTS.items() if number in there else ():
+                if getattr(there[number], name) != getattr(update.snapshot, name):
+                    yield f"snapshot {number} has another {what}"
+        elif isinstance(update, RemoveSnapshotsUpdate):
+            for number in sorted(there.keys() & set(update.snapshot_ids)):
+                yield f"snapshot {number} is still there"
+
+
+def _refs(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> Iterator[str]:
+    wanted: dict[str, int | None] = {}
+    for update in updates:
+        if isinstance(update, SetSnapshotRefUpdate):
+            wanted[update.ref_name] = update.snapshot_id
+        elif isinstance(update, RemoveSnapshotRefUpdate):
+            wanted[update.ref_name] = None
+    refs = {name: ref.snapshot_id for name, ref in kept.refs.items()}
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in kept.snapshots}
+    for name, number in wanted.items():
+        if number is None and name in refs and not followed:
+            yield f"branch or tag {name} is still there"
+        elif number is None or (followed and number not in parents):
+            continue
+        elif not _descends(refs.get(name), number, parents) and not (followed and _was_there(name, number, kept)):
+            yield f"branch or tag {name} does not point to snapshot {number}"
+
+
+def _descends(number: int | None, ancestor: int, parents: dict[int, int | None]) -> bool:
+    """Whether a snapshot is or comes from another; one whose parents were expired since may."""
+    seen: set[int] = set()
+    while number is not None and number not in seen:
+        if number == ancestor:
+            return True
+        seen.add(number)
+        if number not in parents:
+            return bool(seen - {number})
+        number = parents[number]
+    return False
+
+
+def _was_there(name: str, number: int, kept: TableMetadata) -> bool:
+    """Whether a ref may have pointed to a snapshot before another commit moved it; of main the table keeps a log."""
+    return name != _MAIN or number in {entry.snapshot_id for entry in kept.snapshot_log}

@@ -1,0 +1,152 @@
+"""What became of a commit whose answer was an error or got lost: found out by looking, never by deleting.
+
+The catalog's row is looked at on a new connection. It names the new metadata file, or one whose history has it: the commit was made.
+It names another one: whether that proves that the commit was not made depends on the catalog, and is said by the caller. It cannot
+be read after some looks, or is not there: nobody knows, and nothing is deleted. Source: Java BaseMetastoreOperations.checkCommitStatus.
+
+Not here: how a row is read and replaced (``catalog.hive.commit``, ``catalog.sql.commit``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table.update import AddSnapshotUpdate
+
+from icelock.metadata.given import is_long
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.table import CommitTableResponse, StagedTable
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+
+logger = logging.getLogger(__name__)
+
+# Java's table properties for looking at the row after a failure.
+STATUS_CHECKS: Final = "commit.status-check.num-retries"
+STATUS_CHECKS_DEFAULT: Final = 3
+STATUS_WAIT_MS: Final = "commit.status-check.min-wait-ms"
+STATUS_WAIT_MS_DEFAULT: Final = 1000
+_MOST_LOOKS: Final = 1000
+
+
+def found_out(
+    staged: StagedTable,
+    replaces: str | None,
+    *,
+    named: Callable[[], str | None],
+    read: Callable[[str], TableMetadata],
+    patient: bool,
+) -> bool | None:
+    """Whether a commit was made; None if the row cannot be read, or is gone.
+
+    Args:
+        staged: what was to be committed.
+        replaces: the metadata file that the row named before; None when the row was to be new.
+        named: looks at the row: the metadata file that it names, None if there is no row.
+        read: reads a metadata file.
+        patient: the request may still be under way, so a row that does not name the new file yet is looked at again.
+    """
+    made: bool | None = None
+    for seconds in waits(staged.metadata.properties):
+        time.sleep(seconds)
+        try:
+            location = named()
+            made = _tells(location, staged, replaces, read)
+        except Exception as e:  # noqa: BLE001 - whatever it was, the next look may tell
+            logger.debug("the row of table %s cannot be read: %s", ".".join(staged.name()), e)
+            continue
+        if made or not patient:
+            return made
+    return made
+
+
+def waits(properties: Mapping[str, str]) -> list[float]:
+    """Return the seconds before each look at the row: the first comes at once, each further one waits twice as long.
+
+    A setting that is no number counts as not given: the commit may have been made, and an error now would hide that.
+    """
+    looks = 1 + min(_MOST_LOOKS, _number(properties, STATUS_CHECKS, STATUS_CHECKS_DEFAULT))
+    first = _number(properties, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) / 1000
+    return [0.0, *(min(60.0, first * 2**look) for look in range(looks - 1))]
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
+    return max(0, int(text)) if is_long(text) else default  # type: ignore[arg-type]  # text, then
+
+
+def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str | None) -> bool:
+    """Whether a table that was read back has had a commit that the catalog took; others may have gone on since.
+
+    Args:
+        sent: what the catalog says it has.
+        kept: what it has.
+        updates: those of the commit.
+        before: the metadata file of the version on which the commit was prepared.
+    """
+    added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    there = {snapshot.snapshot_id for snapshot in kept.metadata.snapshots}
+    if kept.metadata_location == sent.metadata_location:
+        return added <= there
+    if added and added <= there:
+        return True
+    history = [entry.metadata_file for entry in kept.metadata.metadata_log]
+    if sent.metadata_location in history:
+        return True
+    replaced = {before, *(entry.metadata_file for entry in sent.metadata.metadata_log[-1:])}
+    # A server that keeps no history cannot be asked about a change without a snapshot.
+    return not added and not history and kept.metadata_location not in replaced
+
+
+def not_there(table: str, *, catalog: str, found: str) -> CommitStateUnknownException:
+    """Return the error for a commit that the catalog took and does not show; ``found`` is what it has instead."""
+    msg = (
+        f"catalog {catalog} says that the commit to table {table} was made, but has {found}, without it; nothing was deleted: load the "
+        "table again later, and repeat the commit only if it still is not there"
+    )
+    return CommitStateUnknownException(msg)
+
+
+def unknown(staged: StagedTable, cause: Exception, *, who: str) -> CommitStateUnknownException:
+    """Return the error that says that nobody knows; ``who`` is the catalog's server."""
+    msg = (
+        f"{who} did not say whether table {'.'.join(staged.name())} was changed ({type(cause).__name__}: {cause}); nothing was deleted: "
+        f"look whether its metadata_location is {staged.metadata_location} or one after it before you repeat the commit"
+    )
+    return CommitStateUnknownException(msg)
+
+
+def discard(staged: StagedTable) -> None:
+    """Delete the metadata file of a commit that was certainly not made."""
+    try:
+        staged.io.delete(staged.metadata_location)
+    except FileNotFoundError:
+        return
+    except Exception as e:  # noqa: BLE001 - the first error matters more
+        logger.debug("left behind: %s (%s)", staged.metadata_location, e)
+
+
+@contextlib.contextmanager
+def undone(staged: StagedTable) -> Iterator[None]:
+    """Delete the metadata file that was written inside when the inside fails."""
+    try:
+        yield
+    except BaseException:
+        discard(staged)
+        raise
+
+
+def _tells(location: str | None, staged: StagedTable, replaces: str | None, read: Callable[[str], TableMetadata]) -> bool | None:
+    if location is None:
+        return False if replaces is None else None  # a table that was dropped or renamed since may have had the commit
+    if location in {staged.metadata_location, replaces}:
+        return location == staged.metadata_location
+    # Another commit came on top of ours, or of what ours was to replace.
+    return any(entry.metadata_file == staged.metadata_location for entry in read(location).metadata_log)

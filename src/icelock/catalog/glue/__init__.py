@@ -1,0 +1,7 @@
+"""The Glue catalog."""
+
+from __future__ import annotations
+
+from icelock.catalog.glue.catalog import GlueCatalog
+
+__all__ = ["GlueCatalog"]

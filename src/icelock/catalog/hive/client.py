@@ -1,0 +1,145 @@
+"""Connections to a Hive metastore: one for each ``with``, so that threads do not share a socket.
+
+PyIceberg's client keeps one transport for the whole catalog; two threads that commit at once would read each other's
+replies. Several URIs (separated by commas) are tried in order whenever a connection is opened. An answer is complete in time, and of
+bounded size.
+
+Not here: what is said over a connection (``catalog.hive.catalog``), locks (``catalog.hive.lock``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import URI
+from pyiceberg.catalog.hive import (
+    HIVE_KERBEROS_AUTH,
+    HIVE_KERBEROS_AUTH_DEFAULT,
+    HIVE_KERBEROS_SERVICE_NAME,
+    HIVE_KERBEROS_SERVICE_NAME_DEFAULT,
+    _HiveClient,
+)
+from pyiceberg.utils.properties import property_as_bool
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from icelock.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+# The timeout of Hive's own client: a metastore that does not answer to the end ends a call instead of holding it for ever.
+TIMEOUT_MS: Final = 600_000
+MAX_ANSWER: Final = 64 * 2**20
+_CHUNK: Final = 2**20
+
+
+class MetastoreClient(_HiveClient):
+    """PyIceberg's client whose every ``with`` opens and closes a connection of its own. Safe to share between threads."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._uris = _uris(properties)
+        self._properties = dict(properties)
+        self._local = threading.local()
+
+    def __enter__(self) -> Any:
+        """Open a connection to the first metastore that answers.
+
+        Raises:
+            TTransportException: none does; that of the last one.
+        """
+        for uri in self._uris[:-1]:
+            try:
+                return self._enter(uri)
+            except TTransportException:
+                continue
+        return self._enter(self._uris[-1])
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the connection that this thread opened last."""
+        self._opened().pop().__exit__(kind, error, trace)
+
+    def _enter(self, uri: str) -> Any:
+        connection = _Connection(uri, self._properties)
+        try:
+            client = connection.__enter__()
+        except BaseException:
+            connection.__exit__(None, None, None)
+            raise
+        self._opened().append(connection)
+        return client
+
+    def _opened(self) -> list[_Connection]:
+        if not hasattr(self._local, "opened"):
+            self._local.opened = []
+        return self._local.opened  # type: ignore[no-any-return]
+
+
+class _Connection(_HiveClient):
+    """PyIceberg's client with a timeout."""
+
+    def __init__(self, uri: str, properties: Mapping[str, str]) -> None:
+        super().__init__(
+            uri,
+            properties.get("ugi"),
+            property_as_bool(dict(properties), HIVE_KERBEROS_AUTH, HIVE_KERBEROS_AUTH_DEFAULT),
+            properties.get(HIVE_KERBEROS_SERVICE_NAME, HIVE_KERBEROS_SERVICE_NAME_DEFAULT),
+        )
+
+    def _init_thrift_transport(self) -> Any:
+        if self._kerberos_auth:
+            return super()._init_thrift_transport()
+        url = urlsplit(self._uri)
+        socket = BoundedSocket(url.hostname, url.port)
+        socket.setTimeout(TIMEOUT_MS)
+        return TBufferedTransport(socket)
+
+    def _client(self) -> Any:
+        client = super()._client()
+        # A length of text or of a list that no answer has: refused before memory is taken for it.
+        client._iprot.string_length_limit = MAX_ANSWER  # noqa: SLF001 - thrift's way is a factory, which PyIceberg does not use
+        client._iprot.container_length_limit = MAX_ANSWER  # noqa: SLF001
+        return client
+
+
+class BoundedSocket(TSocket):  # type: ignore[misc]  # thrift has no types
+    """A socket whose answers are complete in time, and no larger than one may be: each begins after something was written."""
+
+    _ends = float("inf")
+    _left = MAX_ANSWER
+
+    def write(self, buff: bytes) -> None:
+        """Send; what is read from now on is the answer."""
+        self._ends, self._left = time.monotonic() + TIMEOUT_MS / 1000, MAX_ANSWER
+        super().write(buff)
+
+    def read(self, sz: int) -> bytes:
+        """Return some bytes of the answer.
+
+        Raises:
+            TTransportException: it is too late or too large.
+        """
+        seconds = min(self._ends - time.monotonic(), TIMEOUT_MS / 1000)
+        if seconds <= 0:
+            raise TTransportException(type=TTransportException.TIMED_OUT, message="the answer was not complete in time")
+        self.handle.settimeout(seconds)
+        try:
+            data: bytes = super().read(min(sz, _CHUNK))
+        finally:
+            self.handle.settimeout(TIMEOUT_MS / 1000)
+        self._left -= len(data)
+        if self._left < 0:
+            raise TTransportException(type=TTransportException.SIZE_LIMIT, message=f"the answer has more than {MAX_ANSWER} bytes")
+        return data
+
+
+def _uris(properties: Mapping[str, str]) -> list[str]:
+    uris = [uri.strip() for uri in str(properties.get(URI) or "").split(",") if uri.strip()]
+    if not uris or not all(urlsplit(uri).scheme == "thrift" and urlsplit(uri).hostname and urlsplit(uri).port for uri in uris):
+        msg = f"uri of a Hive catalog is {properties.get(URI)!r}; it must be like thrift://metastore:9083 (several are separated by commas)"
+        raise PolicyError(msg)
+    return uris

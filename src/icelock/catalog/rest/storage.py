@@ -1,0 +1,82 @@
+"""Storage access with credentials that a REST catalog's server lends for some minutes, lent again before they end.
+
+A file that is open keeps the credentials that it was opened with. Spark's executors get those of the moment when a job is planned.
+
+Not here: asking for credentials (``catalog.rest.catalog``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from icelock.io.listing import StoredFile, delete_files, list_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyiceberg.typedef import Properties
+
+logger = logging.getLogger(__name__)
+
+# Lent again when so much is left; source: Java's VendedCredentialsProvider (S3), five minutes.
+_EARLY_MS: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """Storage access and when its credentials end, in ms since 1970."""
+
+    io: FileIO
+    ends_ms: int | None
+
+
+class VendedFileIO(FileIO):
+    """A FileIO that is made anew when its credentials come to their end. Safe to share between threads."""
+
+    def __init__(self, first: Lent, *, lend: Callable[[], Lent], clock: Callable[[], int]) -> None:
+        self._lent = first
+        self._lend = lend
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    @property
+    def properties(self) -> Properties:  # type: ignore[override]  # PyIceberg's is an attribute
+        """The settings of the present one."""
+        return self._current().properties
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a handle on a file."""
+        return self._current().new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a handle on a file that is to be written."""
+        return self._current().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file."""
+        self._current().delete(location)
+
+    def list_prefix(self, location: str) -> Iterable[StoredFile]:
+        """Yield every file below a folder."""
+        return list_files(self._current(), location)
+
+    def delete_files(self, locations: Iterable[str]) -> Iterable[str]:
+        """Delete files; return those that could not be deleted."""
+        return delete_files(self._current(), locations)
+
+    def _current(self) -> FileIO:
+        with self._lock:
+            ends = self._lent.ends_ms
+            if ends is not None and self._clock() >= ends - _EARLY_MS:
+                try:
+                    self._lent = self._lend()
+                except Exception as e:
+                    if self._clock() >= ends:
+                        raise
+                    logger.debug("storage credentials that end at %d were not lent again: %s", ends, e)
+            return self._lent.io

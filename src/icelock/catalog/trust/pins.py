@@ -1,0 +1,248 @@
+"""Pins: what a client knows of tables by itself, so that neither storage nor catalog can give it another one.
+
+1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); an empty one says that it has none, and
+   that it may take plain rows.
+2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table, the first one in good faith. What
+   is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
+   When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
+   lies, or exchanged is noticed with any catalog.
+3. Without any setting a catalog object remembers the encrypted tables that it saw, by name and by uuid. One that comes back plain, under
+   another master key or with another key length is refused when it is loaded, before anybody can write plain files for it; and no commit
+   is built on a version that goes back behind one that was seen. Reading an older one is not refused: that takes a file. A name is free
+   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called. It remembers the names of
+   tables that were made plain by it, too: those may take plain rows.
+
+Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
+open under the pinned master key.
+
+Not here: the file (``catalog.trust.pins_file``), when a catalog compares (``catalog.trust.pins_tables``).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from icelock import properties as names
+from icelock.catalog.trust.pins_file import PinsFile, Seen
+from icelock.errors import IntegrityError
+from icelock.metadata.canonical_json import metadata_hash
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.guard import is_encrypted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a table before it is loaded: by the file, and by this process; and the name that it was asked for."""
+
+    name: str
+    pinned: Seen | None
+    here: Here | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """What this process saw of an encrypted table last; ``data_key_length`` in bytes."""
+
+    name: str
+    seen: Seen
+    data_key_length: int
+
+
+class Pins:
+    """The pins of one catalog. Safe to share between threads."""
+
+    def __init__(self, *, key_ids: Mapping[str, str], file: PinsFile | None) -> None:
+        self._key_ids = dict(key_ids)
+        self._file = file
+        self._guard = threading.Lock()
+        self._here: dict[str, Here] = {}
+        self._made_plain: set[str] = set()
+        self._by_uuid: dict[str, Here] = {}  # a table that another client renamed is the same one
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
+        """Read a catalog's properties."""
+        prefix = names.PINS_PREFIX
+        key_ids = {name.removeprefix(prefix): str(value or "") for name, value in properties.items() if name.startswith(prefix)}
+        path = properties.get(names.PINS_FILE)
+        return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
+
+    def seen(self, table: Identifier | str) -> Known:
+        """Return what is remembered of a table; to be asked before the table is loaded, because others go on meanwhile.
+
+        Raises:
+            FormatError, PolicyError: the pins file is damaged, or cannot be read.
+        """
+        name = _name(table)
+        with self._guard:
+            here = self._here.get(name)
+        return Known(name=name, pinned=None if self._file is None else self._file.get(name), here=here)
+
+    def check(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
+        """Compare what was loaded with the pins, and remember it.
+
+        Raises:
+            IntegrityError: it is not the table that was pinned, or an older or other version than was seen, or an encrypted table that
+                this process saw is encrypted no more.
+        """
+        name, seen = _name(table), known.pinned
+        self._check_key(name, metadata, location)
+        self._check_stripped(name, metadata, location, known)
+        self._remember(name, metadata, location)
+        if self._file is None or not (seen is not None or is_encrypted(metadata)):
+            return
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            _refuse(name, location, "it is not encrypted any more")
+        now = _version(metadata, location, metadata_hash=metadata_hash(metadata))
+        if seen is not None:
+            _compare(seen, now, metadata, table=name)
+        self._file.put(name, now)
+
+    def check_base(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
+        """Compare as ``check`` the version that a commit is to be built on; it must not go back behind what this process saw either.
+
+        Raises:
+            IntegrityError: likewise; nothing was committed.
+        """
+        self.check(table, metadata, location, known)
+        here, name = known.here, _name(table)
+        if here is None or str(metadata.table_uuid) != here.seen.table_uuid or not isinstance(metadata, TableMetadataV3):
+            return
+        _compare_here(here.seen, metadata, location, table=name)
+
+    def gone(self, table: Identifier | str) -> None:
+        """Take note that the catalog had no table of this name: the next one may be any, but a uuid that was seen stays encrypted."""
+        with self._guard:
+            self._here.pop(_name(table), None)
+            self._made_plain.discard(_name(table))
+
+    def made_plain(self, table: Identifier | str) -> None:
+        """Take note that this client has made a plain table of this name."""
+        with self._guard:
+            self._made_plain.add(_name(table))
+
+    def is_plain(self, table: Identifier | str) -> bool:
+        """Whether the client knows by itself that a table is plain: by a pin, or because it made it."""
+        name = _name(table)
+        with self._guard:
+            return self._key_ids.get(name) == "" or name in self._made_plain
+
+    def forget(self, table: Identifier | str) -> None:
+        """Forget the versions that were seen of a table: the next one that is loaded is believed."""
+        name = _name(table)
+        with self._guard:
+            self._here.pop(name, None)
+            self._made_plain.discard(name)
+            self._by_uuid = {uuid: here for uuid, here in self._by_uuid.items() if here.name != name}
+        if self._file is not None:
+            self._file.drop(name)
+
+    def _remember(self, table: str, metadata: TableMetadata, location: str) -> None:
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            return
+        now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
+        with self._guard:
+            self._made_plain.discard(table)
+            last = self._here.get(table)
+            if last is None or last.seen.table_uuid != now.table_uuid or not now.is_before(last.seen):
+                here = Here(name=table, seen=now, data_key_length=names.data_key_length(metadata.properties))
+                self._here[table] = self._by_uuid[now.table_uuid] = here
+
+    def _check_stripped(self, table: str, metadata: TableMetadata, location: str, known: Known) -> None:
+        """Refuse metadata from which the encryption of a table that was seen was taken, wholly or in part."""
+        with self._guard:
+            # What another thread dropped since it was asked for is not held against the table.
+            by_name = known.here if known.here is not None and known.name in self._here else None
+            by_uuid = self._by_uuid.get(str(metadata.table_uuid))
+        here = by_uuid or by_name
+        if here is None:
+            return
+        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+            other = "" if by_uuid else f" (it is table {metadata.table_uuid}, and {here.seen.table_uuid} was seen before)"
+            _refuse(table, location, f"it is not encrypted any more{other}")
+        if str(metadata.table_uuid) != here.seen.table_uuid:
+            return  # made anew by another client, encrypted
+        key_id, length = metadata.properties.get(names.ENCRYPTION_KEY_ID), names.data_key_length(metadata.properties)
+        if key_id != here.seen.key_id:
+            _refuse(table, location, f"its {names.ENCRYPTION_KEY_ID} is {key_id!r}, and was {here.seen.key_id!r}")
+        if length != here.data_key_length:
+            _refuse(table, location, f"its {names.DATA_KEY_LENGTH} is {length}, and was {here.data_key_length}")
+
+    def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
+        pinned = self._key_ids.get(table)
+        found = metadata.properties.get(names.ENCRYPTION_KEY_ID)
+        if pinned is not None and found != (pinned or None):
+            msg = (
+                f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
+                "metadata was changed or exchanged; restore it, or correct the pin if the table was made anew"
+            )
+            raise IntegrityError(msg)
+
+
+def _name(table: Identifier | str) -> str:
+    return table if isinstance(table, str) else ".".join(table)
+
+
+def _version(metadata: TableMetadataV3, location: str, *, metadata_hash: str) -> Seen:
+    return Seen(
+        key_id=metadata.properties.get(names.ENCRYPTION_KEY_ID, ""),
+        table_uuid=str(metadata.table_uuid),
+        last_sequence_number=metadata.last_sequence_number,
+        last_updated_ms=metadata.last_updated_ms,
+        metadata_location=location,
+        metadata_hash=metadata_hash,
+    )
+
+
+def _compare(seen: Seen, now: Seen, metadata: TableMetadataV3, *, table: str) -> None:
+    where = now.metadata_location
+    if now.table_uuid != seen.table_uuid:
+        _refuse(table, where, f"it is table {now.table_uuid}, and {seen.table_uuid} was seen before")
+    if now.key_id != seen.key_id:
+        _refuse(table, where, f"its {names.ENCRYPTION_KEY_ID} is {now.key_id!r}, and was {seen.key_id!r}")
+    if where == seen.metadata_location:
+        if now.metadata_hash != seen.metadata_hash:
+            _refuse(table, where, f"it was edited: its hash is {now.metadata_hash}, and was {seen.metadata_hash}")
+        return
+    log = metadata.metadata_log
+    if _in_log(seen, metadata):
+        return
+    reaches_back = not log or log[0].timestamp_ms <= seen.last_updated_ms
+    if reaches_back or now.last_sequence_number < seen.last_sequence_number:
+        _refuse_older(seen, metadata, where, table=table)
+
+
+def _compare_here(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> None:
+    """Compare versions of one table where nothing was asked for: a server that keeps no metadata log is not suspected for that."""
+    if where == seen.metadata_location or _in_log(seen, metadata):
+        return
+    log = metadata.metadata_log
+    forked = bool(log) and log[0].timestamp_ms <= seen.last_updated_ms
+    if forked or (metadata.last_sequence_number, metadata.last_updated_ms) < (seen.last_sequence_number, seen.last_updated_ms):
+        _refuse_older(seen, metadata, where, table=table)
+
+
+def _in_log(seen: Seen, metadata: TableMetadataV3) -> bool:
+    return any(entry.metadata_file == seen.metadata_location for entry in metadata.metadata_log)
+
+
+def _refuse_older(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> NoReturn:
+    was = f"{seen.metadata_location} (sequence number {seen.last_sequence_number}) was seen before"
+    _refuse(table, where, f"it has sequence number {metadata.last_sequence_number} and does not come after what was seen: {was}")
+
+
+def _refuse(table: str, location: str, why: str) -> NoReturn:
+    msg = (
+        f"metadata {location} of table {table} was rolled back, changed or exchanged: {why}; restore what the catalog named before. If "
+        f"it is right so (made anew, or restored from a backup), call catalog.pins.forget({table!r})"
+    )
+    raise IntegrityError(msg)

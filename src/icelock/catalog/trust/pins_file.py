@@ -1,0 +1,148 @@
+"""The file of last-seen versions: what a client remembers of tables between its runs (``icelock.pins-file``).
+
+    {"version": 1, "tables": {"<catalog>": {"<namespace.table>": {"key-id", "table-uuid", "last-sequence-number", "last-updated-ms",
+    "metadata-location", "metadata-hash"}}}}
+
+Readers take no lock: the file is only ever replaced by an atomic rename. A writer holds an exclusive ``flock`` on ``<file>.lock`` from
+reading to renaming. Mode 0600. POSIX only. Keep it where writers of the table's storage have no access.
+
+Not here: what is compared (``catalog.trust.pins``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+from icelock.errors import FormatError, PolicyError
+from icelock.kms.private_file import lock_path, replace_file, take_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_VERSION: Final = 1
+_LOCK_WAIT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A version of an encrypted table; ``metadata_hash`` is Java's (``metadata.canonical_json``)."""
+
+    key_id: str
+    table_uuid: str
+    last_sequence_number: int
+    last_updated_ms: int
+    metadata_location: str
+    metadata_hash: str
+
+    def is_before(self, other: Seen) -> bool:
+        """Whether the other one is further, as far as their numbers tell."""
+        return (self.last_sequence_number, self.last_updated_ms) < (other.last_sequence_number, other.last_updated_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the file."""
+        return {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, entry: Any, *, where: str) -> Seen:
+        """Read an entry of the file.
+
+        Raises:
+            FormatError: it is none.
+        """
+        kinds = {field.name: int if field.type == "int" else str for field in fields(cls)}
+        try:
+            values = {name: entry[name.replace("_", "-")] for name in kinds}
+        except (TypeError, KeyError) as e:
+            msg = f"{where}: {e} is missing; restore the file, or remove it and begin anew"
+            raise FormatError(msg) from e
+        wrong = [name for name, value in values.items() if type(value) is not kinds[name]]
+        if wrong:
+            msg = f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and begin anew"
+            raise FormatError(msg)
+        return cls(**values)
+
+
+class PinsFile:
+    """The file; safe to share between threads and processes."""
+
+    def __init__(self, path: Path, *, catalog: str) -> None:
+        self.path = path
+        self._catalog = catalog
+
+    def get(self, table: str) -> Seen | None:
+        """Return what was seen last of a table.
+
+        Raises:
+            FormatError: the file is damaged.
+            PolicyError: it cannot be read.
+        """
+        entry = self._read().get(self._catalog, {}).get(table)
+        return None if entry is None else Seen.from_json(entry, where=f"{self.path}, table {table}")
+
+    def put(self, table: str, seen: Seen) -> None:
+        """Remember a version, unless a further one of the same table is remembered."""
+        known = self.get(table)
+        if known == seen:
+            return
+        with self._locked():
+            tables = self._read()
+            entry = tables.setdefault(self._catalog, {}).get(table)
+            known = None if entry is None else Seen.from_json(entry, where=f"{self.path}, table {table}")
+            if known is not None and known.table_uuid == seen.table_uuid and seen.is_before(known):
+                return
+            tables[self._catalog][table] = seen.to_json()
+            self._write(tables)
+
+    def drop(self, table: str) -> None:
+        """Forget a table."""
+        if self.get(table) is None:
+            return
+        with self._locked():
+            tables = self._read()
+            tables.get(self._catalog, {}).pop(table, None)
+            self._write(tables)
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        try:
+            content = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as e:
+            msg = f"icelock.pins-file {self.path} cannot be read: {e.strerror}"
+            raise PolicyError(msg) from e
+        except ValueError as e:
+            msg = f"icelock.pins-file {self.path} is damaged: {e}; restore it, or remove it and begin anew"
+            raise FormatError(msg) from e
+        tables = content.get("tables") if isinstance(content, dict) and content.get("version") == _VERSION else None
+        if not isinstance(tables, dict) or not all(isinstance(entries, dict) for entries in tables.values()):
+            msg = f"icelock.pins-file {self.path} is no file of pins of version {_VERSION}; restore it, or remove it and begin anew"
+            raise FormatError(msg)
+        return tables
+
+    def _write(self, tables: dict[str, dict[str, Any]]) -> None:
+        data = json.dumps({"version": _VERSION, "tables": tables}, indent=1, sort_keys=True).encode()
+        try:
+            replace_file(self.path, data)
+        except OSError as e:
+            msg = f"icelock.pins-file {self.path} cannot be written: {e.strerror}"
+            raise PolicyError(msg) from e
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = lock_path(self.path)
+        try:
+            descriptor = take_lock(lock, wait_seconds=_LOCK_WAIT_SECONDS)
+        except TimeoutError as e:
+            raise PolicyError(str(e)) from e
+        except OSError as e:
+            msg = f"lock file {lock} of icelock.pins-file cannot be opened: {e.strerror}"
+            raise PolicyError(msg) from e
+        try:
+            yield
+        finally:
+            os.close(descriptor)
