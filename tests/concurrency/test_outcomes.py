@@ -221,7 +221,7 @@ def test_a_fault_while_a_snapshot_is_made_again_leaves_nothing(lake: TestLake, m
         msg = "the disk is full"
         raise OSError(msg)
 
-    original = __import__("icelock.table.producer", fromlist=["x"]).write_manifest_list
+    original = __import__("icelock.table.commit.producer", fromlist=["x"]).write_manifest_list
     calls: list[int] = []
 
     def second(*arguments: Any, **named: Any) -> Any:
@@ -229,7 +229,7 @@ def test_a_fault_while_a_snapshot_is_made_again_leaves_nothing(lake: TestLake, m
         return fail() if len(calls) > 1 else original(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("icelock.table.producer.write_manifest_list", second)
+        patch.setattr("icelock.table.commit.producer.write_manifest_list", second)
         with pytest.raises(OSError, match="full"):
             stale.append(people(10, 5))
     assert lake.files() == before

@@ -12,18 +12,18 @@ from pyiceberg.table.update.spec import UpdateSpec
 import icelock.maintenance
 from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.catalog.sql.catalog import SqlCatalog
-from icelock.table.branches import ManageSnapshots
-from icelock.table.expire import ExpireSnapshots, MaintenanceTable
+from icelock.table.commit.branches import ManageSnapshots
+from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
+from icelock.table.commit.replace_partitions import EncryptedReplacePartitions
+from icelock.table.commit.row_delta import EncryptedOverwrite
+from icelock.table.commit.update_snapshot import EncryptedUpdateSnapshot
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
+from icelock.table.maintenance.expire import ExpireSnapshots, MaintenanceTable
 from icelock.table.new_table import CreateTransaction
-from icelock.table.partition_overwrite import EncryptedReplacePartitions
-from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend
-from icelock.table.row_delta import EncryptedOverwrite
 from icelock.table.scan import DataScan
 from icelock.table.table import StaticTable, Table
 from icelock.table.transaction import EncryptedTransaction
-from icelock.table.update_snapshot import EncryptedUpdateSnapshot
 
 # Of these only what they have beyond another class is listed, or have their own way.
 BASES = {"CreateTransaction": EncryptedTransaction, "IncrementalAppendScan": DataScan, "HiveCatalog": SqlCatalog}

@@ -11,8 +11,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import StringType
 from pyroaring import BitMap64
 
-from icelock.table.delete import DeleteByFilter
-from icelock.table.rows_changed import RowsChanged
+from icelock.table.rows.delete import DeleteByFilter
+from icelock.table.rows.given_change import RowsChanged
 from op_place import Place
 from op_recipe import Outcome, Recipe, recipes
 from op_table import updated

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icelock.table.key_index import KeyIndex, key_column
+from icelock.table.rows.key_index import KeyIndex, key_column
 
 FLOATS = st.sampled_from([0.0, -0.0, math.nan, -math.nan, 1.5, -math.inf])
 ROW = st.tuples(st.integers(-3, 3), st.sampled_from(["", "a", "b", "\U0001f511"]), FLOATS)

@@ -44,7 +44,7 @@ import icelock.spark
 from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.spark.native import native_read
-from icelock.table.row_delta import Change
+from icelock.table.commit.row_delta import Change
 from icelock.table.scan import DataScan
 from relocate import RelocatingFileIO
 from rows import rows, sorted_json

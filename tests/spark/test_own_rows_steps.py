@@ -19,7 +19,7 @@ from icelock.spark.options import ReadOptions, TableName, WriteOptions
 from icelock.spark.planning import load as loaded
 from icelock.spark.seen import ROWS_READ, Seen, seen_in
 from icelock.spark.seen import base_of as validated_from
-from icelock.table.conflicts import Since
+from icelock.table.commit.conflicts import Since
 
 pytestmark = pytest.mark.spark43
 

@@ -39,9 +39,7 @@ from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
-from icelock.table.deletable import Home, purgeable
 from icelock.table.encryption import TableEncryption
-from icelock.table.expire import check_gc
 from icelock.table.guard import (
     check_change,
     check_keys,
@@ -51,6 +49,8 @@ from icelock.table.guard import (
     is_encrypted,
 )
 from icelock.table.kept import check_kept
+from icelock.table.maintenance.deletable import Home, purgeable
+from icelock.table.maintenance.expire import check_gc
 from icelock.table.plain import PlainTable
 from icelock.table.table import Table
 
@@ -198,7 +198,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             self._check_given_location(properties[LOCATION], what=f"{LOCATION} of namespace {namespace}")
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop the table and delete its files, reading its manifests with its keys; see ``table.deletable`` for which are its own.
+        """Drop the table and delete its own files (``table.maintenance.deletable``), reading its manifests with its keys.
 
         Raises:
             KeyUnavailableError, IntegrityError: the manifests cannot be read, or a REST server names a metadata file that is not the

@@ -4,7 +4,7 @@ PyIceberg's ``FileIO`` can do neither. Listed are the storages of its two implem
 other, so that memory does not grow with the number of files; a FileIO of a user can offer `ListsFiles` and `DeletesMany` itself
 (case C-50). ``EncryptingFileIO`` is looked through.
 
-Not here: which files belong to a table (``table.reach``).
+Not here: which files belong to a table (``table.maintenance.reach``).
 """
 
 from __future__ import annotations

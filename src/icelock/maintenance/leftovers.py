@@ -8,7 +8,7 @@ unless it is asked for.
 
 Whatever cannot be read stops it, and nothing is deleted: a file is never left over because a manifest could not be decrypted (case C-50).
 
-Not here: listing storage (``io.listing``), reading metadata (``table.reach``), expiry (``table.expire``).
+Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.reach``), expiry (``table.maintenance.expire``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
-from icelock.table.deletable import Home
-from icelock.table.expire import check_gc
+from icelock.table.maintenance.deletable import Home
+from icelock.table.maintenance.expire import check_gc
+from icelock.table.maintenance.reach import reached
+from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
-from icelock.table.reach import reached
-from icelock.table.retention import dead_keys
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -119,7 +119,7 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
     """Delete the files that ``leftovers`` lists, but for those of another kind than a table's own; key entries stay for the next expiry.
 
     Where the table's location in its metadata is not where the metadata file lies, nothing is deleted there, and what was found is
-    ``failed``: the location may have been changed by whoever can write to storage (``table.deletable``).
+    ``failed``: the location may have been changed by whoever can write to storage (``table.maintenance.deletable``).
 
     A writer that is at work has files that look left over until it commits: ``older_than`` must be longer than any write takes.
 

@@ -69,7 +69,7 @@ class DataFile(IcebergDataFile):
     sequence_number: int | None
     file_sequence_number: int | None
     fresh: bool
-    """Whether it was just written for a commit, and is in none yet (``table.new_files``)."""
+    """Whether it was just written for a commit, and is in none yet (``table.commit.new_files``)."""
 
     @classmethod
     def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> DataFile:

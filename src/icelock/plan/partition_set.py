@@ -3,7 +3,7 @@
 A partition is a spec and its tuple of values, so a file of an older spec is in none of a newer one's partitions, whatever its rows are
 (Java PartitionSet). NaN is itself, and -0.0 is not 0.0 (``arrow.write.partition``).
 
-Not here: what is done to the files (``table.row_delta``), conflicts (``table.conflicts``).
+Not here: what is done to the files (``table.commit.row_delta``), conflicts (``table.commit.conflicts``).
 """
 
 from __future__ import annotations

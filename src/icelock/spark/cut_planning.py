@@ -27,7 +27,7 @@ from icelock.spark.tables import open_table
 from icelock.spark.target import target_scan
 from icelock.spark.task_read import ReadPlan
 from icelock.spark.write import WritePlan
-from icelock.table.cut_files import lineage_schema
+from icelock.table.rows.file_work import lineage_schema
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask

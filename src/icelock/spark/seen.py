@@ -10,7 +10,7 @@ rows is searched for them (``OwnRows.java``, or the client's own plan over Conne
 
 What a read by time travel saw is what the table was like when it was made: who writes an old snapshot back means it.
 
-Not here: which commits are conflicts (``table.conflicts``).
+Not here: which commits are conflicts (``table.commit.conflicts``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from icelock.spark.options import TableName
     from icelock.spark.settings import Settings
-    from icelock.table.conflicts import Since
+    from icelock.table.commit.conflicts import Since
 
 FORMAT: Final = "icelock"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
@@ -138,7 +138,7 @@ def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:
         seen: what the rows come from.
         branch: that is written.
     """
-    from icelock.table.conflicts import Since  # noqa: PLC0415 - executors import this module
+    from icelock.table.commit.conflicts import Since  # noqa: PLC0415 - executors import this module
 
     uuid = str(metadata.table_uuid)
     bases = [one.heads.get(branch, one.heads.get(_MAIN)) for one in seen if one.table_uuid == uuid]

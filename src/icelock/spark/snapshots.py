@@ -22,9 +22,9 @@ from icelock.spark.new_table import CREATES, new_table_transaction
 from icelock.spark.seen import base_of
 from icelock.spark.tables import open_catalog, table_of
 from icelock.spark.target import target_scan
-from icelock.table.conflicts import Since
-from icelock.table.rows_changed import RowsChanged
-from icelock.table.still_fits import check_same_columns, check_same_names
+from icelock.table.commit.conflicts import Since
+from icelock.table.commit.still_fits import check_same_columns, check_same_names
+from icelock.table.rows.given_change import RowsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

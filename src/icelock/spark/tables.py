@@ -15,7 +15,7 @@ from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.spark.options import ReadOptions, TableName
 from icelock.spark.wire import check_wire
-from icelock.table.branches import no_such_ref
+from icelock.table.commit.branches import no_such_ref
 from icelock.table.table import Table
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from pyiceberg.table.update import (
 
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import canonical_json
+from icelock.table.commit.turn import Stage
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
-from icelock.table.turn import Stage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable

@@ -34,7 +34,7 @@ from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import PlanDeletes, Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.plan.whole_files import WholeFiles
-from icelock.table.branches import no_such_ref
+from icelock.table.commit.branches import no_such_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -27,12 +27,12 @@ from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
 from icelock.plan.filters.text import parse_filter
-from icelock.table.branches import ManageSnapshots
+from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
-from icelock.table.expire import MaintenanceTable
 from icelock.table.guard import check_metadata, is_encrypted
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
+from icelock.table.maintenance.expire import MaintenanceTable
 from icelock.table.moments import to_millis
 from icelock.table.scan import CATALOG, DataScan
 from icelock.table.transaction import EncryptedTransaction

@@ -4,8 +4,9 @@ Order of a write: 1 the guard (may the table be written, is a KMS there, can its
 3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict 3 to 6 are done again on
 fresh metadata; 2 as well for rows that another writer deleted or moved meanwhile.
 
-Not here: commit and retries (``table.commit``), what is staged (``table.staging``), snapshots of files that are there
-(``table.given_files``), deleting by a filter (``table.delete``), matching by key (``table.upsert``), the rules (``table.guard``).
+Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staging``), snapshots of files that are there
+(``table.data_file_transaction``), deleting by a filter (``table.rows.delete``), matching by key (``table.rows.upsert``), the rules
+(``table.guard``).
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from icelock.arrow.write.given_rows import check_rows
 from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.table.add_files import PlainFiles
-from icelock.table.branches import ManageSnapshots, check_branch
-from icelock.table.commit import Cleanup
-from icelock.table.conflicts import isolation_level
-from icelock.table.delete import DeleteByFilter
-from icelock.table.given_files import GivenFiles
-from icelock.table.partition_overwrite import check_partitioned
-from icelock.table.source_rows import SourceRows
-from icelock.table.upsert import MERGE_ISOLATION, Upsert
+from icelock.table.commit.branches import ManageSnapshots, check_branch
+from icelock.table.commit.conflicts import isolation_level
+from icelock.table.commit.protocol import Cleanup
+from icelock.table.commit.replace_partitions import check_partitioned
+from icelock.table.data_file_transaction import GivenFiles
+from icelock.table.rows.delete import DeleteByFilter
+from icelock.table.rows.plain_files import PlainFiles
+from icelock.table.rows.source_rows import SourceRows
+from icelock.table.rows.upsert import MERGE_ISOLATION, Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

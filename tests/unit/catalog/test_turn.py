@@ -10,7 +10,7 @@ import pytest
 from lake import KEYED, TestLake, people
 
 from icelock.catalog.commit.queue import FairLock, Turns
-from icelock.table.turn import Turn
+from icelock.table.commit.turn import Turn
 
 NAME = ("db", "t")
 

@@ -16,7 +16,7 @@ from tests.unit.table.model import verified
 import icelock
 from icelock.errors import CommitError, IntegrityError, KmsError, PolicyError
 from icelock.maintenance import leftovers
-from icelock.table.expire import Expired
+from icelock.table.maintenance.expire import Expired
 
 SOON = datetime.now(UTC) + timedelta(days=1)
 # The log of metadata files has no end here, so that none is left over.

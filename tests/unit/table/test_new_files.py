@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
-from icelock.table.rows_changed import RowsChanged
+from icelock.table.rows.given_change import RowsChanged
 
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
 

@@ -15,7 +15,7 @@ from tests.unit.arrow.deleting import POSITION_FIELDS
 from tests.unit.table.model import ARROW, Model, arrow, delete_entries, live_entries, n_is, one_of, row, verified
 
 from icelock.metadata.manifest import DataFile
-from icelock.table.row_delta import Change
+from icelock.table.commit.row_delta import Change
 
 PATH_ID = 2147483546
 COW, MOR = "copy-on-write", "merge-on-read"

@@ -24,7 +24,7 @@ from icelock.errors import IntegrityError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
-from icelock.table.commit import CommitProtocol
+from icelock.table.commit.protocol import CommitProtocol
 
 SCHEMA = Schema(NestedField(1, "part", IntegerType(), required=False), NestedField(2, "id", LongType(), required=False))
 SPEC = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from icelock.table.retry import RetryPolicy
+from icelock.table.commit.retry import RetryPolicy
 
 
 def upper(_: float, bound: float) -> float:

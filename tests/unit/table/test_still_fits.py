@@ -18,7 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from icelock.errors import CommitError
-from icelock.table.still_fits import check_same_columns, check_still_fits
+from icelock.table.commit.still_fits import check_same_columns, check_still_fits
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([1, 2], pa.int32()), "s": ["canary-1", "canary-2"]})
 MORE = pa.table({"id": pa.array([3], pa.int64()), "n": pa.array([3], pa.int32()), "s": ["canary-3"]})

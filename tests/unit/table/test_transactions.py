@@ -24,8 +24,8 @@ from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, row, r
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
-from icelock.table.cut_files import lineage_schema
-from icelock.table.rows_changed import RowsChanged
+from icelock.table.rows.file_work import lineage_schema
+from icelock.table.rows.given_change import RowsChanged
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))

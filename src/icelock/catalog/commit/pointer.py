@@ -25,8 +25,8 @@ from icelock.catalog.commit.outcome import undone
 from icelock.catalog.commit.queue import Turns
 from icelock.metadata.canonical_json import canonical_form
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.commit.turn import Stage, Turn
 from icelock.table.kept import check_sealing
-from icelock.table.turn import Stage, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

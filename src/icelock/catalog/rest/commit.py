@@ -46,8 +46,8 @@ from icelock.catalog.trust.new_made import check_new
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.commit.turn import DoubtfulConflictError, Stage, Turn
 from icelock.table.kept import check_kept, check_sealing
-from icelock.table.turn import DoubtfulConflictError, Stage, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

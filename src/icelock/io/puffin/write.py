@@ -6,7 +6,7 @@
 Written as Java 1.12.0 does: runs where they are shorter, snapshot id and sequence number -1 (both are inherited), one footer entry a
 blob. The file is one AGS1 stream with a key of its own, whatever the number of vectors.
 
-Not here: reading (``io.puffin.read``), which rows are deleted, and manifest entries (``table.delete``).
+Not here: reading (``io.puffin.read``), which rows are deleted, and manifest entries (``table.rows.delete``).
 """
 
 from __future__ import annotations

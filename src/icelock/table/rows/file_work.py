@@ -8,7 +8,7 @@
 
 A result holds for the state of the file that it was worked out on: row ids, sequence number and delete files.
 
-Not here: which files (``table.delete``), reading and writing (``arrow``).
+Not here: which files (``table.rows.delete``), reading and writing (``arrow``).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from icelock.metadata.manifest import DataFile
     from icelock.plan.task import ScanTask
+    from icelock.table.commit.staging import Staging
     from icelock.table.scan import DataScan
-    from icelock.table.staging import Staging
 
 DELETE_MODE: Final = "write.delete.mode"
 _LINEAGE: Final = (ROW_ID, LAST_UPDATED)

@@ -8,9 +8,9 @@ of the partitions that the operation replaces.
     both levels    new rows that replace others rest on what was there: then no matching rows may have been deleted or moved
 
 Data files that hold only rows of before, which row lineage tells, are no new rows: copy-on-write and compaction move rows.
-A delete alone needs no more, for it is worked out again on what is there now (``table.delete``).
+A delete alone needs no more, for it is worked out again on what is there now (``table.rows.delete``).
 
-Not here: files that are to be removed and are gone (``table.row_delta``).
+Not here: files that are to be removed and are gone (``table.commit.row_delta``).
 """
 
 from __future__ import annotations

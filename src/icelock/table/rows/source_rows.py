@@ -4,7 +4,7 @@ The key is one or more columns at top level, of any primitive type. A key with a
 that occurs twice, since one row cannot become two. ``row_filter`` matches all rows of a table that can have one of the keys, and others:
 few values are listed, of many only the smallest and the largest count.
 
-Not here: the table's rows (``table.upsert``).
+Not here: the table's rows (``table.rows.upsert``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from icelock.arrow.write.conform import InputPlan
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import find_column
-from icelock.table.key_index import KeyIndex, key_column
+from icelock.table.rows.key_index import KeyIndex, key_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 The change holds for the files as they were planned. On a branch that has moved on since, each of them must still be there with the same
 delete files, or the change would undo what another writer did.
 
-Not here: isolation levels (``table.conflicts``), the snapshot (``table.row_delta``).
+Not here: isolation levels (``table.commit.conflicts``), the snapshot (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import ValidationException
 
-from icelock.table.cut_files import DeleteMode, FileResult, FileState, FileWork, unchanged_file
-from icelock.table.row_delta import Change
-from icelock.table.vector_file import VectorFile
+from icelock.table.commit.row_delta import Change
+from icelock.table.rows.file_work import DeleteMode, FileResult, FileState, FileWork, unchanged_file
+from icelock.table.rows.vector_file import VectorFile
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from icelock.metadata.manifest import DataFile
+    from icelock.table.commit.staging import Staging
     from icelock.table.scan import DataScan
-    from icelock.table.staging import Staging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RowsChanged:
 
     Args:
         removed: data files of the plan whose rows were read and written again.
-        added: new data files. Rows of before carry both columns of row lineage (``table.cut_files.lineage_schema``), changed ones
+        added: new data files. Rows of before carry both columns of row lineage (``table.rows.file_work.lineage_schema``), changed ones
             their ``_row_id`` and null, new ones null and null.
         cut: data files of the plan, each with the positions of live rows that go; their deletion vectors are made here.
     """

@@ -9,8 +9,8 @@
 A commit that certainly failed deletes its files; one whose outcome is unknown deletes nothing. Each transaction works on its own
 copy of the table, so threads may share one table object. Decisions: docs/adr/0008.
 
-Not here: what a transaction can do (``table.transaction``), the producers (``table.producer``, ``table.row_delta``), finding out
-what became of a commit (``catalog``).
+Not here: what a transaction can do (``table.transaction``), the producers (``table.commit.producer``, ``table.commit.row_delta``), finding
+out what became of a commit (``catalog``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCurrentSchemaId, Ass
 
 from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
-from icelock.table.retry import RetryPolicy
-from icelock.table.still_fits import check_same_names, check_still_fits
-from icelock.table.turn import DoubtfulConflictError, Stage, given_up
+from icelock.table.commit.retry import RetryPolicy
+from icelock.table.commit.still_fits import check_same_names, check_still_fits
+from icelock.table.commit.turn import DoubtfulConflictError, Stage, given_up
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 
+    from icelock.table.commit.turn import Turn
     from icelock.table.table import Table
-    from icelock.table.turn import Turn
 
 logger = logging.getLogger(__name__)
 

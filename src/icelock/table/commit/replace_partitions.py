@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation
 
 from icelock.errors import PolicyError
 from icelock.plan.partition_set import PartitionSet
-from icelock.table.conflicts import Conflicts, Window
-from icelock.table.row_delta import Change, EncryptedOverwrite
+from icelock.table.commit.conflicts import Conflicts, Window
+from icelock.table.commit.row_delta import Change, EncryptedOverwrite
 
 if TYPE_CHECKING:
     from typing import Self

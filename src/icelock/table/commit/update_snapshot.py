@@ -1,6 +1,6 @@
-"""``update_snapshot``: PyIceberg's ``UpdateSnapshot`` whose producers encrypt.
+"""``table.commit.update_snapshot``: PyIceberg's ``UpdateSnapshot`` whose producers encrypt.
 
-Not here: the producers (``table.producer``, ``table.row_delta``, ``table.partition_overwrite``).
+Not here: the producers (``table.commit.producer``, ``table.commit.row_delta``, ``table.commit.replace_partitions``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 from icelock.errors import PolicyError
-from icelock.table.branches import check_branch
+from icelock.table.commit.branches import check_branch
+from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
+from icelock.table.commit.replace_partitions import EncryptedReplacePartitions
+from icelock.table.commit.row_delta import EncryptedOverwrite
 from icelock.table.guard import check_summary
-from icelock.table.partition_overwrite import EncryptedReplacePartitions
-from icelock.table.producer import EncryptedFastAppend, EncryptedMergeAppend
-from icelock.table.row_delta import EncryptedOverwrite
 
 if TYPE_CHECKING:
     import uuid
 
-    from icelock.table.staging import Staging
+    from icelock.table.commit.staging import Staging
 
 
 class EncryptedUpdateSnapshot(UpdateSnapshot):

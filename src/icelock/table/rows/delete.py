@@ -1,11 +1,12 @@
 """Deleting rows by a filter: which files are worked on, on each attempt of a commit.
 
-The work on a data file (``table.cut_files``) is kept with the state that it was done on. On another attempt a file whose state is the
+The work on a data file (``table.rows.file_work``) is kept with the state that it was done on. On another attempt a file whose state is the
 same keeps its result; one with other delete files or other row ids is done again, so no delete is lost. When a file is gone, a change
 that replaces rows is in conflict; a delete alone looks for its rows where another writer moved them. Files that hold rows of later only
 are left as they are: the delete was planned before them.
 
-Not here: the snapshot (``table.row_delta``), isolation levels (``table.conflicts``), the vectors' file (``table.vector_file``).
+Not here: the snapshot (``table.commit.row_delta``), isolation levels (``table.commit.conflicts``), the vectors' file
+(``table.rows.vector_file``).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pyiceberg.table.snapshots import Operation
 
 from icelock.arrow.read.task import read_task
 from icelock.metadata.metadata_columns import ROW_ID
-from icelock.table.cut_files import DELETE_MODE, DeleteMode, FileResult, FileState, FilterWork
-from icelock.table.row_delta import Change
-from icelock.table.vector_file import VectorFile
+from icelock.table.commit.row_delta import Change
+from icelock.table.rows.file_work import DELETE_MODE, DeleteMode, FileResult, FileState, FilterWork
+from icelock.table.rows.vector_file import VectorFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
     from pyiceberg.table.metadata import TableMetadata
 
-    from icelock.table.cut_files import FileWork
+    from icelock.table.commit.staging import Staging
+    from icelock.table.rows.file_work import FileWork
     from icelock.table.scan import DataScan
-    from icelock.table.staging import Staging
 
 
 class DeleteByFilter:

@@ -8,7 +8,7 @@ PyIceberg's producers decide which entries of the parent a snapshot keeps; the m
 
 A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit (``table.transaction``).
 
-Not here: retries (``table.transaction``), removing files (``table.row_delta``), data files (``arrow.write.writer``).
+Not here: retries (``table.transaction``), removing files (``table.commit.row_delta``), data files (``arrow.write.writer``).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-from icelock.table.branches import check_branch
-from icelock.table.manifest_merge import merge_sizes, merged
-from icelock.table.new_files import check_given_once, check_not_there, check_place, is_fresh
-from icelock.table.summary import snapshot_summary
+from icelock.table.commit.branches import check_branch
+from icelock.table.commit.manifest_merge import merge_sizes, merged
+from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
+from icelock.table.commit.summary import snapshot_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import UpdatesAndRequirements
 
     from icelock.io.file_io import EncryptingFileIO
-    from icelock.table.staging import Staging
+    from icelock.table.commit.staging import Staging
 
 
 class EncryptedProducer(_SnapshotProducer[Any]):

@@ -3,7 +3,7 @@
 Waits are drawn evenly from nothing up to a bound that doubles (full jitter), so that writers who failed together do not come
 back together. Source: Java TableProperties; AWS, "Exponential backoff and jitter".
 
-Not here: what counts as a failed try (``table.commit``).
+Not here: what counts as a failed try (``table.commit.protocol``).
 """
 
 from __future__ import annotations

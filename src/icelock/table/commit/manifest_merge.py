@@ -6,9 +6,9 @@ all others are ``existing`` with what they inherited written out; files that old
 
 On by default, as in Java: small commits would make planning slower and slower. Manifests are merged up to 1 MiB (some 10,000 files; Java: 8
 MiB), since every entry is decoded and written, which must not stop a commit for long. An attempt after a conflict merges only when no
-other writer can be first again (``table.turn``): else it would merge for the next conflict.
+other writer can be first again (``table.commit.turn``): else it would merge for the next conflict.
 
-Not here: when manifests are listed (``table.producer``).
+Not here: when manifests are listed (``table.commit.producer``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.manifest import ManifestFile
 
-    from icelock.table.producer import EncryptedProducer
+    from icelock.table.commit.producer import EncryptedProducer
 
 TARGET_SIZE_DEFAULT: Final = 1 << 20
 

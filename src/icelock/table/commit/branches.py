@@ -6,7 +6,7 @@ branch's rows, and Spark's writes refuse it), removes it silently, and moves a b
 The builder has fast-forward too, and does not forget how long a ref is kept. Moving a ref makes no snapshot, so every key stays in use.
 A change is a conflict when another writer has moved the same ref.
 
-Not here: writing to a branch (``table.transaction``), removing snapshots (``table.expire``).
+Not here: writing to a branch (``table.transaction``), removing snapshots (``table.maintenance.expire``).
 """
 
 from __future__ import annotations

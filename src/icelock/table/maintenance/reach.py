@@ -3,7 +3,7 @@
 Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; of what they hold only paths
 are kept. One that cannot be read is an error, never a file without content: whoever deletes by this would lose rows (case C-50).
 
-Not here: listing storage (``io.listing``), what is deleted (``table.expire``, ``catalog.base``, ``maintenance.leftovers``).
+Not here: listing storage (``io.listing``), what is deleted (``table.maintenance.expire``, ``catalog.base``, ``maintenance.leftovers``).
 """
 
 from __future__ import annotations

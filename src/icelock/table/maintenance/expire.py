@@ -1,6 +1,7 @@
 """``table.maintenance.expire_snapshots()``: snapshots, their keys and their files go.
 
-1. what may go is worked out on the table's metadata (``table.retention``); the manifest lists of what goes are read, so that a key or
+1. what may go is worked out on the table's metadata (``table.maintenance.retention``); the manifest lists of what goes are read, so that a
+   key or
    a file that cannot be had stops it before anything is changed;
 2. one commit removes snapshots, refs that are too old, and every key entry that nothing needs any more. It holds only if the catalog's
    metadata of that moment lets all of it go too: another writer's snapshot, tag or rollback makes step 1 be done again;
@@ -36,13 +37,13 @@ from pyiceberg.utils.properties import property_as_bool
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
-from icelock.table.deletable import Home, files_of
+from icelock.table.commit.retry import RetryPolicy
+from icelock.table.commit.turn import given_up
+from icelock.table.maintenance.deletable import Home, files_of
+from icelock.table.maintenance.reach import read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.moments import to_millis
-from icelock.table.reach import read_lists, read_paths, statistics_paths
-from icelock.table.retention import Expirable, dead_keys, expirable
-from icelock.table.retry import RetryPolicy
 from icelock.table.transaction import EncryptedTransaction
-from icelock.table.turn import given_up
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -2,7 +2,7 @@
 
 Null equals null, NaN equals NaN, -0.0 equals 0.0. Lists and maps are compared as Python values, where NaN equals nothing.
 
-Not here: which rows stand against each other (``table.key_index``).
+Not here: which rows stand against each other (``table.rows.key_index``).
 """
 
 from __future__ import annotations

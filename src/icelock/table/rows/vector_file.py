@@ -1,6 +1,6 @@
 """The deletion vectors of a commit: all in one Puffin file, with an entry for each data file (format.md "Delete files").
 
-Not here: which rows are deleted (``table.delete``, ``table.upsert``), the bytes (``io.puffin.write``).
+Not here: which rows are deleted (``table.rows.delete``, ``table.rows.upsert``), the bytes (``io.puffin.write``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from icelock.io.files import EncryptedOutputFile
-    from icelock.table.staging import Staging
+    from icelock.table.commit.staging import Staging
 
 
 class VectorFile:

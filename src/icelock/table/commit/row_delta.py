@@ -8,7 +8,7 @@ What an attempt adds and removes is asked of a ``RowChange`` each time, on the m
 3. with a data file go its deletion vector and the position deletes that name it, so that nothing dangles (Java
    ManifestFilterManager); a vector that another one replaces goes too.
 
-Not here: which rows match and how files are rewritten (``table.delete``), validation (``table.conflicts``).
+Not here: which rows match and how files are rewritten (``table.rows.delete``), validation (``table.commit.conflicts``).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_d
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.partition_set import PartitionSet
-from icelock.table.conflicts import Conflicts, Window, isolation_level
-from icelock.table.producer import EncryptedProducer
+from icelock.table.commit.conflicts import Conflicts, Window, isolation_level
+from icelock.table.commit.producer import EncryptedProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

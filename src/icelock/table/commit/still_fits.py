@@ -4,7 +4,7 @@ Columns are told by field id. One that was added or renamed meanwhile, or got a 
 another partition spec or sort order (Java: as here). Java commits the rest as well, and the values of columns that are gone are gone
 without a word; here these are conflicts.
 
-Not here: what other writers did to rows (``table.conflicts``).
+Not here: what other writers did to rows (``table.commit.conflicts``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ whatever is deleted in them. Totals go on from the parent's; one that the parent
 
 No partition values: metadata.json is plain.
 
-Not here: what a snapshot adds and removes (``table.producer``, ``table.row_delta``).
+Not here: what a snapshot adds and removes (``table.commit.producer``, ``table.commit.row_delta``).
 """
 
 from __future__ import annotations

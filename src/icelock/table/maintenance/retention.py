@@ -10,7 +10,7 @@ Snapshots (Iceberg spec, "Snapshot Retention Policy"; Java RemoveSnapshots):
 Keys: an entry stays when a snapshot that stays names it, or wraps such an entry's way up to the master key, or is the KEK that new
 snapshots use. All others go, those of snapshots that other engines expired too (cases C-10, J-03).
 
-Not here: committing (``table.expire``).
+Not here: committing (``table.maintenance.expire``).
 """
 
 from __future__ import annotations

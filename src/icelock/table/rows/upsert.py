@@ -7,10 +7,10 @@
 3. Source rows for updated ones, with the ``_row_id`` of these and no sequence number of their own, and source rows whose key was not
    found go to new files.
 
-On another attempt files whose state is the same keep their result (``table.delete``). Memory: the source, a row group of the table, and of
-each file the row numbers that match.
+On another attempt files whose state is the same keep their result (``table.rows.delete``). Memory: the source, a row group of the table,
+and of each file the row numbers that match.
 
-Not here: keys and conflict filter (``table.source_rows``), the snapshot (``table.row_delta``).
+Not here: keys and conflict filter (``table.rows.source_rows``), the snapshot (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from icelock.arrow.read.task import count_task, read_task
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
-from icelock.table.cut_files import DeleteMode, FileResult, FileWork, bitmap_of, lineage_schema, unchanged_file
-from icelock.table.delete import DeleteByFilter
-from icelock.table.row_compare import different_rows
+from icelock.table.rows.delete import DeleteByFilter
+from icelock.table.rows.file_work import DeleteMode, FileResult, FileWork, bitmap_of, lineage_schema, unchanged_file
+from icelock.table.rows.row_compare import different_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from icelock.metadata.manifest import DataFile
     from icelock.plan.task import ScanTask
-    from icelock.table.row_delta import Change
+    from icelock.table.commit.row_delta import Change
+    from icelock.table.commit.staging import Staging
+    from icelock.table.rows.source_rows import SourceRows
     from icelock.table.scan import DataScan
-    from icelock.table.source_rows import SourceRows
-    from icelock.table.staging import Staging
 
 MERGE_MODE: Final = "write.merge.mode"
 MERGE_ISOLATION: Final = "write.merge.isolation-level"

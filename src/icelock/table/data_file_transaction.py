@@ -3,7 +3,8 @@
 Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. It answers for files that were just written: they are
 deleted when staging fails, or when the commit certainly fails.
 
-Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.row_delta``, ``table.partition_overwrite``).
+Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.commit.row_delta``,
+``table.commit.replace_partitions``).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pyiceberg.table.snapshots import Operation
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.table.commit import Cleanup
-from icelock.table.conflicts import isolation_level
-from icelock.table.delete import DeleteByFilter
-from icelock.table.manifest_merge import merge_enabled
-from icelock.table.new_files import is_fresh
-from icelock.table.partition_overwrite import check_partitioned
-from icelock.table.rows_changed import GivenChange, RowsChanged
-from icelock.table.staging import Staging
+from icelock.table.commit.conflicts import isolation_level
+from icelock.table.commit.manifest_merge import merge_enabled
+from icelock.table.commit.new_files import is_fresh
+from icelock.table.commit.protocol import Cleanup
+from icelock.table.commit.replace_partitions import check_partitioned
+from icelock.table.commit.staging import Staging
+from icelock.table.rows.delete import DeleteByFilter
+from icelock.table.rows.given_change import GivenChange, RowsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from icelock.metadata.manifest import DataFile
-    from icelock.table.conflicts import Since
+    from icelock.table.commit.conflicts import Since
 
 
 class GivenFiles(Staging):
@@ -43,7 +44,7 @@ class GivenFiles(Staging):
         """Append data files.
 
         Raises:
-            PolicyError: a file that is given twice, that is there, or that is another table's (``table.new_files``).
+            PolicyError: a file that is given twice, that is there, or that is another table's (``table.commit.new_files``).
         """
         self.check_new_files(files, branch)
         with Cleanup(self):

@@ -9,7 +9,7 @@ A REST server says by itself where the metadata file lies, and could name any fo
 be this table's (the same uuid) before it says anything: a server cannot put one on the client's disk.
 
 Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they believe every location.
-Not here: deleting (``io.listing``), what is no longer needed (``table.expire``, ``maintenance.leftovers``).
+Not here: deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``, ``maintenance.leftovers``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
 from icelock.metadata.table_metadata import decode_metadata
-from icelock.table.reach import metadata_paths, read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.reach import metadata_paths, read_lists, read_paths, statistics_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

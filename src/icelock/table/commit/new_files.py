@@ -2,10 +2,10 @@
 
 Files that a ``DataFileWriter`` has just written are, and are not looked for: their names and keys are their own. All others, such as
 files of a scan's plan or described by the caller, must lie where the table's files do, since a file of another table has that table's field
-ids and is deleted with it; and must not be in the branch that they are added to. Java looks for duplicates in ``add_files`` alone, and
-keeps one of two equal files of a commit.
+ids and is deleted with it; and must not be in the branch that they are added to. Java looks for duplicates in ``table.rows.plain_files``
+alone, and keeps one of two equal files of a commit.
 
-Not here: the files' keys (``metadata.manifest_writer``), plain files (``table.add_files``).
+Not here: the files' keys (``metadata.manifest_writer``), plain files (``table.rows.plain_files``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A requirement on a branch or tag is about what was committed before the transaction, whatever is staged on top of it, and there is one for
 each: PyIceberg keeps the first of all, so that a second branch would be written without a look at it.
 
-Not here: commit and retries (``table.commit``), what is staged (``table.given_files``, ``table.transaction``).
+Not here: commit and retries (``table.commit.protocol``), what is staged (``table.data_file_transaction``, ``table.transaction``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from icelock import properties as names
 from icelock.arrow.write.writer import WriteContext
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.commit import CommitProtocol
+from icelock.table.commit.new_files import check_new_files
+from icelock.table.commit.protocol import CommitProtocol
+from icelock.table.commit.update_snapshot import EncryptedUpdateSnapshot
 from icelock.table.guard import check_updates
-from icelock.table.new_files import check_new_files
 from icelock.table.scan import DataScan
-from icelock.table.update_snapshot import EncryptedUpdateSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -191,7 +191,7 @@ class Staging(CommitProtocol):
         return self._name()
 
     def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
-        """Check that data files can be added to a branch as it is staged (``table.new_files``).
+        """Check that data files can be added to a branch as it is staged (``table.commit.new_files``).
 
         Raises:
             PolicyError: a file that is given twice, that is there, or that is another table's.

@@ -5,7 +5,7 @@ table has that table's ids, so there, and in files without ids, columns go by th
 Where ids and names both may be meant, and say different things, the file is refused. So is a column that the table lacks, a type that does
 not fit, and a required column that a file lacks; an optional one is null, or its default. The files are only read.
 
-Not here: writing the rows (``arrow.write.writer``), the snapshot (``table.given_files``).
+Not here: writing the rows (``arrow.write.writer``), the snapshot (``table.data_file_transaction``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-    from icelock.table.staging import Staging
+    from icelock.table.commit.staging import Staging
 
 
 class PlainFiles:

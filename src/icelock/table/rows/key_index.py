@@ -4,7 +4,7 @@ Each key column is looked up in the source's distinct values of it; the numbers 
 up in turn, so numbers never grow beyond the square of the source. Keys compare as in Spark: NaN equals NaN, -0.0 equals 0.0, and null
 equals nothing.
 
-Not here: which columns are the key (``table.source_rows``).
+Not here: which columns are the key (``table.rows.source_rows``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""From staged files to a commit: snapshots, conflicts, retries, and what is deleted when it fails."""

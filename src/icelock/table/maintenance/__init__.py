@@ -1,0 +1,1 @@
+"""Removing what is not needed any more: snapshots that expired, files that no snapshot reaches."""

@@ -1,0 +1,1 @@
+"""Changing rows that are there: delete, overwrite, upsert, and taking in files."""
