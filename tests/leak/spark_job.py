@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
-from icelock.spark.settings import attached
+from icelock.spark.settings.session import attached
 
 
 def main(settings: dict[str, Any]) -> None:

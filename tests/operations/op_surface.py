@@ -80,7 +80,7 @@ def surface() -> set[str]:
 def spark_surface() -> set[str]:
     """Return what there is for Spark: functions, the methods of the table writer, options and modes of reads and writes."""
     import icelock.spark  # noqa: PLC0415 - needs PySpark
-    from icelock.spark import options  # noqa: PLC0415
+    from icelock.spark.settings import options  # noqa: PLC0415
     from icelock.spark.table_writer import TableWriter  # noqa: PLC0415
 
     found = {f"spark.{name}" for name in functions_of(icelock.spark)} | {f"TableWriter.{name}" for name in methods_of(TableWriter)}

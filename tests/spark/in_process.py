@@ -11,10 +11,10 @@ from pyspark import TaskContext, cloudpickle
 
 from icelock.format import aes_gcm
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.job import Action, Base, Job, Purpose
-from icelock.spark.options import TableName
-from icelock.spark.settings import Settings
-from icelock.spark.source import data_source
+from icelock.spark.driver.source import data_source
+from icelock.spark.sealed.job import Action, Base, Job, Purpose
+from icelock.spark.settings.options import TableName
+from icelock.spark.settings.session import Settings
 
 TABLE = "test.db.t"
 KEY = bytes(range(32))

@@ -31,7 +31,7 @@ from tests.spark.test_event_log import forms
 import icelock.spark
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.spark.callbacks import Callbacks, callbacks_of
+from icelock.spark.jvm.callbacks import Callbacks, callbacks_of
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 CHANNEL_KEY = bytes(range(32))

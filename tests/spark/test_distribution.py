@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
-from icelock.spark.distribution import Layout, distributed
-from icelock.spark.spark_transforms import spark_transform
+from icelock.spark.columns.transforms import spark_transform
+from icelock.spark.driver.distribution import Layout, distributed
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ from tests.spark.native_tables import TABLE, create, native, optional
 
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
-from icelock.spark import errors_of_jvm
+from icelock.spark.jvm import errors as errors_of_jvm
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 

@@ -34,7 +34,7 @@ from tests.spark.native_tables import TABLE, create, native, optional, values
 import icelock.spark
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.conditions import condition
+from icelock.spark.columns.conditions import condition
 
 pytestmark = pytest.mark.spark
 

@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from tests.spark.in_process import as_task, paths
 
 from icelock.errors import CommitError
-from icelock.spark.settings import Settings
-from icelock.spark.source import data_source
-from icelock.spark.types import spark_schema
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.source import data_source
+from icelock.spark.settings.session import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -15,7 +15,7 @@ from tests.spark.native_tables import TABLE, append, create, native, optional, v
 
 import icelock.spark
 from icelock.errors import PolicyError
-from icelock.spark import native_jvm as jvm_side
+from icelock.spark.jvm import native as jvm_side
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -43,7 +43,7 @@ from tests.golden.test_java_deletes import FILTERS, HERE, expected, open_table
 import icelock.spark
 from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.manifest import DataFile
-from icelock.spark.native import native_read
+from icelock.spark.native.scan import native_read
 from icelock.table.commit.row_delta import Change
 from icelock.table.scan import DataScan
 from relocate import RelocatingFileIO
@@ -193,7 +193,7 @@ def test_rows_that_a_delete_is_too_old_for_stay_among_many_deletes(spark, spark_
     table.append(people(0, 3))
     assert read_ids(spark) == [0, 1, 2, 10]
     same_as_arrow(spark, table)
-    monkeypatch.setattr("icelock.spark.native_equality._BROADCAST_ROWS", 0)
+    monkeypatch.setattr("icelock.spark.native.equality._BROADCAST_ROWS", 0)
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
         assert "SortMergeJoin" in plan(read(spark))

@@ -58,7 +58,7 @@ from tests.spark.native_tables import append, create, evolve, files_read, native
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.plan.filters.exact import exact_filter
-from icelock.spark.conditions import condition
+from icelock.spark.columns.conditions import condition
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -17,14 +17,14 @@ from tests.spark.in_process import TABLE, CutRun, delete_job, merge_job, paths, 
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.spark.cut import ResultWriter
-from icelock.spark.job import Action, Job, NewTable, Purpose
-from icelock.spark.new_table import iceberg_schema, partition_spec
-from icelock.spark.options import TableName
-from icelock.spark.source import data_source
-from icelock.spark.staged import Staged, peek, put
-from icelock.spark.types import spark_schema
-from icelock.spark.write import POSITIONS
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.new_table import iceberg_schema, partition_spec
+from icelock.spark.driver.source import data_source
+from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
+from icelock.spark.sealed.staged import Staged, peek, put
+from icelock.spark.settings.options import TableName
+from icelock.spark.task.cut import ResultWriter
+from icelock.spark.task.write import POSITIONS
 
 pytestmark = pytest.mark.spark43
 

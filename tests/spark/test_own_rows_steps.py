@@ -14,11 +14,11 @@ from tests.spark.in_process import TABLE, CutRun, base_of, settings, source
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.job import Action, Job, NewTable, Purpose
-from icelock.spark.options import ReadOptions, TableName, WriteOptions
-from icelock.spark.planning import load as loaded
-from icelock.spark.seen import ROWS_READ, Seen, seen_in
-from icelock.spark.seen import base_of as validated_from
+from icelock.spark.driver.plan_read import load as loaded
+from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
+from icelock.spark.sealed.seen import ROWS_READ, Seen, seen_in
+from icelock.spark.sealed.seen import base_of as validated_from
+from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
 from icelock.table.commit.conflicts import Since
 
 pytestmark = pytest.mark.spark43

@@ -25,17 +25,17 @@ import icelock.spark
 from icelock.errors import CommitError, FormatError, IntegrityError, PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.plan.task import ScanTask
-from icelock.spark import native
-from icelock.spark.batches import spark_batch
-from icelock.spark.filters import FilterTranslator
-from icelock.spark.job import Action, Job
-from icelock.spark.options import ReadOptions, TableName
-from icelock.spark.settings import Settings
-from icelock.spark.splits import plan_splits
-from icelock.spark.storage import executor_properties
-from icelock.spark.tables import open_catalog
-from icelock.spark.ticket import PlannedWrite, Ticket
-from icelock.spark.types import arrow_schema, spark_schema
+from icelock.spark.columns.batches import spark_batch
+from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.columns.types import arrow_schema, spark_schema
+from icelock.spark.native import scan as native
+from icelock.spark.sealed.job import Action, Job
+from icelock.spark.sealed.ticket import PlannedWrite, Ticket
+from icelock.spark.settings.catalogs import open_catalog
+from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.spark.settings.session import Settings
+from icelock.spark.settings.storage import executor_properties
+from icelock.spark.task.splits import plan_splits
 
 pytestmark = pytest.mark.spark43
 
@@ -347,7 +347,7 @@ def test_a_catalog_in_memory_of_one_process_is_refused(tmp_path, monkeypatch):
 
 
 def test_keys_on_a_plain_wire_are_refused_when_asked_for(lake):
-    from icelock.spark.source import data_source  # noqa: PLC0415
+    from icelock.spark.driver.source import data_source  # noqa: PLC0415
 
     session = FakeSession(spark_master="yarn")
     icelock.spark.register(session, {"test": lake.properties(**{"icelock.spark.plain-rpc": "refuse"})})

@@ -17,11 +17,11 @@ from tests.spark.in_process import TABLE, CutRun, as_task, delete_job, job_of, p
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.spark.job import Action
-from icelock.spark.messages import SealedFiles
-from icelock.spark.sealed import Place, Recipient
-from icelock.spark.source import data_source
-from icelock.spark.types import spark_schema
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.source import data_source
+from icelock.spark.sealed.hpke import Place, Recipient
+from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.messages import SealedFiles
 
 pytestmark = pytest.mark.spark43
 

@@ -22,10 +22,10 @@ from icelock.errors import CommitError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.kms.memory import MemoryKms
 from icelock.secret import SecretBytes
-from icelock.spark.settings import Settings
-from icelock.spark.source import SpentSource, data_source
-from icelock.spark.splits import Split
-from icelock.spark.types import spark_schema
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.source import SpentSource, data_source
+from icelock.spark.settings.session import Settings
+from icelock.spark.task.splits import Split
 
 pytestmark = pytest.mark.spark43
 
@@ -225,8 +225,9 @@ def test_executor_modules_bring_in_no_catalog():
     import sys  # noqa: PLC0415
 
     code = (
-        "import sys, icelock.spark.task_read, icelock.spark.write, icelock.spark.cut, icelock.spark.batches, icelock.spark.types\n"
-        "import icelock.spark.messages\n"
+        "import sys, icelock.spark.task.read, icelock.spark.task.write, icelock.spark.task.cut\n"
+        "import icelock.spark.columns.batches, icelock.spark.columns.types\n"
+        "import icelock.spark.sealed.messages\n"
         "import icelock.arrow.read.task, icelock.arrow.write.writer\n"
         "found = [m for m in sys.modules if m.split('.')[0] in ('sqlalchemy', 'boto3', 'click') or m.startswith(('icelock.catalog', "
         "'icelock.kms.l', 'icelock.kms.m', 'icelock.table'))]\n"

@@ -14,7 +14,7 @@ from tests.spark.standalone import SPARK_HOME
 import icelock
 
 ARCHIVES = sorted(map(str, (SPARK_HOME / "python" / "lib").glob("*.zip")))
-IMPORTED = "import sys; print(sys.modules.keys() >= {'icelock.spark.source', 'icelock.io.storage', 'pyarrow'})"
+IMPORTED = "import sys; print(sys.modules.keys() >= {'icelock.spark.driver.source', 'icelock.io.storage', 'pyarrow'})"
 FOUND = """
 import sys, pyspark.worker
 print(pyspark.__file__)

@@ -20,11 +20,11 @@ from tests.spark.in_process import TABLE, settings
 import icelock.spark
 from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
-from icelock.spark import driver_write
-from icelock.spark.driver_write import BATCH_BYTES, BATCH_ROWS
-from icelock.spark.job import Action, Job
-from icelock.spark.options import TableName
-from icelock.spark.write_planning import plan_write
+from icelock.spark.driver import write_here as driver_write
+from icelock.spark.driver.plan_write import plan_write
+from icelock.spark.driver.write_here import BATCH_BYTES, BATCH_ROWS
+from icelock.spark.sealed.job import Action, Job
+from icelock.spark.settings.options import TableName
 
 pytestmark = pytest.mark.spark
 

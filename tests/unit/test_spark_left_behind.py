@@ -6,8 +6,8 @@ import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from icelock.spark.commit import left_behind, remove
-from icelock.spark.write import WritePlan
+from icelock.spark.driver.commit import left_behind, remove
+from icelock.spark.task.write import WritePlan
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
 

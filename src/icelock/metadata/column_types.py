@@ -10,7 +10,7 @@ it came as, and is written as that text. Its values are neither read nor written
 Values of ``geometry`` and ``geography`` are WKB, read as binary. Upper case is lower case in names of types, as in Java's
 ``Types.fromTypeName``, which refuses names that it does not know.
 
-Not here: what may be read and written (``arrow.types``, ``arrow.write.schema``, ``spark.types``).
+Not here: what may be read and written (``arrow.types``, ``arrow.write.schema``, ``spark.columns.types``).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from icelock.spark.change_rows import add_files, delete, upsert
     from icelock.spark.read_table import read
-    from icelock.spark.rows import add_files, delete, upsert
     from icelock.spark.session import register
     from icelock.spark.sql_tables import attach, sql
     from icelock.spark.table_writer import write_to
@@ -20,13 +20,13 @@ __all__ = ["add_files", "attach", "delete", "read", "register", "sql", "upsert",
 
 # No module of this package may have the name of a function: importing it would put the module in the function's place.
 _MODULES: Final = {
-    "add_files": "rows",
+    "add_files": "change_rows",
     "attach": "sql_tables",
-    "delete": "rows",
+    "delete": "change_rows",
     "read": "read_table",
     "register": "session",
     "sql": "sql_tables",
-    "upsert": "rows",
+    "upsert": "change_rows",
     "write_to": "table_writer",
 }
 

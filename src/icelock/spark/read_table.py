@@ -9,7 +9,7 @@ the others as ``BatchScan icelock``.
 In a classic session the user's process plans: it loads the catalog, calls the KMS and keeps the plan, and no Python process is started for
 a query of Spark's reader. A Connect session has no JVM at hand and no catalog: there the data source does all.
 
-Not here: what Spark's reader reads (``native``), the data source (``source``).
+Not here: what Spark's reader reads (``spark.native.scan``), the data source (``spark.driver.source``).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.job import Action, Base, Job
-from icelock.spark.jobs import Jobs
-from icelock.spark.options import ReadOptions, TableName
-from icelock.spark.seen import Seen
-from icelock.spark.settings import settings_of
-from icelock.spark.wire import check_wire_of
+from icelock.spark.driver.run_jobs import Jobs
+from icelock.spark.sealed.job import Action, Base, Job
+from icelock.spark.sealed.seen import Seen
+from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.spark.settings.rpc import check_wire_of
+from icelock.spark.settings.session import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.settings import Settings
+    from icelock.spark.settings.session import Settings
     from icelock.table.scan import DataScan
 
 _CATALOGS: Final = "_icelock_catalogs"
@@ -93,7 +93,7 @@ def read(  # noqa: PLR0913 - what a read can say
             msg = "engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out"
             raise PolicyError(msg)
         return _by_data_source(spark, _fixed(spark, job, options))
-    from icelock.spark.tables import scan_of, table_of  # noqa: PLC0415 - catalogs
+    from icelock.spark.settings.catalogs import scan_of, table_of  # noqa: PLC0415 - catalogs
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return _rows(spark, job, scan, chosen)
@@ -133,7 +133,7 @@ def _engine(name: str) -> Engine:
 
 
 def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
-    from icelock.spark.native import native_read  # noqa: PLC0415 - not needed over Connect
+    from icelock.spark.native.scan import native_read  # noqa: PLC0415 - not needed over Connect
 
     snapshot = scan.snapshot()
     metadata = scan.table_metadata
@@ -162,7 +162,7 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     Raises:
         PolicyError: as ``tables.catalog_of``.
     """
-    from icelock.spark.tables import catalog_of  # noqa: PLC0415 - catalogs
+    from icelock.spark.settings.catalogs import catalog_of  # noqa: PLC0415 - catalogs
 
     kept: tuple[Settings | None, dict[str, EncryptedCatalog]] = getattr(spark, _CATALOGS, (None, {}))
     if kept[0] is not settings:

@@ -1,8 +1,8 @@
 """``register``: makes the format "icelock" known to a Spark session, classic or Connect.
 
-A session whose connections would show keys is warned once (``wire``).
+A session whose connections would show keys is warned once (``spark.settings.rpc``).
 
-Not here: the data source (``source``). Importing this module loads no catalog.
+Not here: the data source (``spark.driver.source``). Importing this module loads no catalog.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
     from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
-    from icelock.spark.jvm import activate, install_fresh_scans, install_own_rows  # noqa: PLC0415 - executors import this package
-    from icelock.spark.settings import Settings, attach, attached  # noqa: PLC0415
-    from icelock.spark.source import NAME, data_source  # noqa: PLC0415
-    from icelock.spark.wire import all_refuse, is_plain, warn_once  # noqa: PLC0415
+    from icelock.spark.driver.source import NAME, data_source  # noqa: PLC0415
+    from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows  # noqa: PLC0415 - executors import this package
+    from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once  # noqa: PLC0415
+    from icelock.spark.settings.session import Settings, attach, attached  # noqa: PLC0415
 
     activate(spark)
     if getattr(spark, "_jsparkSession", None) is not None:
-        from icelock.spark.errors_of_jvm import install  # noqa: PLC0415
+        from icelock.spark.jvm.errors import install  # noqa: PLC0415
 
         install()
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}

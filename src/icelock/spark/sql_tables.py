@@ -14,16 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import PolicyError
-from icelock.spark.column_paths import quoted
-from icelock.spark.native_jvm import native_jvm
-from icelock.spark.options import TableName
+from icelock.spark.columns.paths import quoted
+from icelock.spark.jvm.native import native_jvm
 from icelock.spark.read_table import Engine, read, session_catalog
-from icelock.spark.settings import settings_of
+from icelock.spark.settings.options import TableName
+from icelock.spark.settings.session import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from icelock.spark.settings import Settings
+    from icelock.spark.settings.session import Settings
 
 _PARTS: Final = 3
 _VERSION: Final = "version:"

@@ -5,7 +5,7 @@
 
 ``overwrite`` is two jobs: one writes, one removes the rows that match from files that keep others. Rows are written once.
 
-Not here: what a job does (``job``), changes of rows (``rows``).
+Not here: what a job does (``spark.sealed.job``), changes of rows (``spark.change_rows``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.distribution import check_options
-from icelock.spark.job import MAIN, Action, Job, NewTable, Purpose
-from icelock.spark.jobs import Jobs
-from icelock.spark.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
-from icelock.spark.source import NAME
+from icelock.spark.driver.distribution import check_options
+from icelock.spark.driver.run_jobs import Jobs
+from icelock.spark.driver.source import NAME
+from icelock.spark.sealed.job import MAIN, Action, Job, NewTable, Purpose
+from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

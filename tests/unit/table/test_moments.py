@@ -11,7 +11,7 @@ from lake import KEYED, TestLake, people
 
 from icelock.errors import PolicyError
 from icelock.maintenance import leftovers, remove_leftovers
-from icelock.spark.options import ReadOptions
+from icelock.spark.settings.options import ReadOptions
 from icelock.table.moments import to_millis
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point

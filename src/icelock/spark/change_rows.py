@@ -1,0 +1,268 @@
+"""Changes of rows, by Spark's tasks: ``delete``, ``upsert``, and ``add_files``.
+
+``delete``  the driver plans which files may hold matching rows; files all of whose rows match go by metadata alone; tasks look into the
+            others. One job.
+``upsert``  the source is kept (``persist``), so that it is computed once. It is joined with the table's keys; one job writes changed and
+            new rows and tells which rows they replace. By ``write.merge.mode`` its commit adds deletion vectors, or a second job writes
+            the files that lost rows again. Rows of the table whose keys are out of the source's range are not read.
+
+Each makes one snapshot, and none when nothing changes. Changed rows keep their ``_row_id``. Another writer's commit that changed the same
+rows, or (isolation level serializable) added rows that could have been concerned, makes the commit fail with ValidationException.
+
+Not here: the work of tasks (``spark.task.cut``, ``spark.task.write``), jobs (``spark.driver.run_jobs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql import types as sp
+
+from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
+from icelock.plan.filters.text import parse_filter
+from icelock.spark.columns.paths import quoted
+from icelock.spark.driver.run_jobs import Described, Jobs
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
+from icelock.spark.settings.options import TableName
+from icelock.spark.table_writer import write_to
+from icelock.spark.task.write import POSITIONS
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_WHERE: Final = (ROW_ID.name, FILE.name, POS.name)
+# Types whose order Spark and Iceberg agree on, and whose values come to Python as they are.
+_RANGED: Final = (sp.IntegerType, sp.LongType, sp.ShortType, sp.ByteType, sp.StringType, sp.DateType)
+_CHANGED: Final = "icelock changed"
+_ROWS: Final = "icelock rows"
+_KEYS: Final = "icelock keys"
+
+
+def delete(
+    spark: SparkSession,
+    table: str,
+    delete_filter: str | BooleanExpression,
+    *,
+    branch: str = MAIN,
+    snapshot_properties: Mapping[str, str] | None = None,
+) -> None:
+    """Delete the rows of ``catalog.namespace.table`` that match a filter in PyIceberg's language; rows that it leaves undecided stay.
+
+    Copy-on-write or merge-on-read, by ``write.delete.mode``.
+
+    Raises:
+        PolicyError: the session is not registered, or the filter cannot be read.
+        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+    """
+    jobs = Jobs(spark)
+    job = Job(
+        action=Action.DESCRIBE,
+        table=TableName.parse(table),
+        branch=branch,
+        row_filter=parse_filter(delete_filter),
+        snapshot_properties=dict(snapshot_properties or {}),
+        purpose=Purpose.DELETE,
+    )
+    jobs.cut(replace(job, base=jobs.describe(job).base))
+
+
+def upsert(  # noqa: PLR0913 - PyIceberg's parameters
+    df: DataFrame,
+    table: str,
+    join_cols: Sequence[str] | None = None,
+    *,
+    when_matched_update_all: bool = True,
+    when_not_matched_insert_all: bool = True,
+    branch: str = MAIN,
+    snapshot_properties: Mapping[str, str] | None = None,
+) -> None:
+    """Update the rows of a table that have the keys of a DataFrame's rows and differ from them, and insert the others.
+
+    As ``Table.upsert``: ``join_cols`` are the table's identifier fields if not given; a key occurs once in the DataFrame and has no null;
+    rows that are equal are not written.
+
+    Raises:
+        PolicyError: columns that are not the table's, no key, a key that occurs twice or has a null, or nothing to do; nothing was changed.
+        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+    """
+    if not when_matched_update_all and not when_not_matched_insert_all:
+        msg = "neither updates nor inserts are asked for, so there is nothing to do"
+        raise PolicyError(msg)
+    jobs = Jobs(df.sparkSession)
+    job = Job(
+        action=Action.MERGE,
+        table=TableName.parse(table),
+        branch=branch,
+        snapshot_properties=dict(snapshot_properties or {}),
+        purpose=Purpose.MERGE,
+    )
+    described = jobs.describe(job)
+    job = jobs.with_seen(replace(job, base=described.base), df)
+    keys = tuple(join_cols or described.identifier)
+    source = _source(df, described, keys, table).persist()
+    try:
+        key_range = _key_range(source, keys)
+        if key_range is None:
+            return
+        merge = _Merge(jobs, replace(job, key_range=key_range), source, keys, described.columns)
+        merge.run(update=when_matched_update_all, insert=when_not_matched_insert_all)
+    finally:
+        source.unpersist()
+
+
+def add_files(  # noqa: PLR0913 - as those above
+    spark: SparkSession,
+    table: str,
+    paths: str | Sequence[str],
+    *,
+    reencrypt: bool = False,
+    branch: str = MAIN,
+    snapshot_properties: Mapping[str, str] | None = None,
+) -> None:
+    """Append the rows of plain Parquet files, read by Spark and encrypted on the way; the plain files stay where they are.
+
+    Columns are found by name.
+
+    Raises:
+        PolicyError: ``reencrypt`` is not set, a file that Spark would skip, or the session is not registered; nothing was changed.
+        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+    """
+    if not reencrypt:
+        msg = f"table {table} is encrypted, and its files cannot be plain ones: reencrypt=True reads them and writes their rows encrypted"
+        raise PolicyError(msg)
+    names = [paths] if isinstance(paths, str) else list(paths)
+    skipped = [name for name in names if name.rstrip("/").rpartition("/")[2].startswith(("_", "."))]
+    if skipped or not names:
+        msg = f"Spark reads no file whose name begins with _ or a dot: {', '.join(skipped)}" if skipped else "no file is named"
+        raise PolicyError(msg)
+    options = {"mergeSchema": "true", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    writer = write_to(spark.read.options(**options).parquet(*names), table).option("branch", branch)
+    for name, value in (snapshot_properties or {}).items():
+        writer.option(f"snapshot-property.{name}", value)
+    writer.append()
+
+
+class _Merge:
+    """The jobs of an upsert whose source is kept."""
+
+    def __init__(self, jobs: Jobs, job: Job, source: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...]) -> None:
+        self._jobs = jobs
+        self._job = job
+        self._source = source
+        self._keys = keys
+        self._columns = columns
+
+    def run(self, *, update: bool, insert: bool) -> None:
+        matched = self._matched(update=update).persist()
+        try:
+            parts = []
+            if update:
+                parts.append(matched.filter(F.col(quoted(_CHANGED))).drop(_CHANGED))
+            if insert:
+                parts.append(self._unmatched(matched))
+            rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+            self._jobs.write(self._job, rows)
+        finally:
+            matched.unpersist()
+        if update and not self._job.pinned.merge_on_read:
+            self._jobs.cut(self._job, only_staged=True)
+
+    def _matched(self, *, update: bool) -> DataFrame:
+        """Return the source's rows that have a row in the table, with where that one is and whether it differs."""
+        wanted = self._columns if update else self._keys
+        target = self._jobs.read(replace(self._job, action=Action.TARGET, columns=(*wanted, *_WHERE))).alias("t")
+        source = self._source.alias("s")
+        same_key = [_of("t", key) == _of("s", key) for key in self._keys]
+        kinds = {field.name: field.dataType for field in self._source.schema.fields}
+        others = [name for name in wanted if name not in self._keys]
+        changed = F.lit(False)  # noqa: FBT003 - a literal
+        for name in others:
+            changed = changed | _differ(_of("t", name), _of("s", name), kinds[name])
+        where = zip(_WHERE, (ROW_ID.name, *POSITIONS), strict=True)
+        return source.join(target, same_key, "inner").select(
+            *(_of("s", name).alias(name) for name in self._columns),
+            *(_of("t", name).alias(wanted_name) for name, wanted_name in where),
+            changed.alias(_CHANGED),
+        )
+
+    def _unmatched(self, matched: DataFrame) -> DataFrame:
+        """Return the source's rows that have none."""
+        found = matched.select(*(F.col(quoted(key)).alias(key) for key in self._keys)).alias("m")
+        left = self._source.alias("s").join(found, [_of("s", key) == _of("m", key) for key in self._keys], "left_anti")
+        kinds = zip((ROW_ID.name, *POSITIONS), ("bigint", "string", "bigint"), strict=True)
+        return left.select(
+            *(_of("s", name).alias(name) for name in self._columns), *(F.lit(None).cast(kind).alias(name) for name, kind in kinds)
+        )
+
+
+def _source(df: DataFrame, described: Described, keys: tuple[str, ...], table: str) -> DataFrame:
+    """Return the DataFrame with the table's columns in their order; UUIDs as Spark reads them, in lower case."""
+    if not keys:
+        msg = f"table {table} has no identifier fields: name the key's columns by join_cols"
+        raise PolicyError(msg)
+    given, wanted = df.columns, described.columns
+    wrong = [
+        *(f"no column {name!r}" for name in wanted if name not in given),
+        *(f"column {name!r}" for name in given if name not in wanted),
+    ]
+    unknown = [key for key in keys if key not in wanted]
+    if wrong or len(given) != len(wanted):
+        msg = f"upsert needs a DataFrame with the columns of table {table} ({', '.join(wanted)}); it has {', '.join(wrong) or 'some twice'}"
+        raise PolicyError(msg)
+    if unknown:
+        msg = f"table {table} has no column {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}"
+        raise PolicyError(msg)
+    columns = {name: F.col(quoted(name)) for name in wanted}
+    return df.select(*((F.lower(column) if name in described.uuids else column).alias(name) for name, column in columns.items()))
+
+
+def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any, Any]] | None:
+    """Return least and greatest value of the key's columns, None when there is no row.
+
+    Raises:
+        PolicyError: a key occurs twice, or has a null.
+    """
+    kinds = {field.name: field.dataType for field in source.schema.fields}
+    ranged = [key for key in keys if isinstance(kinds[key], _RANGED)]
+    bounds = [bound(quoted(key)).alias(f"{bound.__name__} {key}") for key in ranged for bound in (F.min, F.max)]
+    same = source.groupBy(*(F.col(quoted(key)).alias(key) for key in keys)).agg(F.count(F.lit(1)).alias(_ROWS))
+    nulls = [F.count_if(F.col(quoted(key)).isNull()).alias(f"nulls {key}") for key in keys]
+    found = same.agg(F.count(F.lit(1)).alias(_KEYS), F.max(quoted(_ROWS)).alias(_ROWS), *nulls, *bounds).collect()[0]
+    if not found[_KEYS]:
+        return None
+    without = [key for key in keys if found[f"nulls {key}"]]
+    if without:
+        msg = f"key column {', '.join(map(repr, without))} of the DataFrame has nulls, which match no row: nothing was changed"
+        raise PolicyError(msg)
+    if found[_ROWS] > 1:
+        msg = (
+            f"the key {', '.join(keys)} occurs more than once in the DataFrame, so it does not say which row is meant: nothing was changed"
+        )
+        raise PolicyError(msg)
+    return {key: (found[f"min {key}"], found[f"max {key}"]) for key in ranged}
+
+
+def _differ(one: Column, other: Column, kind: sp.DataType) -> Column:
+    """Return whether two values differ, nulls being equal; Spark compares no maps, so those nested in others always do."""
+    if isinstance(kind, sp.MapType) and not _has_map(kind.keyType) and not _has_map(kind.valueType):
+        one, other = (F.array_sort(F.map_entries(value)) for value in (one, other))
+    elif _has_map(kind):
+        return F.lit(True)  # noqa: FBT003 - a literal
+    return ~one.eqNullSafe(other)
+
+
+def _has_map(kind: sp.DataType) -> bool:
+    if isinstance(kind, sp.StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    if isinstance(kind, sp.ArrayType):
+        return _has_map(kind.elementType)
+    return isinstance(kind, sp.MapType)
+
+
+def _of(side: str, name: str) -> Column:
+    return F.col(f"{side}.{quoted(name)}")

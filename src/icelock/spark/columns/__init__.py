@@ -1,0 +1,1 @@
+"""Spark's types, columns and conditions, and Iceberg's."""

@@ -1,0 +1,141 @@
+"""Partition transforms as columns of Spark: Iceberg's values, whatever the session's time zone (spec, "Partition Transforms", Appendix B).
+
+    bucket of whole numbers, dates, timestamptz    Spark's ``hash`` is murmur3 of 8 little-endian bytes too, with seed 42. It takes the
+                                                   hash of one argument as the seed of the next: ``hash(SEED_OF_ZERO, value)`` has seed 0
+    years, months, days, hours                     from days or microseconds since 1970 in UTC
+    truncate                                       remainders, substrings by code points or bytes
+    all others                                     an Arrow UDF over ``arrow.transforms``
+
+Two values that one partition has are equal here; UUIDs are text for Spark, and are taken in lower case.
+
+Not here: what is done with them (``spark.driver.distribution``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg import types as ice
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql import types as sp
+from pyspark.sql.pandas.functions import arrow_udf
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+SEED_OF_ZERO: Final = -1693959553
+"""The int whose murmur3 hash with Spark's seed, 42, is 0."""
+
+_POSITIVE: Final = 0x7FFFFFFF
+_DAY: Final = 86_400_000_000
+_HOUR: Final = 3_600_000_000
+_HOURS: Final = 24
+_MONTHS: Final = 12
+_EPOCH_YEAR: Final = 1970
+_BYTES: Final = (ice.BinaryType, ice.FixedType)
+
+
+def spark_transform(column: Column, transform: Transform[Any, Any], field: ice.NestedField) -> Column:
+    """Return the transformed values of a column; nulls stay nulls.
+
+    Args:
+        column: of the rows, in a Spark type that the table's column takes.
+        transform: of a partition field or sort field, not ``void``.
+        field: the table's column.
+    """
+    kind = field.field_type
+    if isinstance(transform, IdentityTransform):
+        return F.lower(column) if isinstance(kind, ice.UUIDType) else column
+    found = _bucket(column, transform, kind) if isinstance(transform, BucketTransform) else _of_time(column, transform, kind)
+    if found is None and isinstance(transform, TruncateTransform):
+        found = _truncate(column, transform.width, kind)
+    return _by_arrow(column, transform, field) if found is None else found
+
+
+def _bucket(column: Column, transform: BucketTransform[Any], kind: ice.IcebergType) -> Column | None:
+    if isinstance(kind, (ice.IntegerType, ice.LongType)):
+        number = column.cast("bigint")
+    elif isinstance(kind, ice.DateType):
+        number = F.unix_date(column).cast("bigint")
+    elif isinstance(kind, ice.TimestamptzType):
+        number = F.unix_micros(column)
+    else:
+        return None
+    hashed = F.hash(F.lit(SEED_OF_ZERO).cast("int"), number).bitwiseAND(F.lit(_POSITIVE))
+    return F.when(number.isNotNull(), hashed % F.lit(transform.num_buckets))
+
+
+def _of_time(column: Column, transform: Transform[Any, Any], kind: ice.IcebergType) -> Column | None:
+    if isinstance(kind, ice.TimestamptzType):
+        if isinstance(transform, HourTransform):
+            return _floor_divide(F.unix_micros(column), _HOUR)
+        date = F.date_from_unix_date(_floor_divide(F.unix_micros(column), _DAY).cast("int"))
+    elif isinstance(kind, (ice.DateType, ice.TimestampType)):
+        date = column.cast("date")  # of a timestamp without a zone: the same everywhere
+    else:
+        return None
+    if isinstance(transform, HourTransform):
+        return F.unix_date(date) * F.lit(_HOURS) + F.hour(column)
+    if isinstance(transform, DayTransform):
+        return F.unix_date(date)
+    if isinstance(transform, MonthTransform):
+        return (F.year(date) - F.lit(_EPOCH_YEAR)) * F.lit(_MONTHS) + F.month(date) - F.lit(1)
+    return F.year(date) - F.lit(_EPOCH_YEAR) if isinstance(transform, YearTransform) else None
+
+
+def _truncate(column: Column, width: int, kind: ice.IcebergType) -> Column | None:
+    if isinstance(kind, (ice.IntegerType, ice.LongType)):
+        number = column.cast("bigint")
+        return F.try_subtract(number, F.pmod(number, F.lit(width).cast("bigint")))  # the least numbers have none: null
+    if isinstance(kind, (ice.StringType, *_BYTES)):
+        return F.substring(column, 1, width)
+    return None
+
+
+def _floor_divide(number: Column, divisor: int) -> Column:
+    by = F.lit(divisor).cast("bigint")
+    return F.call_function("div", F.try_subtract(number, F.pmod(number, by)), by)
+
+
+def _by_arrow(column: Column, transform: Transform[Any, Any], field: ice.NestedField) -> Column:
+    result = transform.result_type(field.field_type)
+    kind = sp.DecimalType(result.precision, result.scale) if isinstance(result, ice.DecimalType) else sp.IntegerType()
+    text, source = str(transform), field.model_dump_json()
+
+    def run(values: pa.Array) -> pa.Array:
+        from icelock.spark.columns.transforms import transformed  # noqa: PLC0415 - where it runs
+
+        return transformed(values, text, source)
+
+    run.__annotations__ = {}  # Spark looks at them
+    made: Column = arrow_udf(run, kind.simpleString())(column)  # type: ignore[call-overload]  # its overloads leave this one out
+    return made
+
+
+def transformed(values: pa.Array, transform: str, field: str) -> pa.Array:
+    """Return the transformed values of a column in Spark's Arrow form; ``field`` is the table's column as Iceberg's JSON."""
+    import pyarrow as pa  # noqa: PLC0415 - where it runs
+    from pyiceberg.schema import Schema  # noqa: PLC0415
+    from pyiceberg.transforms import parse_transform  # noqa: PLC0415
+
+    from icelock.arrow.transforms import array_transform  # noqa: PLC0415
+    from icelock.arrow.write.conform import InputPlan  # noqa: PLC0415
+    from icelock.arrow.write.schema import write_schema  # noqa: PLC0415
+    from icelock.metadata.column_types import field_from_json  # noqa: PLC0415
+
+    given = field_from_json(field)
+    optional = ice.NestedField(given.field_id, "value", given.field_type, required=False)
+    batch = pa.record_batch([values], names=["value"])
+    stored = InputPlan(batch.schema, write_schema(Schema(optional))).apply(batch).column(0)
+    return array_transform(parse_transform(transform), optional.field_type)(stored)  # type: ignore[arg-type]  # primitive, as checked

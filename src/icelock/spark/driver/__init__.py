@@ -1,0 +1,1 @@
+"""The user's process and Spark's planning processes: catalogs, keys and commits are here."""

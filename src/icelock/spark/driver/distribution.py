@@ -1,0 +1,214 @@
+"""How rows are spread over the tasks of a write, and in what order a task gets them: what Java's Spark writer asks Spark for.
+
+    ``distribution-mode``  option, else ``write.distribution-mode`` of the table, else range for a sorted table, hash for a partitioned one
+        none     as they come
+        hash     rows of a partition together; Spark may split a large partition over several tasks, and put small ones together
+        range    in ranges of the partition's values and the sort order
+    ``fanout-enabled``     option, else ``write.spark.fanout.enabled``: rows of an unsorted table are not sorted within tasks
+
+Within tasks rows are sorted by partition and by the sort order, in each mode, so that a task has one file open. Source: Java's
+``SparkWriteConf``, ``SparkWriteRequirements`` and ``SortOrderUtil.buildSortOrder`` (1.12).
+
+The data source API of Python cannot ask for any of it, so ``df.write.format("icelock")`` writes rows as they come.
+
+Not here: transforms (``spark.columns.transforms``), files (``arrow.write.fanout``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
+from pyiceberg.types import UUIDType
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql import types as sp
+
+from icelock.errors import PolicyError
+from icelock.metadata.column_types import schema_from_json
+from icelock.spark.columns.paths import path_of, quoted
+from icelock.spark.columns.transforms import spark_transform
+from icelock.spark.settings.options import DISTRIBUTION_MODE, FANOUT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from icelock.arrow.write.context import WriteContext
+
+TABLE_MODE: Final = "write.distribution-mode"
+TABLE_FANOUT: Final = "write.spark.fanout.enabled"
+_KEY: Final = "icelock key "
+
+
+class Mode(StrEnum):
+    """How rows come to tasks."""
+
+    NONE = "none"
+    HASH = "hash"
+    RANGE = "range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What of a table decides it."""
+
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: WriteContext) -> Self:
+        """Return the layout that a write has."""
+        return cls(schema=context.schema, spec=context.spec, sort_order=context.sort_order, properties=context.properties)
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        parts = (self.schema, self.spec, self.sort_order)
+        named = {name: self.properties[name] for name in (TABLE_MODE, TABLE_FANOUT) if name in self.properties}
+        return json.dumps([*(part.model_dump_json() for part in parts), named])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what ``to_json`` was called on."""
+        schema, spec, order, properties = json.loads(text)
+        return cls(
+            schema=schema_from_json(schema),
+            spec=PartitionSpec.model_validate_json(spec),
+            sort_order=SortOrder.model_validate_json(order),
+            properties=properties,
+        )
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the options of a write that are about distribution.
+
+    Raises:
+        PolicyError: a value that is none; names the option.
+    """
+    _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
+    _flag(options.get(FANOUT), f"option {FANOUT}")
+
+
+def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, case_sensitive: bool) -> DataFrame:
+    """Return the rows as they are to come to tasks; the DataFrame itself when nothing is asked for.
+
+    Raises:
+        PolicyError: a table property that has no such value.
+    """
+    mode = _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
+    if mode is None:
+        mode = _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
+    fanout = _flag(options.get(FANOUT), f"option {FANOUT}")
+    if fanout is None:
+        fanout = _flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}") or False
+    keys = _Keys(rows, layout, case_sensitive=case_sensitive)
+    if not keys.order:
+        return rows
+    mode = mode or (Mode.HASH if layout.sort_order.is_unsorted else Mode.RANGE)
+    return keys.apply(mode, sort=not (fanout and layout.sort_order.is_unsorted))
+
+
+class _Keys:
+    """What rows are spread and sorted by, as columns beside theirs."""
+
+    def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool) -> None:
+        self._rows = rows
+        self._schema = layout.schema
+        self._case_sensitive = case_sensitive
+        self._made: dict[tuple[str, int], Column] = {}
+        partition = [(item.transform, item.source_id) for item in layout.spec.fields]
+        self.partition = [name for transform, source in partition if (name := self._key(transform, source)) is not None]
+        self.order = [self._sorted(item) for item in _build_order(layout) if self._key(item.transform, item.source_id) is not None]
+
+    def apply(self, mode: Mode, *, sort: bool) -> DataFrame:
+        """Return the rows, spread and sorted."""
+        rows = self._rows.select("*", *(column.alias(name) for name, column in self._named()))
+        if mode == Mode.HASH and self.partition:
+            rows = rows.hint("rebalance", *(F.col(quoted(name)) for name in self.partition))
+        elif mode == Mode.RANGE:
+            rows = rows.repartitionByRange(*self.order)
+        if sort:
+            rows = rows.sortWithinPartitions(*self.order)
+        return rows.drop(*(name for name, _ in self._named()))
+
+    def _named(self) -> list[tuple[str, Column]]:
+        return [(f"{_KEY}{number}", column) for number, column in enumerate(self._made.values())]
+
+    def _key(self, transform: Transform[Any, Any], source_id: int) -> str | None:
+        """Return the name of a key's column; None for one that all rows have the same value of."""
+        path = None if isinstance(transform, VoidTransform) else self._path(source_id)
+        if path is None:
+            return None
+        source = self._schema.find_field(source_id)
+        if isinstance(transform, IdentityTransform) and len(path) == 1 and not isinstance(source.field_type, UUIDType):
+            return path[0]
+        found = (str(transform), source_id)
+        if found not in self._made:
+            self._made[found] = spark_transform(F.col(quoted(*path)), transform, source)
+        return f"{_KEY}{list(self._made).index(found)}"
+
+    def _path(self, field_id: int) -> list[str] | None:
+        """Return where the rows have a table's column; None if they lack it."""
+        known, path = self._rows.schema, []
+        for part in path_of(self._schema.fields, field_id):
+            same = [item for item in known.fields if item.name == part or (not self._case_sensitive and item.name.lower() == part.lower())]
+            if not same:
+                return None
+            path.append(same[0].name)
+            kind = same[0].dataType
+            known = kind if isinstance(kind, sp.StructType) else sp.StructType([])
+        return path
+
+    def _sorted(self, item: SortField) -> Column:
+        name = self._key(item.transform, item.source_id)
+        column = F.col(quoted(name or ""))
+        first = item.null_order == NullOrder.NULLS_FIRST
+        if item.direction == SortDirection.ASC:
+            return column.asc_nulls_first() if first else column.asc_nulls_last()
+        return column.desc_nulls_first() if first else column.desc_nulls_last()
+
+
+def _build_order(layout: Layout) -> list[SortField]:
+    """Return the partition's fields that the sort order does not begin with, then the sort order (``SortOrderUtil.buildSortOrder``)."""
+    wanted = {(str(item.transform), item.source_id): item for item in layout.spec.fields if not isinstance(item.transform, VoidTransform)}
+    for given in layout.sort_order.fields:
+        if wanted.pop((str(given.transform), given.source_id), None) is None:
+            satisfied = [
+                key
+                for key, item in wanted.items()
+                if item.source_id == given.source_id and given.transform.satisfies_order_of(item.transform)
+            ]
+            for key in satisfied:
+                del wanted[key]
+            break
+    ahead = [
+        SortField(source_id=item.source_id, transform=item.transform, direction=SortDirection.ASC, null_order=NullOrder.NULLS_FIRST)
+        for item in wanted.values()
+    ]
+    return [*ahead, *layout.sort_order.fields]
+
+
+def _mode(text: str | None, what: str) -> Mode | None:
+    if text is None:
+        return None
+    try:
+        return Mode(text.strip().lower())
+    except ValueError as e:
+        msg = f"{what} is {text!r}; it must be {', '.join(Mode)}"
+        raise PolicyError(msg) from e
+
+
+def _flag(text: str | None, what: str) -> bool | None:
+    if text is None:
+        return None
+    if text.strip().lower() not in {"true", "false"}:
+        msg = f"{what} is {text!r}; it must be true or false"
+        raise PolicyError(msg)
+    return text.strip().lower() == "true"

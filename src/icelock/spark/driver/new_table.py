@@ -1,0 +1,189 @@
+"""Tables that a write makes or replaces: schema and partitioning as Spark gives them, staged until the write commits.
+
+    schema         names, types and comments of the DataFrame; all columns are optional, as in Spark's own CTAS; ids are new
+    partitioning   transforms as text, with the field names that Java's Spark gives them:
+                   col  years(ts)  months(ts)  days(ts)  hours(ts)  bucket(16, id)  truncate(4, name)
+
+Not here: the catalogs' side (``catalog``), the rows (``spark.task.write``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyspark.sql import types as sp
+
+from icelock import properties as names
+from icelock.errors import PolicyError
+from icelock.spark.columns.types import arrow_schema
+from icelock.spark.driver.distribution import Layout
+from icelock.spark.sealed.job import Action
+from icelock.table.transaction import EncryptedTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.schema import Schema
+
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.spark.sealed.job import Job, NewTable
+
+CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
+_VERSION: Final = 3
+_OF_TIME: Final[dict[str, tuple[str, type[Transform]]]] = {  # type: ignore[type-arg]  # PyIceberg's is generic in a way that cannot be said
+    "year": ("year", YearTransform),
+    "years": ("year", YearTransform),
+    "month": ("month", MonthTransform),
+    "months": ("month", MonthTransform),
+    "day": ("day", DayTransform),
+    "days": ("day", DayTransform),
+    "date": ("day", DayTransform),
+    "hour": ("hour", HourTransform),
+    "hours": ("hour", HourTransform),
+}
+_CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
+
+
+def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
+    """Return the job with ``create or replace`` decided.
+
+    Raises:
+        PolicyError: the new table would not be encrypted.
+    """
+    there = catalog.table_exists(job.table.identifier)
+    if job.action == Action.CREATE_OR_REPLACE:
+        job = replace(job, action=Action.REPLACE if there else Action.CREATE)
+    wanted = catalog.new_tables.of_new(_new(job).properties, table=str(job.table)) if job.action == Action.CREATE else None
+    if wanted is not None and names.ENCRYPTION_KEY_ID not in wanted:
+        msg = (
+            f"table {job.table} would be plain, and icelock makes encrypted tables only: name its master key by "
+            f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
+        )
+        raise PolicyError(msg)
+    return job
+
+
+def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructType) -> EncryptedTransaction:
+    """Return a transaction that makes or replaces a table; nothing is visible before its commit.
+
+    Raises:
+        PolicyError: columns, transforms or properties that an encrypted table cannot have.
+        TableAlreadyExistsError, NoSuchTableError, NoSuchNamespaceError: as PyIceberg.
+    """
+    new = _new(job)
+    schema = iceberg_schema(given)
+    make = catalog.create_table_transaction if job.action == Action.CREATE else catalog.replace_table_transaction
+    transaction = make(
+        job.table.identifier,
+        schema,
+        partition_spec=partition_spec(schema, new.partitioned_by, table=str(job.table)),
+        properties=dict(new.properties),
+    )
+    if not isinstance(transaction, EncryptedTransaction):
+        msg = f"table {job.table} is plain (format version 2 or below), and icelock writes encrypted tables only: replace it with Java"
+        raise PolicyError(msg)
+    return transaction
+
+
+def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> Layout:
+    """Return how rows of a table that is to be made are spread; the table has no sort order. ``catalog`` are its properties.
+
+    Raises:
+        PolicyError: columns or transforms that an encrypted table cannot have.
+    """
+    new = _new(job)
+    schema = iceberg_schema(given)
+    spec = partition_spec(schema, new.partitioned_by, table=str(job.table))
+    defaults, overrides = (names.below(catalog, prefix) for prefix in (names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX))
+    return Layout(schema=schema, spec=spec, sort_order=UNSORTED_SORT_ORDER, properties={**defaults, **new.properties, **overrides})
+
+
+def iceberg_schema(given: sp.StructType) -> Schema:
+    """Return the schema of a new table.
+
+    Raises:
+        PolicyError: a type that no Iceberg column has.
+    """
+    fields = []
+    for field, source in zip(arrow_schema(_optional(given)), given.fields, strict=True):
+        comment = (source.metadata or {}).get("comment")
+        fields.append(field.with_metadata({"doc": comment}) if comment else field)
+    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), _VERSION)  # noqa: SLF001 - what create_table does
+    return assign_fresh_schema_ids(converted)
+
+
+def _optional(kind: Any) -> Any:
+    """Return a Spark type whose values may be null at every level: that Spark found none in this DataFrame says nothing of the next."""
+    if isinstance(kind, sp.StructType):
+        fields = [sp.StructField(field.name, _optional(field.dataType), nullable=True, metadata=field.metadata) for field in kind.fields]
+        return sp.StructType(fields)
+    if isinstance(kind, sp.ArrayType):
+        return sp.ArrayType(_optional(kind.elementType), containsNull=True)
+    if isinstance(kind, sp.MapType):
+        return sp.MapType(_optional(kind.keyType), _optional(kind.valueType), valueContainsNull=True)
+    return kind
+
+
+def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -> PartitionSpec:
+    """Return the spec of transforms that were given as text.
+
+    Raises:
+        PolicyError: no such transform or column.
+    """
+    fields = []
+    for number, text in enumerate(transforms):
+        column, transform, suffix = _parsed(text.strip())
+        column = column.strip().strip("`")
+        try:
+            source = schema.find_field(column)
+        except ValueError as e:
+            msg = (
+                f"table {table} is to be partitioned by {text!r}, but it has no column {column!r}; it has {', '.join(schema.column_names)}"
+            )
+            raise PolicyError(msg) from e
+        if not transform.can_transform(source.field_type):
+            msg = f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}"
+            raise PolicyError(msg)
+        name = column if suffix is None else f"{column}_{suffix}"
+        fields.append(PartitionField(source.field_id, PARTITION_FIELD_ID_START + number, transform, name))
+    return PartitionSpec(*fields)
+
+
+def _parsed(text: str) -> tuple[str, Transform, str | None]:  # type: ignore[type-arg]  # likewise
+    """Return column, transform and what the partition field's name ends with."""
+    call = _CALL.fullmatch(text)
+    if call is None:
+        return text, IdentityTransform(), None
+    name, arguments = call[1].lower(), [part.strip() for part in call[2].split(",")]
+    if name in _OF_TIME and len(arguments) == 1:
+        suffix, kind = _OF_TIME[name]
+        return arguments[0], kind(), suffix
+    if name in {"bucket", "truncate"} and len(arguments) == 2 and arguments[0].isdigit() and int(arguments[0]):  # noqa: PLR2004
+        width = int(arguments[0])
+        return (arguments[1], BucketTransform(width), "bucket") if name == "bucket" else (arguments[1], TruncateTransform(width), "trunc")
+    msg = f"{text!r} is no partitioning: it is a column, or years, months, days, hours (column), bucket or truncate (number, column)"
+    raise PolicyError(msg)
+
+
+def _new(job: Job) -> NewTable:
+    if job.new_table is None:
+        msg = f"a job to {job.action} needs a table's properties"
+        raise PolicyError(msg)
+    return job.new_table

@@ -1,0 +1,109 @@
+"""A job that removes rows, in the driver: which files its tasks get.
+
+Files all of whose rows match the filter, as partition and metrics tell, need no task: they go by metadata alone. Of an upsert only the
+files go to tasks that its first job found rows in.
+
+Not here: what is done with a file (``spark.task.cut``), the commit (``spark.driver.commit``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from icelock.plan.task import TaskBuilder
+from icelock.plan.whole_files import WholeFiles
+from icelock.spark.driver.target import target_scan
+from icelock.spark.sealed.job import DESCRIPTION
+from icelock.spark.sealed.staged import check_staged, peek
+from icelock.spark.settings.catalogs import open_table
+from icelock.spark.settings.storage import executor_properties
+from icelock.spark.task.cut import RESULT, CutPlan, CutReader, CutSplit
+from icelock.spark.task.read import ReadPlan
+from icelock.spark.task.splits import plan_splits
+from icelock.spark.task.write import WritePlan
+from icelock.table.rows.file_work import lineage_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask
+
+    from icelock.arrow.write.context import WriteContext
+    from icelock.spark.sealed.job import Job
+    from icelock.spark.settings.session import Settings
+    from icelock.table.scan import DataScan
+    from icelock.table.transaction import EncryptedTransaction
+
+
+def result_schema(*, staged: bool) -> StructType:
+    """Return the schema of result rows; it also says whether a job of this operation staged anything."""
+    return StructType([StructField(RESULT, BinaryType(), metadata={DESCRIPTION: staged})])
+
+
+def whole_and_cut(scan: DataScan) -> tuple[list[FileScanTask], list[FileScanTask]]:
+    """Return the files that the filter takes as a whole, as metadata tells, and those that have to be looked into."""
+    known = WholeFiles(scan.full_schema, scan.exact_filter)
+    whole: list[FileScanTask] = []
+    cut: list[FileScanTask] = []
+    for planned in scan.plan_files():
+        (whole if known.certain(planned) else cut).append(planned)
+    return whole, cut
+
+
+def lineage_context(transaction: EncryptedTransaction, job: Job) -> WriteContext:
+    """Return the context of files whose rows keep their ids; the operation's id is part of their names."""
+    context = transaction.write_context()
+    return replace(context, schema=lineage_schema(context.schema), operation_id=job.operation_id)
+
+
+class CutPlanning(DataSourceReader):
+    """The reader in the driver; its pickle is the executors' reader."""
+
+    def __init__(self, settings: Settings, job: Job) -> None:
+        self._settings = settings
+        self._job = job
+        self._table = open_table(settings, job.table)
+        self._scan = target_scan(self._table, job)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the job.
+
+        Raises:
+            CommitError: what the job before this one staged is gone.
+            KeyUnavailableError: no KMS, or it refused.
+            IntegrityError: a manifest or manifest list was changed.
+        """
+        staged = peek(self._job)
+        check_staged(staged, self._job)
+        if self._job.pinned.snapshot_id is None:
+            return [CutSplit([], {})]
+        positions = {} if staged is None else dict(staged.written.positions)
+        if positions:
+            planned = [task for task in self._scan.plan_files() if task.file.file_path in positions]
+        else:
+            _, planned = whole_and_cut(self._scan)
+        builder = TaskBuilder([self._scan.full_schema, *self._table.metadata.schemas])
+        splits = plan_splits(
+            [builder.build(task) for task in planned], self._table.metadata.properties, parallelism=self._settings.parallelism
+        )
+        return [CutSplit(split.tasks, positions) for split in splits]
+
+    def read(self, partition: InputPartition) -> Any:
+        """Work as an executor does."""
+        return CutReader(self._plan()).read(partition)
+
+    def __reduce__(self) -> Any:
+        return CutReader, (self._plan(),)
+
+    def _plan(self) -> CutPlan:
+        context = self._scan.read_context(Schema())
+        storage = executor_properties(context.io.properties, self._table.catalog.properties)
+        return CutPlan(
+            read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),
+            write=WritePlan.of(lineage_context(self._table.transaction(), self._job), (), storage, sender=self._job.recipient.sender),
+            merge_on_read=self._job.pinned.merge_on_read,
+        )

@@ -1,0 +1,128 @@
+"""A write in the driver, before any task runs: what can be refused is refused here.
+
+1 the table is there and encrypted, or can be made. 2 the columns fit. 3 the KMS is there and gives the KEK; it is minted, by the one wrap
+of this write, when the table has no live one. 4 the ticket for the commit is issued.
+
+Not here: the commit (``spark.driver.commit``), how tables are made (``spark.driver.new_table``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from icelock.arrow.write.writer import check_input
+from icelock.errors import PolicyError
+from icelock.spark.columns.projection import find
+from icelock.spark.columns.types import arrow_schema
+from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
+from icelock.spark.driver.plan_cut import lineage_context
+from icelock.spark.driver.target import check_base, check_branch, check_validate_from
+from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.ticket import PlannedWrite, Ticket
+from icelock.spark.settings.catalogs import catalog_of, table_of
+from icelock.spark.settings.storage import executor_properties
+from icelock.spark.task.cut import ResultWriter
+from icelock.spark.task.write import POSITIONS, TaskWriter, WritePlan
+from icelock.table.new_table import CreateTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.schema import Schema
+    from pyspark.sql.datasource import DataSourceArrowWriter
+
+    from icelock.arrow.write.context import WriteContext
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.spark.sealed.job import Job
+    from icelock.spark.settings.session import Settings
+
+
+def plan_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog | None = None) -> DataSourceArrowWriter:
+    """Return the writer of one job; ``catalog`` is that of its table, if it is open.
+
+    Raises:
+        PolicyError: a plain table, no such branch, or columns that do not fit.
+        KeyUnavailableError: no KMS, or it refused.
+        NoSuchTableError: no such table.
+        CommitError: the table is not the one that the operation was planned on.
+    """
+    catalog = catalog or catalog_of(settings, job.table)
+    if job.action in CREATES:
+        return _plan_new_table(settings, job, schema, catalog)
+    table = table_of(catalog, job.table)
+    check_branch(table, job.branch, job.table)
+    check_validate_from(table, job)
+    transaction = table.transaction()
+    if job.base is not None:
+        check_base(table, job.base, job.table)
+    write = PlannedWrite(
+        job=job,
+        properties=settings.catalogs.get(job.table.catalog),
+        table_uuid=str(table.metadata.table_uuid),
+    )
+    if job.action == Action.CUT:
+        # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
+        storage = executor_properties(table.storage.properties, table.catalog.properties)
+        plan = WritePlan.of(lineage_context(transaction, job), (), storage, sender=job.recipient.sender)
+        return ResultWriter(plan, Ticket.issue(write, table.encryption.entropy))
+    context = lineage_context(transaction, job) if job.action == Action.MERGE else rows_context(transaction.write_context(), job)
+    plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
+    write = replace(write, keks=transaction.prepare_kek())
+    return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
+
+
+def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> TaskWriter:
+    found = resolved(catalog, job)
+    transaction = new_table_transaction(catalog, found, schema)
+    context = rows_context(transaction.write_context(), found)
+    plan = _plan_rows(settings, found, schema, context, catalog.properties)
+    write = PlannedWrite(
+        job=found,
+        properties=settings.catalogs.get(job.table.catalog),
+        table_uuid=None,
+        keks=transaction.prepare_kek(),
+        staged_table=transaction.staged_metadata() if isinstance(transaction, CreateTransaction) else None,
+        schema=schema.json(),
+    )
+    return TaskWriter(plan, Ticket.issue(write, transaction.entropy))
+
+
+def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteContext, catalog: Mapping[str, str]) -> WritePlan:
+    """Return the plan of tasks that write rows, which fit."""
+    merges = job.action == Action.MERGE
+    rows = StructType(schema.fields[: len(schema.fields) - len(POSITIONS)]) if merges else schema
+    columns = table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
+    given = arrow_schema(rows)
+    try:
+        check_input(context.schema, pa.schema([field.with_name(name) for field, name in zip(given, columns, strict=True)]))
+    except PolicyError as e:
+        msg = f"table {job.table}: {e}"
+        raise PolicyError(msg) from e
+    storage = executor_properties(context.io.properties, catalog)
+    return WritePlan.of(context, columns, storage, sender=job.recipient.sender, merges=merges)
+
+
+def rows_context(context: WriteContext, job: Job) -> WriteContext:
+    """Return the context with the operation's id, which its jobs share."""
+    return replace(context, operation_id=job.operation_id)
+
+
+def table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:
+    """Return the table's names for the input's columns; a name the table lacks stays as it is, to be refused with the others.
+
+    Raises:
+        PolicyError: two columns of the input are the same column of the table.
+    """
+    names = []
+    for field in given.fields:
+        found = find(schema.fields, field.name, case_sensitive=case_sensitive)
+        names.append(field.name if found is None else found.name)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"table {table}: the input has more than one column for {', '.join(map(repr, twice))}: rename or drop one"
+        raise PolicyError(msg)
+    return names

@@ -1,0 +1,156 @@
+"""The snapshot that a job ends in: which of the table's transactions, and what is staged in it.
+
+Not here: who answers for files (``spark.driver.commit``).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation
+from pyroaring import BitMap64
+from pyspark.sql.types import StructType
+
+from icelock.errors import CommitError
+from icelock.metadata.column_types import schema_from_json
+from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
+from icelock.spark.driver.new_table import CREATES, new_table_transaction
+from icelock.spark.driver.plan_cut import whole_and_cut
+from icelock.spark.driver.target import target_scan
+from icelock.spark.sealed.job import MAIN, Action, Purpose
+from icelock.spark.sealed.seen import base_of
+from icelock.spark.settings.catalogs import open_catalog, table_of
+from icelock.table.commit.conflicts import Since
+from icelock.table.commit.still_fits import check_same_columns, check_same_names
+from icelock.table.rows.given_change import RowsChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import FileScanTask
+
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.spark.sealed.job import Job
+    from icelock.spark.sealed.messages import FilesWritten
+    from icelock.spark.sealed.ticket import PlannedWrite
+    from icelock.table.table import Table
+    from icelock.table.transaction import EncryptedTransaction
+
+_LINEAGE: Final = frozenset({LAST_UPDATED.field_id, ROW_ID.field_id})
+MERGE_ISOLATION: Final = "write.merge.isolation-level"
+
+
+def begin(
+    write: PlannedWrite, *, keks: tuple[EncryptedKey, ...], schemas: tuple[str, ...], catalog: EncryptedCatalog | None = None
+) -> EncryptedTransaction:
+    """Return the transaction to commit with, on the table as it is now.
+
+    Args:
+        write: what was planned.
+        keks: that were minted for it.
+        schemas: of the files that were written, as Iceberg's JSON; that of this job is first.
+        catalog: of the table, if it is open.
+
+    Raises:
+        CommitError: the table was replaced by another one, or has other columns than a replacement was written for.
+        ValidationException: columns of the files are no longer the table's.
+    """
+    name = write.job.table
+    catalog = catalog or open_catalog(name.catalog, write.properties)
+    if write.staged_table is not None:
+        transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
+    elif write.job.action in CREATES:
+        transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
+        if transaction.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
+            msg = f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
+            raise CommitError(msg)
+    else:
+        table = table_of(catalog, name)
+        if str(table.metadata.table_uuid) != write.table_uuid:
+            msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
+            raise CommitError(msg)
+        for schema in schemas:
+            _check_columns(write, schema_from_json(schema), table.schema())
+        transaction = table.transaction()
+    transaction.prepare_kek(keks)
+    return transaction
+
+
+def _check_columns(write: PlannedWrite, written: Schema, now: Schema) -> None:
+    """Check that the columns of files that were written are still the table's.
+
+    Raises:
+        ValidationException: they are not.
+    """
+    name = str(write.job.table)
+    own = Schema(*(field for field in written.fields if field.field_id not in _LINEAGE))
+    check_same_columns(own, now, table=name)
+    if write.job.action != Action.APPEND:  # the filter, or the key, names columns
+        check_same_names(own, now, own.field_ids, table=name)
+
+
+def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage the snapshot of what tasks did.
+
+    Raises:
+        ValidationException: another writer's commit is in conflict.
+    """
+    properties = job.snapshot_properties
+    since = since_of(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
+    if job.action == Action.OVERWRITE:
+        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
+    elif job.action == Action.OVERWRITE_PARTITIONS:
+        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
+    elif job.action in {Action.MERGE, Action.CUT}:
+        _change_rows(transaction, job, done)
+    else:
+        if job.action == Action.REPLACE and since is not None:
+            transaction.expect_head(MAIN, since.snapshot_id)
+        transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
+
+
+def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they worked on."""
+    scan = target_scan(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
+    base = job.pinned.snapshot_id
+    merges = job.purpose == Purpose.MERGE
+    whole, looked_into = ([], []) if base is None else whole_and_cut(scan)
+    planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
+    _check_seen(done, planned, job)
+    # What an upsert's first job found is in both; its second job wrote those files again.
+    positions = {path: rows for path, rows in done.positions.items() if path not in set(done.gone)}
+    transaction.change_rows(
+        RowsChanged(
+            removed=[*(() if merges else whole), *(planned[path] for path in done.gone)],
+            added=done.files,
+            cut=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
+        ),
+        row_filter=scan.row_filter,
+        base_snapshot_id=base,
+        operation=Operation.DELETE if job.purpose == Purpose.DELETE else Operation.OVERWRITE,
+        isolation_property=MERGE_ISOLATION if merges else None,
+        snapshot_properties=job.snapshot_properties,
+        branch=job.branch,
+        since=since_of(transaction._table, job),  # noqa: SLF001 - likewise
+    )
+
+
+def since_of(table: Table, job: Job) -> Since | None:
+    """Return from which snapshot on a write is validated, if its rows come from the table: what the user says, or what was read."""
+    if job.validate_from is not None:
+        return Since(snapshot_id=job.validate_from)
+    return base_of(table.metadata, job.seen, job.branch)
+
+
+def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:
+    """Check that tasks looked into each file of this plan, which is made again here: one that was lost would keep its rows."""
+    wanted = set(planned)
+    seen = {*done.seen, *done.positions}
+    if job.purpose == Purpose.MERGE:
+        wanted &= seen
+    if seen != wanted:
+        msg = f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; do it again"
+        raise CommitError(msg)

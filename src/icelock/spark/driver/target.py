@@ -1,0 +1,155 @@
+"""The table that an operation changes, in the driver: what it was planned on, and the scan of it that all its jobs share.
+
+Every job of an operation reads the snapshot that the first one found. The filter of an upsert is the range of its source's keys: for
+columns whose order Spark and Iceberg agree on and whose values cross without loss; for others there is none.
+
+Not here: which rows of a file go (``spark.task.cut``), the commit (``spark.driver.commit``).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg import types as ice
+from pyiceberg.expressions import And
+from pyiceberg.table.refs import SnapshotRefType
+from pyspark.sql import datasource as ds
+from pyspark.sql import types as sp
+
+from icelock.errors import CommitError, PolicyError
+from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
+from icelock.plan.filters.exact import exact_filter
+from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.driver.distribution import Layout
+from icelock.spark.sealed.job import DESCRIPTION, MAIN, Base
+from icelock.spark.sealed.seen import VALIDATE_FROM, Seen
+from icelock.spark.settings.catalogs import check_ref, open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from icelock.spark.sealed.job import Job
+    from icelock.spark.settings.options import TableName
+    from icelock.spark.settings.session import Settings
+    from icelock.table.scan import DataScan
+    from icelock.table.table import Table
+
+MERGE_MODE: Final = "write.merge.mode"
+DELETE_MODE: Final = "write.delete.mode"
+_MODES: Final = {"copy-on-write": False, "merge-on-read": True}
+_RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UPDATED))
+
+
+def describe(settings: Settings, job: Job) -> sp.StructType:
+    """Return what a user's process has to know of a table, as the metadata of one column: no key is needed.
+
+    Raises:
+        PolicyError: a plain table, no such branch, a filter that does not fit its columns, a bad mode, or a column with a reserved name.
+        NoSuchTableError: no such table.
+    """
+    table = open_table(settings, job.table)
+    check_branch(table, job.branch, job.table)
+    table.io_for(table.metadata)  # refuses a plain one
+    schema = table.schema()
+    exact_filter(job.row_filter, schema, case_sensitive=True)
+    for field in schema.fields:
+        if field.name in _RESERVED:
+            msg = f"column {field.name!r} of table {job.table} has a reserved name, and changing rows needs it: rename the column"
+            raise PolicyError(msg)
+    ref = table.metadata.refs.get(job.branch)
+    found = {
+        "uuid": str(table.metadata.table_uuid),
+        "snapshot": None if ref is None else str(ref.snapshot_id),
+        "merge": mode(table, MERGE_MODE, job.table),
+        "delete": mode(table, DELETE_MODE, job.table),
+        "columns": [field.name for field in schema.fields],
+        "uuids": [field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)],
+        "identifier": sorted(schema.identifier_field_names()),
+        "layout": Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties).to_json(),
+    }
+    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+
+
+def see(settings: Settings, job: Job) -> sp.StructType:
+    """Return which version of a table there is now, as the metadata of one column: no key is needed.
+
+    Raises:
+        NoSuchTableError: no such table.
+    """
+    metadata = open_table(settings, job.table).metadata
+    ref = metadata.refs.get(MAIN)
+    found = {"snapshot": None if ref is None else str(ref.snapshot_id), "seen": Seen.of(metadata).to_text()}
+    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+
+
+def check_validate_from(table: Table, job: Job) -> None:
+    """Check that the snapshot from which a write is to be validated is there.
+
+    Raises:
+        PolicyError: it is not.
+    """
+    if job.validate_from is not None and table.metadata.snapshot_by_id(job.validate_from) is None:
+        msg = f"table {job.table} has no snapshot {job.validate_from} (option {VALIDATE_FROM}): read its rows again, and name what was read"
+        raise PolicyError(msg)
+
+
+def mode(table: Table, name: str, identifier: TableName) -> bool:
+    """Return whether rows are deleted by merge-on-read; Java's default is copy-on-write.
+
+    Raises:
+        PolicyError: a value that is neither.
+    """
+    value = table.metadata.properties.get(name, "copy-on-write").lower()
+    if value not in _MODES:
+        msg = f"table {identifier}: {name} is {value!r}; it must be {' or '.join(_MODES)}"
+        raise PolicyError(msg)
+    return _MODES[value]
+
+
+def check_branch(table: Table, branch: str, name: TableName) -> None:
+    """Check that a branch can be written to; the main branch is there from the start.
+
+    Raises:
+        PolicyError: no such branch, or a tag.
+    """
+    if branch != MAIN:
+        check_ref(table, branch, SnapshotRefType.BRANCH, name)
+
+
+def check_base(table: Table, base: Base, name: TableName) -> None:
+    """Check that a table is still the one that an operation was planned on.
+
+    Raises:
+        CommitError: it is another one of that name.
+    """
+    if str(table.metadata.table_uuid) != base.table_uuid:
+        msg = f"table {name} was replaced by another one while rows were written (uuid {base.table_uuid} before): nothing is committed"
+        raise CommitError(msg)
+
+
+def target_scan(table: Table, job: Job) -> DataScan:
+    """Return the scan of the rows that an operation is about, on the snapshot that it was planned on, with the table's current columns.
+
+    Raises:
+        CommitError: the table is another one.
+        PolicyError: the snapshot was expired.
+    """
+    base = job.pinned
+    check_base(table, base, job.table)
+    scan = table.scan(row_filter=row_filter(table, job), selected_fields=job.columns or ("*",))
+    return scan if base.snapshot_id is None else scan.pinned(base.snapshot_id)
+
+
+def row_filter(table: Table, job: Job) -> BooleanExpression:
+    """Return which rows an operation is about."""
+    schema = table.schema()
+    translator = FilterTranslator(schema, schema)
+    bounds = [
+        kind((column,), value)
+        for column, (least, greatest) in job.key_range.items()
+        for kind, value in ((ds.GreaterThanOrEqual, least), (ds.LessThanOrEqual, greatest))
+    ]
+    translated = (translator.translate(bound) for bound in bounds)
+    return reduce(And, (bound for bound in translated if bound is not None), job.row_filter)

@@ -1,0 +1,173 @@
+"""Calls of this process by Spark's JVM, without a server here: nothing listens, so there is nothing for others on the machine to call.
+
+PySpark's own way is py4j's callback server, which PySpark starts without a token: each user of the machine may call what is in it. Here
+a thread of this process asks the JVM what there is to do (``take``), and threads of a pool bring the answers (``answer``): both are calls
+over PySpark's gateway, which has a token, and which this process opened. They work the same with and without PYSPARK_PIN_THREAD.
+
+Questions and answers are sealed under a key that the JVM draws and wraps for this process (``Callbacks.java`` has the form): py4j logs
+what it sends at DEBUG, and after the JVM's end another user's program may listen at its port. What such a program asks does not open, and
+ends the channel.
+
+A target is forgotten when nobody in the JVM can call it any more, and with its SparkContext. One channel serves a JVM.
+
+Not here: what is called (``spark.native.plan``, ``spark.native.equality``), errors of calls in the user's hands (``spark.jvm.errors``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import logging
+import os
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Target = Callable[[bytes], bytes]
+
+_RSA_BITS: Final = 2048
+_NONCE: Final = 12
+_QUESTION: Final = b"question"
+_HEAD: Final = struct.Struct(">BQQ")
+_CALL: Final = 1
+_DONE: Final = b"\0"
+_FAILED: Final = b"\1"
+# Scans that are planned at once; more wait.
+_THREADS: Final = 16
+# Errors whose Java form nobody has met yet.
+_KEPT_ERRORS: Final = 32
+_LOCK: Final = threading.Lock()
+_logger = logging.getLogger(__name__)
+
+
+class Callbacks:
+    """The channel of one JVM.
+
+    Args:
+        opened: ``icelock.Callbacks.open`` of the JVM.
+    """
+
+    def __init__(self, opened: Callable[[bytes], Any]) -> None:
+        private = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
+        self._java = opened(private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+        self._cipher = AESGCM(private.decrypt(bytes(self._java.key()), OAEP(mgf=MGF1(SHA256()), algorithm=SHA256(), label=None)))
+        self._targets: dict[int, Target] = {}
+        self._errors: OrderedDict[int, Exception] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="icelock-callback")
+        self._thread = threading.Thread(target=self._serve, name="icelock-callbacks", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are answered."""
+        return self._thread.is_alive()
+
+    def __len__(self) -> int:
+        """Return how many targets can be called."""
+        return len(self._targets)
+
+    def target(self, called: Target) -> Any:
+        """Return the Java object (``icelock.Callbacks.Target``) that calls ``called``, and keeps it."""
+        number = next(self._numbers)
+        self._targets[number] = called
+        return self._java.target(number)
+
+    def forget(self) -> None:
+        """Forget all targets: their SparkContext has ended."""
+        self._targets.clear()
+
+    def error(self, number: int) -> Exception | None:
+        """Return an error that a call raised here, by the number that the JVM was told; once."""
+        with self._lock:
+            return self._errors.pop(number, None)
+
+    def _serve(self) -> None:
+        try:
+            while (sealed := self._java.take()) is not None:
+                self._receive(bytes(sealed))
+        except InvalidTag:
+            _logger.warning("what answers at the port of Spark's JVM is not that JVM: no call from there is answered any more")
+        except Exception as e:  # noqa: BLE001 - the JVM has ended
+            _logger.debug("no more calls from Spark's JVM: %s", str(e).partition("\n")[0])
+        finally:
+            self._targets.clear()
+            self._pool.shutdown(wait=False)
+            self._end()
+            atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        """Let the JVM's threads that wait for an answer go on, and ``take`` return."""
+        with contextlib.suppress(Exception):
+            self._java.close()
+
+    def _receive(self, sealed: bytes) -> None:
+        question = self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _QUESTION)
+        kind, call, target = _HEAD.unpack_from(question)
+        if kind == _CALL:
+            self._pool.submit(self._answer, call, target, question[_HEAD.size :])
+        else:
+            self._targets.pop(target, None)
+
+    def _answer(self, call: int, target: int, argument: bytes) -> None:
+        try:
+            called = self._targets.get(target)
+            if called is None:
+                msg = "the SparkContext of this DataFrame was stopped: read the table again"
+                raise RuntimeError(msg)  # noqa: TRY301 - goes the way of all errors
+            plain = _DONE + called(argument)
+        except Exception as e:  # noqa: BLE001 - it is raised again where the query was started
+            plain = _FAILED + self._failure(e)
+        nonce = os.urandom(_NONCE)
+        try:
+            self._java.answer(call, nonce + self._cipher.encrypt(nonce, plain, f"answer {call}".encode()))
+        except Exception as e:  # noqa: BLE001 - the JVM has ended
+            _logger.debug("an answer did not reach Spark's JVM: %s", str(e).partition("\n")[0])
+
+    def _failure(self, error: Exception) -> bytes:
+        with self._lock:
+            number = next(self._numbers)
+            self._errors[number] = error
+            while len(self._errors) > _KEPT_ERRORS:
+                self._errors.popitem(last=False)
+        texts = [text.encode(errors="replace") for text in (f"{type(error).__module__}.{type(error).__qualname__}", str(error))]
+        return struct.pack(">Q", number) + b"".join(struct.pack(">I", len(text)) + text for text in texts)
+
+
+_CHANNELS: Final[WeakKeyDictionary[Any, Callbacks]] = WeakKeyDictionary()
+
+
+def callbacks_of(spark: SparkSession) -> Callbacks:
+    """Return the channel of a classic session's JVM, in which icelock's classes are."""
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to its JVM
+    with _LOCK:
+        found = _CHANNELS.get(gateway)
+        if found is None or not found.is_open:
+            found = Callbacks(gateway.jvm.icelock.Callbacks.open)
+            _CHANNELS[gateway] = found
+        return found
+
+
+def error_of(number: int) -> Exception | None:
+    """Return the error of a call, by the number that the running JVM was told; once."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    channel = _CHANNELS.get(SparkContext._gateway)  # noqa: SLF001
+    return None if channel is None else channel.error(number)

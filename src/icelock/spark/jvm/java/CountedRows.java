@@ -1,0 +1,130 @@
+package icelock;
+
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Repartition;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import scala.Function1;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Answers count(*) of whole tables without deletes by the manifests' numbers of rows, as Java Iceberg does (SparkScanBuilder.pushAggregation).
+ * Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ */
+public class CountedRows extends Rule {
+  /** Returns what SparkSessionExtensions.injectOptimizerRule takes. */
+  public static Function1 builder() {
+    return new Builder();
+  }
+
+  public TreeNode apply(TreeNode plan) {
+    return plan.transform(new Counted());
+  }
+
+  /** Makes the rule, for any session. */
+  public static class Builder extends AbstractFunction1 {
+    public Object apply(Object session) {
+      return new CountedRows();
+    }
+  }
+
+  /** An aggregate becomes a row that is known. */
+  public static class Counted extends AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return counted(node) >= 0;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      long counted = counted(node);
+      if (counted < 0) {
+        return otherwise.apply(node);
+      }
+      Aggregate aggregate = (Aggregate) node;
+      Object[] values = new Object[aggregate.aggregateExpressions().size()];
+      Arrays.fill(values, Long.valueOf(counted));
+      Object[] row = new Object[] {new GenericInternalRow(values)};
+      return new LocalRelation(aggregate.output(), CollectionConverters.asScala(Arrays.asList(row)).toSeq(), false, Option.empty());
+    }
+
+    /** Returns how many rows a node counts, and less than 0 if it is no count or they are not known. */
+    private static long counted(Object node) {
+      return node instanceof Aggregate && counts((Aggregate) node) ? rows(((Aggregate) node).child()) : -1;
+    }
+
+    /** Whether an aggregate has no groups, and nothing but numbers of all rows. */
+    private static boolean counts(Aggregate aggregate) {
+      if (!aggregate.groupingExpressions().isEmpty() || aggregate.aggregateExpressions().isEmpty()) {
+        return false;
+      }
+      java.util.Iterator each = CollectionConverters.asJava(aggregate.aggregateExpressions()).iterator();
+      while (each.hasNext()) {
+        Object found = each.next();
+        if (!(found instanceof Alias) || !counts(((Alias) found).child())) {
+          return false;
+        }
+      }
+      return true;
+    }
+
+    private static boolean counts(Expression expression) {
+      if (!(expression instanceof AggregateExpression)) {
+        return false;
+      }
+      AggregateExpression aggregate = (AggregateExpression) expression;
+      if (aggregate.isDistinct() || aggregate.filter().isDefined() || !(aggregate.aggregateFunction() instanceof Count)) {
+        return false;
+      }
+      java.util.Iterator counted = CollectionConverters.asJava(((Count) aggregate.aggregateFunction()).children()).iterator();
+      while (counted.hasNext()) {
+        Object value = counted.next();
+        if (!(value instanceof Literal) || ((Literal) value).value() == null) {
+          return false;
+        }
+      }
+      return true;
+    }
+
+    /** Returns how many rows a plan has if it is of whole files of ours, and less than 0 for all else. */
+    private static long rows(LogicalPlan plan) {
+      if (plan instanceof Project) {
+        return rows(((Project) plan).child());
+      }
+      if (plan instanceof Repartition) {
+        return rows(((Repartition) plan).child());
+      }
+      if (plan instanceof Union) {
+        long all = 0;
+        java.util.Iterator parts = CollectionConverters.asJava(plan.children()).iterator();
+        while (parts.hasNext()) {
+          long some = rows((LogicalPlan) parts.next());
+          if (some < 0) {
+            return -1;
+          }
+          all += some;
+        }
+        return all;
+      }
+      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation)) {
+        return -1;
+      }
+      Object files = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+      return files instanceof NativeScan.PlannedFiles ? ((NativeScan.PlannedFiles) files).rows() : -1;
+    }
+  }
+}

@@ -1,0 +1,123 @@
+package icelock;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.sql.sources.And;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.sources.In;
+import org.apache.spark.sql.sources.Not;
+import org.apache.spark.sql.sources.Or;
+import scala.Product;
+
+/**
+ * Spark's filters as JSON, for native/filters.py. Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ *
+ * A filter is a list: its class's name, then what it is made of, filters or a column's name and values. Texts, whole numbers, truth values and null
+ * are JSON's own, other values are {kind: text}, those of an unknown kind {"unknown": name of the class}.
+ */
+class PushedFilters {
+  private static final int DEEP = 200;
+  private static final ObjectMapper JSON = new ObjectMapper().configure(JsonGenerator.Feature.ESCAPE_NON_ASCII, true);
+  private static final Object UNKNOWN = Arrays.asList(new Object[] {"Unknown"});
+
+  static byte[] json(List filters) {
+    List found = new ArrayList();
+    for (int i = 0; i < filters.size(); i++) {
+      found.add(filter((Filter) filters.get(i), 0));
+    }
+    try {
+      return JSON.writeValueAsBytes(found);
+    } catch (IOException e) {
+      throw new IllegalStateException("filters that cannot be written as JSON", e);
+    }
+  }
+
+  private static Object filter(Filter filter, int depth) {
+    String name = filter.getClass().getSimpleName();
+    if (depth > DEEP) {
+      return UNKNOWN;
+    }
+    if (filter instanceof And) {
+      return list(name, filter(((And) filter).left(), depth + 1), filter(((And) filter).right(), depth + 1));
+    }
+    if (filter instanceof Or) {
+      return list(name, filter(((Or) filter).left(), depth + 1), filter(((Or) filter).right(), depth + 1));
+    }
+    if (filter instanceof Not) {
+      return Arrays.asList(new Object[] {name, filter(((Not) filter).child(), depth + 1)});
+    }
+    if (filter instanceof In) {
+      Object[] values = ((In) filter).values();
+      List written = new ArrayList(values.length);
+      for (int i = 0; i < values.length; i++) {
+        written.add(value(values[i]));
+      }
+      return list(name, ((In) filter).attribute(), written);
+    }
+    // The others are a column's name, or that and a value.
+    Product parts = (Product) filter;
+    List written = new ArrayList();
+    written.add(name);
+    for (int i = 0; i < parts.productArity(); i++) {
+      written.add(value(parts.productElement(i)));
+    }
+    return written;
+  }
+
+  private static List list(Object first, Object second, Object third) {
+    return Arrays.asList(new Object[] {first, second, third});
+  }
+
+  private static Object value(Object value) {
+    if (value == null || value instanceof String || value instanceof Boolean) {
+      return value;
+    }
+    if (value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte) {
+      return value;
+    }
+    if (value instanceof Float || value instanceof Double) {
+      return of("float", Double.toString(((Number) value).doubleValue()));
+    }
+    if (value instanceof BigDecimal) {
+      return of("decimal", ((BigDecimal) value).toString());
+    }
+    if (value instanceof byte[]) {
+      return of("bytes", Base64.getEncoder().encodeToString((byte[]) value));
+    }
+    if (value instanceof java.sql.Date) {
+      return of("date", ((java.sql.Date) value).toLocalDate().toString());
+    }
+    if (value instanceof LocalDate) {
+      return of("date", value.toString());
+    }
+    if (value instanceof java.sql.Timestamp) {
+      return instant("instant", ((java.sql.Timestamp) value).toInstant());
+    }
+    if (value instanceof Instant) {
+      return instant("instant", (Instant) value);
+    }
+    if (value instanceof LocalDateTime) {
+      return instant("datetime", ((LocalDateTime) value).toInstant(ZoneOffset.UTC));
+    }
+    return of("unknown", value.getClass().getName());
+  }
+
+  private static Object instant(String kind, Instant value) {
+    return of(kind, value.getEpochSecond() + " " + value.getNano() / 1000);
+  }
+
+  private static Object of(String kind, String text) {
+    return Collections.singletonMap(kind, text);
+  }
+}

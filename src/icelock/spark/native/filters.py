@@ -1,0 +1,111 @@
+"""Filters that Spark's planner has for a native scan, as an Iceberg expression.
+
+They prune files, as those that the data source gets do; Spark filters the rows itself. So a filter that has no form here, or a value whose
+kind is unknown, is left out, and files are read that need not be.
+
+Not here: the form of a single one (``spark.columns.filters``), the filter that a user gives to ``read`` (``spark.columns.conditions``).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import re
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, Or
+from pyspark.sql import datasource as ds
+
+if TYPE_CHECKING:
+    from icelock.spark.columns.filters import FilterTranslator
+
+_NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
+_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
+    """There is no such filter or value on this side."""
+
+
+def pruning_filter(filters: bytes, translator: FilterTranslator) -> BooleanExpression:
+    """Return what all of Spark's filters, as ``PushedFilters.java`` writes them, demand together, as far as there is a form for it."""
+    translated = (_expression(given, translator) for given in json.loads(filters))
+    return reduce(And, (found for found in translated if found is not None), cast("BooleanExpression", AlwaysTrue()))
+
+
+def _expression(given: list[Any], translator: FilterTranslator) -> BooleanExpression | None:
+    kind = given[0]
+    if kind in {"And", "Or"}:
+        left, right = (_expression(part, translator) for part in given[1:])
+        if left is None or right is None:
+            return None if kind == "Or" else left or right
+        return And(left, right) if kind == "And" else Or(left, right)
+    try:
+        return translator.translate(_filter(given))
+    except _Unknown:
+        return None
+
+
+def _filter(given: list[Any]) -> ds.Filter:
+    kind, *parts = given
+    if kind == "Not":
+        return ds.Not(_filter(parts[0]))
+    if kind in _UNARY:
+        return _UNARY[kind](_path(parts[0]))
+    if kind in _BINARY:
+        return _BINARY[kind](_path(parts[0]), _value(parts[1]))
+    if kind == "In":
+        return ds.In(_path(parts[0]), tuple(map(_value, parts[1])))
+    raise _Unknown
+
+
+def _path(attribute: str) -> tuple[str, ...]:
+    return tuple(quoted.replace("``", "`") if quoted else plain for quoted, plain in _NAME.findall(attribute))
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, text),) = value.items()
+    convert = _VALUES.get(kind)
+    try:
+        return convert(text) if convert else _unknown()
+    except (ValueError, OverflowError) as e:
+        raise _Unknown from e  # a time before the year 1 or after 9999
+
+
+def _unknown() -> Any:
+    raise _Unknown
+
+
+def _after(epoch: dt.datetime) -> Callable[[str], dt.datetime]:
+    def convert(text: str) -> dt.datetime:
+        seconds, micros = map(int, text.split())
+        return epoch + dt.timedelta(seconds=seconds, microseconds=micros)
+
+    return convert
+
+
+_UNARY: Final[dict[str, Callable[[tuple[str, ...]], ds.Filter]]] = {"IsNull": ds.IsNull, "IsNotNull": ds.IsNotNull}
+_BINARY: Final[dict[str, Callable[[tuple[str, ...], Any], ds.Filter]]] = {
+    "EqualTo": ds.EqualTo,
+    "EqualNullSafe": ds.EqualNullSafe,
+    "GreaterThan": ds.GreaterThan,
+    "GreaterThanOrEqual": ds.GreaterThanOrEqual,
+    "LessThan": ds.LessThan,
+    "LessThanOrEqual": ds.LessThanOrEqual,
+    "StringStartsWith": ds.StringStartsWith,
+}
+_VALUES: Final[dict[str, Callable[[str], Any]]] = {
+    "float": float,
+    "decimal": decimal.Decimal,
+    "bytes": base64.b64decode,
+    "date": dt.date.fromisoformat,
+    "instant": _after(_EPOCH_UTC),
+    "datetime": _after(_EPOCH),
+}

@@ -1,0 +1,235 @@
+"""The files of a native scan: which ones Spark's reader can read, and the plan as Java asks for it, one query after the other.
+
+A scan is planned when its DataFrame is made. Each query asks for its files again, with the filters that Spark found for it, and gets those
+that the manifests do not rule out: so a filter on the DataFrame or in SQL prunes files as it does with Java Iceberg. Deleted positions are
+read for the files of a query only, in the driver, and travel with their file, as its key does.
+
+The plan goes over as an Arrow stream: path, size, key metadata, deleted positions, then one column for each value of a file
+(``spark.native.columns``).
+
+Not here: what is done with it (``NativeScan.java``), the DataFrame (``spark.native.scan``), equality deletes (``spark.native.equality``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import PrimitiveType, UUIDType
+
+from icelock.arrow.read.deletes import Deletes, check_deletes
+from icelock.arrow.read.stored_file import StoredFile
+from icelock.arrow.types import output_type, storage
+from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID
+from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
+from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.columns.types import arrow_schema
+from icelock.spark.native.columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
+from icelock.spark.native.equality import (
+    PARQUET,
+    EqualityDeletes,
+    Ids,
+    can_join,
+    compared_by,
+    file_columns,
+    still_there,
+    stream,
+    with_compared,
+)
+from icelock.spark.native.filters import pruning_filter
+
+if TYPE_CHECKING:
+    from icelock.arrow.read.task import ReadContext
+    from icelock.table.scan import DataScan
+
+_KEPT_PLANS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files that one relation reads: ``constants`` are plan columns, ``equality`` is what their equality deletes compare."""
+
+    constants: frozenset[int]
+    equality: frozenset[Ids]
+
+
+def is_native(task: ScanTask, *, name_mapping: bool) -> bool:
+    """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids in it (plain ones may need a mapping)."""
+    if task.file_format.upper() != PARQUET or (name_mapping and task.key_metadata is None):
+        return False
+    return can_join(task, name_mapping=name_mapping)
+
+
+def positional_deletes(task: ScanTask) -> tuple[DeleteFile, ...]:
+    """Return those of a task's delete files that have positions of rows: vectors and Parquet files."""
+    return tuple(delete for delete in task.deletes if delete.content != EQUALITY_DELETES)
+
+
+def constants_of(spec: PartitionSpec | None, wanted: Schema) -> frozenset[int]:
+    """Return the field ids of top-level columns that a spec has the values of."""
+    columns = {field.field_id for field in wanted.fields if isinstance(field.field_type, PrimitiveType)}
+    fields = () if spec is None else spec.fields
+    return frozenset(field.source_id for field in fields if isinstance(field.transform, IdentityTransform) and field.source_id in columns)
+
+
+class Planned:
+    """The files of one scan, grouped; asked by queries for what their filters leave.
+
+    Args:
+        scan: on a fixed snapshot; its filter is part of every query's.
+        tasks: of the scan.
+        wanted: the schema that is read.
+    """
+
+    def __init__(self, scan: DataScan, tasks: Sequence[ScanTask], wanted: Schema) -> None:
+        self._scan = scan
+        self._context: ReadContext = scan.update(row_filter=AlwaysTrue()).read_context(wanted)
+        self._specs = self._context.specs
+        self._mapped = self._context.name_mapping is not None
+        self._wanted = wanted
+        self._constants: dict[tuple[int, frozenset[Ids]], frozenset[int]] = {}
+        self._translator = FilterTranslator(wanted, scan.full_schema)
+        self._lock = threading.Lock()
+        self._plans: dict[str, list[ScanTask]] = {repr(AlwaysTrue()): list(tasks)}
+        self._groups = {task.path: self._group(task) for task in tasks if is_native(task, name_mapping=self._mapped)}
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that is read."""
+        return self._scan.snapshot_id
+
+    def groups(self) -> dict[Group, list[ScanTask]]:
+        """Return the files that Spark's reader reads; a scan without files has one group without any."""
+        tasks = self._plans[repr(AlwaysTrue())]
+        found: dict[Group, list[ScanTask]] = {} if tasks else {Group(frozenset(), frozenset()): []}
+        for task in tasks:
+            if task.path in self._groups:
+                found.setdefault(self._groups[task.path], []).append(task)
+        return found
+
+    def rows(self, tasks: Sequence[ScanTask]) -> int | None:
+        """Return how many rows some files have, by the manifests; None where reading them may give fewer, or an error of policy."""
+        if any(task.deletes or (task.key_metadata is None and not self._context.allow_plaintext) for task in tasks):
+            return None
+        return sum(task.record_count for task in tasks)
+
+    def equality(self, group: Group, tasks: Sequence[ScanTask], table: str) -> list[EqualityDeletes]:
+        """Return the equality deletes of a group, one for each set of columns that they compare; ``tasks`` are all of the group."""
+        return [EqualityDeletes(self._context, ids, tasks, table) for ids in sorted(group.equality)]
+
+    def rest(self) -> bool:
+        """Whether there are files that it cannot read."""
+        return len(self._groups) < len(self._plans[repr(AlwaysTrue())])
+
+    def files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], filters: bytes) -> bytes:
+        """Return the files of a group that Spark's filters leave, as an Arrow stream.
+
+        Raises:
+            PolicyError: a plain file where none may be read.
+            IcelockError: a manifest or delete file cannot be read, or an entry contradicts itself.
+        """
+        tasks = self._filtered(pruning_filter(filters, self._translator))
+        chosen = [task for task in tasks if self._groups.get(task.path) == group]
+        for task in chosen:
+            StoredFile.of(task, allow_plaintext=self._context.allow_plaintext)
+            check_deletes(self._context, task)
+        made = self._columns(columns, chosen)
+        made |= {deletes.name: deletes.sets(chosen) for deletes in equality}
+        return stream(made)
+
+    def _filtered(self, expression: BooleanExpression) -> list[ScanTask]:
+        name = repr(expression)
+        with self._lock:
+            if name not in self._plans:
+                if len(self._plans) >= _KEPT_PLANS:
+                    # The first is the scan's own.
+                    del self._plans[list(self._plans)[1]]
+                self._plans[name] = self._scan.filter(expression).scan_tasks()
+            return self._plans[name]
+
+    def _group(self, task: ScanTask) -> Group:
+        compared = compared_by(task)
+        key = (task.spec_id, compared)
+        if key not in self._constants:
+            self._constants[key] = constants_of(self._specs.get(task.spec_id), with_compared(self._wanted, [task]))
+        return Group(self._constants[key], compared)
+
+    def _columns(self, columns: Columns, tasks: list[ScanTask]) -> dict[str, pa.Array]:
+        made = file_columns(tasks, [self._deleted(task) for task in tasks])
+        for constant in columns.constant_fields:
+            values = [self._partition(task, constant.field_id) for task in tasks]
+            made[f"constant {constant.name}"] = _column(values, constant.field_type)
+        for target in arrow_schema(columns.planned):
+            made[target.name] = self._hidden(target.name, target.type, tasks, columns)
+        return made
+
+    def _hidden(self, name: str, target: pa.DataType, tasks: list[ScanTask], columns: Columns) -> pa.Array:
+        if name in _OF_TASK:
+            return pa.array([getattr(task, _OF_TASK[name]) for task in tasks], target)
+        part = int(name.removeprefix(PARTITION_VALUE))
+        kinds = {
+            child.field_id - PARTITION_FIELDS: child.field_type
+            for field in columns.wanted.fields
+            if field.field_id == PARTITION_ID
+            for child in field.field_type.fields  # type: ignore[attr-defined]
+        }
+        return _column([self._part(task, part) for task in tasks], kinds[part])
+
+    def _partition(self, task: ScanTask, source_id: int) -> Any:
+        fields = zip(self._specs[task.spec_id].fields, task.partition, strict=True)
+        return next(value for field, value in fields if field.source_id == source_id and isinstance(field.transform, IdentityTransform))
+
+    def _part(self, task: ScanTask, field_id: int) -> Any:
+        fields = zip(self._specs[task.spec_id].fields, task.partition, strict=True)
+        return next((value for field, value in fields if field.field_id == field_id), None)
+
+    def _deleted(self, task: ScanTask) -> bytes | None:
+        positions = positional_deletes(task)
+        return bytes(Deletes.read(self._context, replace(task, deletes=positions)).positions.serialize()) if positions else None
+
+
+_OF_TASK: Final[Mapping[str, str]] = {
+    FILE_PATH: "path",
+    SPEC: "spec_id",
+    FIRST_ROW_ID: "first_row_id",
+    SEQUENCE_NUMBER: "sequence_number",
+}
+
+
+def _column(values: list[Any], kind: Any) -> pa.Array:
+    """Return values in PyIceberg's internal form as the Arrow form of Spark's type."""
+    if isinstance(kind, UUIDType):
+        return pa.array(
+            [None if value is None else str(value if isinstance(value, UUID) else UUID(bytes=value)) for value in values], pa.string()
+        )
+    target = storage(output_type(kind))
+    made = pa.array(values, target)
+    return made.cast(pa.binary()) if pa.types.is_fixed_size_binary(target) else made
+
+
+class Files:
+    """What Java calls (``callbacks``) for the files of one group."""
+
+    def __init__(self, planned: Planned, group: Group, columns: Columns, equality: Sequence[EqualityDeletes]) -> None:
+        self._planned = planned
+        self._group = group
+        self._columns = columns
+        self._equality = equality
+
+    def __call__(self, filters: bytes) -> bytes:
+        """Return the files that Spark's filters leave.
+
+        Raises:
+            FileNotFoundError: the snapshot was expired.
+            IcelockError: as ``Planned.files``.
+        """
+        with still_there(f"snapshot {self._planned.snapshot_id} of {self._columns.table}"):
+            return self._planned.files(self._group, self._columns, self._equality, filters)

@@ -1,0 +1,182 @@
+"""A scan's rows by Spark's own Parquet reader, as far as it can read them.
+
+Files that it can read make one relation for each set of constant columns; the relations are united. Those with equality deletes are joined
+with their delete files. There are no such files where the Java classes cannot be had (a Connect session), for columns that Spark's reader
+cannot give (``spark.native.columns``), and on a storage that the JVM does not reach.
+
+Not here: files (``spark.native.plan``), the Java side (``spark.jvm.native``), who reads the other files (``read_table``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.schema import Schema
+from pyspark.sql import types as sp
+
+from icelock.io.file_io import storage_of
+from icelock.spark.columns.conditions import condition
+from icelock.spark.columns.paths import quoted
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.jvm.native import NativeJvm, Scan, native_jvm
+from icelock.spark.native.columns import Columns, pushable, reason_against, shown
+from icelock.spark.native.equality import with_compared
+from icelock.spark.native.plan import Files, Group, Planned, positional_deletes
+from icelock.spark.sealed.seen import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from icelock.plan.task import ScanTask
+    from icelock.table.scan import DataScan
+
+_LOCAL_SCHEMES: Final = ("", "file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeRead:
+    """The rows of a scan that Spark's reader reads, and whether there are others; ``reason`` says why all are."""
+
+    rows: DataFrame | None
+    rest: bool
+    reason: str | None = None
+
+
+def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bool = False) -> NativeRead:
+    """Return the rows of a scan's files that Spark's reader can read; ``insisted``: also where a FileIO of the user's own has the files.
+
+    Raises:
+        KeyUnavailableError: no KMS, or it refused.
+        IntegrityError: a manifest or manifest list was changed.
+        PolicyError: a type that Spark has no exact type for.
+    """
+    _ = spark_schema(scan.projection(), table=table)
+    wanted = _wanted(scan)
+    reason = "the filter is about a nested column that is not read" if wanted is None else reason_against(wanted)
+    jvm = None if reason else native_jvm(spark)
+    if wanted is None or jvm is None:
+        return NativeRead(rows=None, rest=True, reason=reason or "this session's JVM is out of reach")
+    tasks = scan.scan_tasks()
+    reason = None if insisted else _foreign_storage(scan)
+    reason = reason or _unreachable(spark, tasks)
+    if reason is not None:
+        return NativeRead(rows=None, rest=True, reason=reason)
+    planned = Planned(scan, tasks, wanted)
+    parts = [_Part(scan, planned, group, found, wanted, table).rows(jvm) for group, found in planned.groups().items()]
+    return NativeRead(rows=reduce(lambda left, right: left.unionAll(right), parts) if parts else None, rest=planned.rest())
+
+
+def _wanted(scan: DataScan) -> Schema | None:
+    """Return the scan's columns with those of its filter, or None if the filter's are nested ones that the scan has a part of."""
+    projection = scan.projection()
+    used = extract_field_ids(bind(scan.full_schema, scan.exact_filter, case_sensitive=True))
+    missing = used - projection.field_ids
+    if not missing:
+        return projection
+    top = [field for field in scan.full_schema.fields if missing & ({field.field_id} | Schema(field).field_ids)]
+    if any(projection.find_column_name(field.field_id) for field in top):
+        return None
+    return Schema(*projection.fields, *top, schema_id=projection.schema_id)
+
+
+def _foreign_storage(scan: DataScan) -> str | None:
+    """Return why the JVM may see other files than Python at the same locations, or None."""
+    named = storage_of(scan.io).properties.get(PY_IO_IMPL)
+    return None if named is None else f"its files are read through {named} ({PY_IO_IMPL}), which the JVM does not know"
+
+
+def _unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
+    """Return why the JVM cannot reach a table's storage as plain Python does, or None."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    by_scheme = {task.path.partition("://")[0] if "://" in task.path else task.path.partition(":/")[0]: task for task in tasks}
+    for scheme, task in by_scheme.items():
+        if scheme in _LOCAL_SCHEMES or scheme == task.path:
+            odd = next((task.path for task in tasks if not task.path.isascii()), None)
+            reason = None if odd is None else _unnamed(jvm, odd)
+            if reason is not None:
+                return reason
+            continue
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(task.path)
+            found = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).getFileStatus(path).getLen()  # noqa: SLF001
+        except Exception as e:  # noqa: BLE001 - no such file system, or none of its credentials
+            return f"Hadoop in this session does not reach {scheme} storage ({str(e).partition(chr(10))[0]})"
+        if found != task.file_size:
+            return f"Hadoop in this session sees {found} bytes in {task.path}, not {task.file_size}"
+    return None
+
+
+def _unnamed(jvm: Any, path: str) -> str | None:
+    """Return why the JVM has no name for a local file, or None: in a container without a locale it knows ASCII alone."""
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    try:
+        path.encode(encoding)
+    except UnicodeEncodeError:
+        return f"Spark's JVM has {encoding} for names of files, which lacks letters of {path}: start it with LC_ALL=C.UTF-8"
+    except LookupError:
+        return None
+    return None
+
+
+class _Part:
+    """One relation."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a relation
+        self, scan: DataScan, planned: Planned, group: Group, tasks: Sequence[ScanTask], wanted: Schema, table: str
+    ) -> None:
+        self._scan = scan
+        self._planned = planned
+        self._group = group
+        self._wanted = wanted
+        self._columns = Columns(wanted=with_compared(wanted, tasks), constants=group.constants, table=table)
+        self._equality = planned.equality(group, tasks, table)
+        self._tasks = tasks
+        self._table = table
+
+    def rows(self, jvm: NativeJvm) -> DataFrame:
+        """Return the rows of the scan's columns."""
+        filters = pushable(self._wanted, self._scan.table_metadata.schemas)
+        out = replace(self._columns, wanted=self._wanted)
+        plain = None if self._equality else out.plain
+        data = self._columns.data
+        whole = not self._columns.constant_fields
+        found = jvm.open(
+            Scan(
+                data=data.json(),
+                shown=shown(data).json(),
+                partition=self._partition().json(),
+                pushable=filters.names,
+                floats=filters.floats,
+                files=Files(self._planned, self._group, self._columns, self._equality),
+                count=len(self._tasks),
+                size=sum(task.file_size for task in self._tasks),
+                rows=self._planned.rows(self._tasks),
+                seen=Seen.of(self._scan.table_metadata).to_text(),
+                deletes=any(map(positional_deletes, self._tasks)),
+                columns=None if whole else plain,
+            )
+        )
+        for deletes in self._equality:
+            found = deletes.remove(found, jvm, self._columns)
+        if plain is None:
+            found = found.select(*out.select(jvm, found))
+        if not isinstance(self._scan.row_filter, AlwaysTrue):
+            found = found.filter(condition(self._bound(), self._wanted))
+        projection = self._scan.projection()
+        return found if len(projection.fields) == len(self._wanted.fields) else found.select(*(quoted(f.name) for f in projection.fields))
+
+    def _bound(self) -> BooleanExpression:
+        return bind(self._scan.full_schema, self._scan.exact_filter, case_sensitive=True)
+
+    def _partition(self) -> sp.StructType:
+        names = {field.name for field in self._columns.constant_fields}
+        constants = [field for field in spark_schema(self._columns.wanted, table=self._table).fields if field.name in names]
+        sets = [sp.StructField(deletes.name, sp.IntegerType(), nullable=False) for deletes in self._equality]
+        return sp.StructType([*constants, *self._columns.planned.fields, *sets])

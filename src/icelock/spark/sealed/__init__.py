@@ -1,0 +1,1 @@
+"""What passes between the processes, encrypted: jobs, messages, tickets, staged commits."""

@@ -1,0 +1,145 @@
+"""Commit messages: what a task tells the driver of its files.
+
+``FilesWritten`` is what is told, as plain values: the key metadata of the files that the task wrote is among them, and their bounds. A
+message holds it sealed (``SealedFiles``), in one part or several; only the last one opens as the last, so none can be left out. Which
+messages count is Spark's affair: those of attempts that were given to ``spark.driver.commit`` (case C-56).
+
+Not here: how parts are sealed (``spark.sealed.hpke``), writing files (``spark.task.write``), committing them (``spark.driver.commit``).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from icelock.errors import IntegrityError
+from icelock.spark.sealed.hpke import Place, Recipient, Sender
+
+if TYPE_CHECKING:
+    from icelock.metadata.manifest import DataFile
+
+_VERSION: Final = 3
+
+
+class FilesWritten:
+    """The data files of one task attempt; those of an empty partition are none."""
+
+    def __init__(
+        self,
+        files: Sequence[DataFile] = (),
+        *,
+        retried: bool = False,
+        seen: Sequence[str] = (),
+        gone: Sequence[str] = (),
+        positions: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Take the files apart.
+
+        Args:
+            files: that were written.
+            retried: another attempt of the task came before.
+            seen: files of the table that a task looked into, whether or not anything came of it.
+            gone: those of them that the written ones stand for, or that have no row left.
+            positions: of rows that go, as a serialized 64-bit roaring bitmap, by file of the table.
+        """
+        self.retried = retried
+        self.seen = tuple(seen)
+        self.gone = tuple(gone)
+        self.positions = dict(positions or {})
+        self._files = tuple((file.spec_id, _plain(file)) for file in files)
+
+    @classmethod
+    def together(cls, messages: Iterable[FilesWritten], *, retried: bool) -> FilesWritten:
+        """Return several messages as one; of a file with positions in more than one, all rows are meant."""
+        from pyroaring import BitMap64  # noqa: PLC0415 - not needed to unpickle
+
+        one = cls(retried=retried)
+        for message in messages:
+            one._files += message._files  # noqa: SLF001 - of this class
+            one.seen += message.seen
+            one.gone += message.gone
+            for path, positions in message.positions.items():
+                both = BitMap64.deserialize(positions) | BitMap64.deserialize(one.positions[path]) if path in one.positions else None
+                one.positions[path] = positions if both is None else both.serialize()
+        return one
+
+    @property
+    def paths(self) -> list[str]:
+        """Where the files are."""
+        return [plain["file_path"] for _, plain in self._files]
+
+    @property
+    def files(self) -> list[DataFile]:
+        """The files as manifest entries."""
+        return [_data_file(spec_id, plain) for spec_id, plain in self._files]
+
+    def __repr__(self) -> str:
+        return f"FilesWritten({len(self._files)} files)"
+
+
+class SealedFiles(WriterCommitMessage):
+    """``FilesWritten`` of one task attempt on their way to the driver."""
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        """Take what ``seal_part`` returned, in its order."""
+        self.parts = tuple(parts)
+
+    @classmethod
+    def of(cls, written: FilesWritten, sender: Sender) -> SealedFiles:
+        """Seal what this task wrote as a message of one part."""
+        return cls([seal_part(written, sender, part=0, last=True)])
+
+    def open(self, recipient: Recipient, *, task: int) -> FilesWritten:
+        """Return what the task wrote.
+
+        Raises:
+            IntegrityError: the message was changed, or is not that of this task of this job.
+        """
+        if not self.parts:
+            msg = f"the message of task {task} is empty: its parts were lost"
+            raise IntegrityError(msg)
+        places = [Place(task=task, part=part, last=part == len(self.parts) - 1) for part in range(len(self.parts))]
+        opened = [recipient.open(part, place) for part, place in zip(self.parts, places, strict=True)]
+        written: list[FilesWritten] = [pickle.loads(part) for part in opened]  # noqa: S301 - Spark had unpickled the message already
+        return FilesWritten.together(written, retried=any(part.retried for part in written))
+
+    def __repr__(self) -> str:
+        return f"SealedFiles({len(self.parts)} parts)"
+
+
+def seal_part(written: FilesWritten, sender: Sender, *, part: int, last: bool) -> bytes:
+    """Return one part of this task's message."""
+    task = TaskContext.get()
+    place = Place(task=0 if task is None else task.partitionId(), part=part, last=last)
+    return sender.seal(pickle.dumps(written), place)
+
+
+def _plain(file: DataFile) -> dict[str, Any]:
+    from pyiceberg.manifest import DATA_FILE_TYPE  # noqa: PLC0415 - the driver unpickles without it
+
+    names = (field.name for field in DATA_FILE_TYPE[_VERSION].fields)
+    plain = {name: getattr(file, name, None) for name in names}
+    return plain | {"content": int(file.content), "file_format": file.file_format.value, "partition": tuple(file.partition._data)}  # noqa: SLF001
+
+
+def _data_file(spec_id: int, plain: dict[str, Any]) -> DataFile:
+    from pyiceberg.manifest import DataFileContent, FileFormat  # noqa: PLC0415
+    from pyiceberg.typedef import Record  # noqa: PLC0415
+
+    from icelock.metadata.manifest import DataFile  # noqa: PLC0415
+
+    file = DataFile.from_args(
+        **{
+            **plain,
+            "content": DataFileContent(plain["content"]),
+            "file_format": FileFormat(plain["file_format"]),
+            "partition": Record(*plain["partition"]),
+        }
+    )
+    file.spec_id = spec_id
+    file.fresh = True
+    return file

@@ -1,0 +1,82 @@
+"""What the first job of an operation leaves for the second one: a sealed file that never leaves the driver's machine.
+
+Like a ``spark.sealed.ticket``, but its place follows from the operation's id, so that the planning processes of another job find it. It
+holds the new files with their keys, the rows that they replace, and is sealed under the operation's key. Folder 0700, file 0600.
+
+Not here: what becomes of it (``spark.driver.commit``, ``spark.driver.plan_cut``).
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from icelock.errors import CommitError
+from icelock.format import aes_gcm
+from icelock.spark.sealed.job import Purpose, seal
+
+if TYPE_CHECKING:
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.spark.sealed.job import Job
+    from icelock.spark.sealed.messages import FilesWritten
+
+_AAD: Final = b"icelock spark staged"
+_NAME: Final = "staged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Files that were written and are not committed; ``written.positions`` are of the rows that they replace (none: a filter says).
+
+    ``schema`` is that of the files, as Iceberg's JSON.
+    """
+
+    written: FilesWritten
+    keks: tuple[EncryptedKey, ...]
+    schema: str | None = None
+
+
+def put(job: Job, staged: Staged) -> None:
+    """Leave what a job staged for the next one."""
+    path = _path(job)
+    path.parent.mkdir(mode=0o700)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(seal(job.key, pickle.dumps(staged), _AAD))
+
+
+def peek(job: Job) -> Staged | None:
+    """Return what a job of this operation staged; None if none did."""
+    try:
+        sealed = _path(job).read_bytes()
+    except FileNotFoundError:
+        return None
+    staged: Staged = pickle.loads(aes_gcm.decrypt(job.key, sealed, _AAD))  # noqa: S301 - authenticated
+    return staged
+
+
+def take(job: Job) -> Staged | None:
+    """Return what was staged, and forget it: whoever took it answers for the files."""
+    staged = peek(job)
+    if staged is not None:
+        path = _path(job)
+        path.unlink()
+        path.parent.rmdir()
+    return staged
+
+
+def check_staged(staged: Staged | None, job: Job) -> None:
+    """Check that the second job of an operation has what the first one left; a delete has one job.
+
+    Raises:
+        CommitError: it has not; without the new rows, removing the old ones would lose them.
+    """
+    if staged is None and job.purpose != Purpose.DELETE:
+        msg = f"{_path(job)} is gone, so nothing is committed: the operation ended before, or the driver's temporary folder was emptied"
+        raise CommitError(msg)
+
+
+def _path(job: Job) -> Path:
+    return Path(tempfile.gettempdir()) / f"icelock-job-{job.operation_id}" / _NAME

@@ -1,0 +1,108 @@
+"""The driver's side of a write between planning and commit: a sealed file that never leaves the driver's machine.
+
+Spark pickles one writer object: it goes to all executors, and it comes back for ``spark.driver.commit`` or ``abort`` in another Python
+process of the driver. So what the commit needs (the catalog's properties, KMS settings among them) can be neither in the writer nor in
+memory. It lies in a file of mode 0600 in a new folder of mode 0700 in the driver's temporary folder, encrypted with AES-GCM under a key for
+this one write:
+
+    writer, so executors too:  path of the file, its key       driver's disk:  the file
+
+An executor on another machine has no file; whoever finds the file (a crash leaves it behind) has no key. On the driver's own machine both
+can be had by the user whom Spark runs as, who has the configuration anyway.
+
+The file also says how far the write came: ``redeem`` deletes it before the commit begins. Spark calls ``abort`` after a failed commit too;
+when the file is gone, data files must stay, because the commit removed them itself or its outcome is unknown.
+
+Not here: what is committed (``spark.driver.commit``).
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from icelock.errors import CommitError
+from icelock.format import aes_gcm
+
+if TYPE_CHECKING:
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.keys.entropy import Entropy
+    from icelock.spark.sealed.job import Job
+
+_NAME: Final = "write"
+_KEY_LENGTH: Final = 32
+_AAD: Final = b"icelock spark write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWrite:
+    """What a commit needs.
+
+    Args:
+        job: what to do.
+        properties: of the catalog as given to ``register``; None: they are in PyIceberg's configuration.
+        table_uuid: of the table that the files were written for; None for one that is to be created.
+        keks: KEK entries that were minted at planning (wrapped), so that the commit does not wrap again.
+        staged_table: metadata of a table that is to be created.
+        schema: of the rows, as Spark's JSON, for a table that is to be replaced.
+    """
+
+    job: Job
+    properties: Mapping[str, str] | None
+    table_uuid: str | None
+    keks: tuple[EncryptedKey, ...] = ()
+    staged_table: bytes | None = None
+    schema: str | None = None
+
+    def __repr__(self) -> str:
+        return f"PlannedWrite({self.job.action} {self.job.table})"
+
+
+class Ticket:
+    """Where a planned write lies, and the key of that one file."""
+
+    def __init__(self, path: str, key: bytes) -> None:
+        self._path = path
+        self._key = key
+
+    @classmethod
+    def issue(cls, write: PlannedWrite, entropy: Entropy) -> Ticket:
+        """Put a planned write into a file of this machine."""
+        key = entropy.random_bytes(_KEY_LENGTH)
+        path = Path(tempfile.mkdtemp(prefix="icelock-write-")) / _NAME  # made with mode 0700
+        sealed = aes_gcm.encrypt(key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), pickle.dumps(write), _AAD)
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_bytes(sealed)
+        return cls(str(path), key)
+
+    def redeem(self) -> PlannedWrite:
+        """Return the planned write and delete the file: from here on the commit answers for the data files.
+
+        Raises:
+            CommitError: the file is not there: this write was committed or aborted before, or this is another machine.
+        """
+        try:
+            sealed = Path(self._path).read_bytes()
+        except OSError as e:
+            msg = f"{self._path} is gone, so nothing is committed: the write ended before, or the driver's temporary folder was emptied"
+            raise CommitError(msg) from e
+        self.discard()
+        write: PlannedWrite = pickle.loads(aes_gcm.decrypt(self._key, sealed, _AAD))  # noqa: S301 - authenticated
+        return write
+
+    def discard(self) -> bool:
+        """Delete the file; return whether it was there."""
+        path = Path(self._path)
+        try:
+            path.unlink()
+            path.parent.rmdir()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return f"Ticket({self._path})"

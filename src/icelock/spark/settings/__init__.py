@@ -1,0 +1,1 @@
+"""Settings of the session and options of reads and writes."""

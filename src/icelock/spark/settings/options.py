@@ -1,0 +1,275 @@
+"""Options of one read or write, checked; Spark hands them over with lower-cased names (case C-55).
+
+Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
+``overwrite-mode``, ``validate-from-snapshot-id``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from
+``load(name)`` or ``save(name)``, or by the option ``table``. Anything else is an error: a misspelt option would be ignored without a
+word otherwise.
+
+As in Java, ``spark.sql.sources.partitionOverwriteMode`` says nothing about ``save``: Spark heeds it in SQL and in ``insertInto``.
+
+Not here: settings of a catalog or of a KMS, which are given to ``register`` and are never options (Spark Connect writes options to
+the event log).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Self
+
+from icelock.errors import PolicyError
+from icelock.spark.sealed.seen import ROWS_READ, VALIDATE_FROM, Seen, seen_in
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from icelock.spark.sealed.job import Job
+
+TABLE: Final = "table"
+PATH: Final = "path"
+COLUMNS: Final = "columns"
+SNAPSHOT_ID: Final = "snapshot-id"
+AS_OF_TIMESTAMP: Final = "as-of-timestamp"
+BRANCH: Final = "branch"
+TAG: Final = "tag"
+OVERWRITE_FILTER: Final = "overwrite-filter"
+OVERWRITE_MODE: Final = "overwrite-mode"
+SNAPSHOT_PROPERTY: Final = "snapshot-property."
+STATIC: Final = "static"
+DYNAMIC: Final = "dynamic"
+DISTRIBUTION_MODE: Final = "distribution-mode"
+FANOUT: Final = "fanout-enabled"
+SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
+
+_READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
+_WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
+_ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
+_SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
+_CATALOG_AND_NAMESPACE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """``catalog.namespace.table``; the namespace may have several levels."""
+
+    catalog: str
+    identifier: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Split a dotted name.
+
+        Raises:
+            PolicyError: fewer than three parts, or an empty one.
+        """
+        catalog, *rest = (part.strip() for part in text.split("."))
+        if len(rest) < _CATALOG_AND_NAMESPACE or not all((catalog, *rest)):
+            msg = f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'"
+            raise PolicyError(msg)
+        return cls(catalog=catalog, identifier=tuple(rest))
+
+    def __str__(self) -> str:
+        return ".".join((self.catalog, *self.identifier))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to read; at most one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch`` and ``tag`` is set."""
+
+    table: TableName
+    columns: tuple[str, ...] | None = None
+    snapshot_id: int | None = None
+    as_of_ms: int | None = None
+    branch: str | None = None
+    tag: str | None = None
+
+    @classmethod
+    def of(cls, table: str, *, columns: Sequence[str] | None = None, **at: str | int | None) -> Self:
+        """Check what ``icelock.spark.read`` was told; ``at`` are the options that say when, with underscores.
+
+        Raises:
+            PolicyError: as ``parse``.
+        """
+        if isinstance(columns, str):
+            msg = f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']"
+            raise PolicyError(msg)
+        options = {name.replace("_", "-"): str(value) for name, value in at.items() if value is not None}
+        read = cls.parse({TABLE: table, **options})
+        return read if columns is None else replace(read, columns=_unique(tuple(columns)))
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Check the options of a read.
+
+        Raises:
+            PolicyError: an unknown option, two that exclude each other, a value that is none, or no table.
+        """
+        given = _known(options, _READ, "read")
+        chosen = [name for name in _ONE_OF if name in given]
+        if len(chosen) > 1:
+            msg = f"the options {' and '.join(chosen)} exclude each other: keep one"
+            raise PolicyError(msg)
+        snapshot_id = given.get(SNAPSHOT_ID)
+        as_of = given.get(AS_OF_TIMESTAMP)
+        return cls(
+            table=_table(given, "load"),
+            columns=_columns(given[COLUMNS]) if COLUMNS in given else None,
+            snapshot_id=None if snapshot_id is None else _integer(SNAPSHOT_ID, snapshot_id),
+            as_of_ms=None if as_of is None else _milliseconds(as_of),
+            branch=_name(given, BRANCH),
+            tag=_name(given, TAG),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where and how to write; ``overwrite_filter`` is None when all rows are replaced, or the partitions that get rows (``dynamic``)."""
+
+    table: TableName
+    branch: str | None = None
+    overwrite_filter: BooleanExpression | None = None
+    dynamic: bool = False
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    validate_from: int | None = None
+    seen: tuple[Seen, ...] = ()
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> Self:
+        """Check the options of a write.
+
+        Raises:
+            PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
+        """
+        from icelock.plan.filters.text import parse_filter  # noqa: PLC0415 - executors import this module
+
+        properties = snapshot_properties(options)
+        others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}
+        rows_read = others.pop(ROWS_READ, "")  # of our optimizer rule
+        given = _known(others, _WRITE, "write")
+        table = _table(given, "save")
+        validate_from = None if VALIDATE_FROM not in given else _integer(VALIDATE_FROM, given[VALIDATE_FROM])
+        misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
+        if misplaced:
+            msg = f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append"
+            raise PolicyError(msg)
+        mode = given.get(OVERWRITE_MODE, STATIC).lower()
+        if mode not in {STATIC, DYNAMIC}:
+            msg = f"option {OVERWRITE_MODE} is {given[OVERWRITE_MODE]!r}; it must be {STATIC} or {DYNAMIC}"
+            raise PolicyError(msg)
+        if mode == DYNAMIC and OVERWRITE_FILTER in given:
+            msg = f"{OVERWRITE_MODE}={DYNAMIC} replaces the partitions that get rows, so it excludes {OVERWRITE_FILTER}: keep one"
+            raise PolicyError(msg)
+        return cls(
+            table=table,
+            branch=_name(given, BRANCH),
+            overwrite_filter=parse_filter(given[OVERWRITE_FILTER]) if OVERWRITE_FILTER in given else None,
+            dynamic=mode == DYNAMIC,
+            snapshot_properties=properties,
+            validate_from=validate_from,
+            seen=seen_in(rows_read, table) if validate_from is None else (),
+        )
+
+    def job(self, *, overwrite: bool) -> Job:
+        """Return the write as a job."""
+        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - executors import this module
+
+        from icelock.spark.sealed.job import MAIN, Action, Job  # noqa: PLC0415
+
+        action = Action.APPEND
+        if overwrite:
+            action = Action.OVERWRITE_PARTITIONS if self.dynamic else Action.OVERWRITE
+        return Job(
+            action=action,
+            table=self.table,
+            branch=self.branch or MAIN,
+            row_filter=self.overwrite_filter or AlwaysTrue(),
+            snapshot_properties=self.snapshot_properties,
+            validate_from=self.validate_from,
+            seen=self.seen,
+        )
+
+
+def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options ``snapshot-property.*`` without their prefix."""
+    return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in options.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}
+
+
+def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items()}
+    for name in given:
+        if name in known or name == PATH:
+            continue
+        if name in SPREAD and kind == "write":
+            msg = f"{name!r} is an option of icelock.spark.write_to(df, table): Spark lets no Python data source ask how rows are spread"
+        elif name == "paths":
+            msg = "one table is read at a time: load('catalog.namespace.table')"
+        elif name.startswith(_SETTINGS):
+            msg = f"{name!r} is a setting of a catalog, not an option of a {kind}: give it to icelock.spark.register(spark, catalogs=...)"
+        else:
+            near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            msg = f"unknown option {name!r} of a {kind}; {hint}"
+        raise PolicyError(msg)
+    return given
+
+
+def _table(given: Mapping[str, str], method: str) -> TableName:
+    path, table = given.get(PATH), given.get(TABLE)
+    if path is not None and table is not None and path != table:
+        msg = f"two tables are named, {path!r} in {method}() and {table!r} by the option {TABLE}: keep one"
+        raise PolicyError(msg)
+    name = path if path is not None else table
+    if name is None:
+        msg = f"no table is named: {method}('catalog.namespace.table')"
+        raise PolicyError(msg)
+    return TableName.parse(name)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        msg = f"option {COLUMNS} is {text!r}; it must be column names separated by commas, such as 'id, address.city'"
+        raise PolicyError(msg)
+    return _unique(names)
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        msg = f"{COLUMNS} names a column twice: {', '.join(names)}"
+        raise PolicyError(msg)
+    return names
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as e:
+        msg = f"option {name} is {text!r}; it must be a whole number"
+        raise PolicyError(msg) from e
+
+
+def _name(given: Mapping[str, str], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not value.strip():
+        msg = f"option {name} is empty; it must name a {name} of the table"
+        raise PolicyError(msg)
+    return value
+
+
+def _milliseconds(text: str) -> int:
+    """Return ms since 1970 of a number, or of ISO 8601 text with a time zone."""
+    stripped = text.strip()
+    if stripped.lstrip("-").isdigit():
+        return int(stripped)
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError as e:
+        msg = f"option {AS_OF_TIMESTAMP} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'"
+        raise PolicyError(msg) from e
+    if moment.tzinfo is None:
+        msg = f"option {AS_OF_TIMESTAMP} is {text!r}, which has no time zone; add one, such as '{stripped}Z'"
+        raise PolicyError(msg)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000

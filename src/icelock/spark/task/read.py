@@ -1,0 +1,110 @@
+"""What an executor does for a read: data files of one split to Spark's batches. Importing it brings in no catalog and no KMS.
+
+``ReadPlan`` is what all tasks of one scan share. It is plain data and has no key; each split carries those of its own files.
+
+Not here: planning (``spark.driver.plan_read``), reading a file (``arrow.read.task``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from icelock.errors import PolicyError
+from icelock.spark.task.splits import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+
+    from icelock.arrow.read.task import ReadContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """A scan without its files; schemas, specs and the name mapping are Iceberg's JSON, ``spark_schema`` is Spark's."""
+
+    spark_schema: str
+    schema: str
+    table_schema: str
+    row_filter: BooleanExpression
+    specs: Mapping[int, str]
+    name_mapping: str | None
+    storage: Mapping[str, str]
+    location: str
+    allow_plaintext: bool
+
+    @classmethod
+    def of(cls, context: ReadContext, spark_schema: StructType, storage: Mapping[str, str], location: str) -> ReadPlan:
+        """Take a scan's context apart; ``storage`` is what executors may know of the FileIO's properties."""
+        return cls(
+            spark_schema=spark_schema.json(),
+            schema=context.schema.model_dump_json(),
+            table_schema=context.table_schema.model_dump_json(),
+            row_filter=context.row_filter,
+            specs={spec_id: spec.model_dump_json() for spec_id, spec in context.specs.items()},
+            name_mapping=None if context.name_mapping is None else context.name_mapping.model_dump_json(),
+            storage=dict(storage),
+            location=location,
+            allow_plaintext=context.allow_plaintext,
+        )
+
+    def context(self) -> ReadContext:
+        """Put the context together again, with a FileIO of its own."""
+        from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
+        from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
+
+        from icelock.arrow.read.task import ReadContext  # noqa: PLC0415
+        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
+        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
+
+        return ReadContext(
+            schema=schema_from_json(self.schema),
+            table_schema=schema_from_json(self.table_schema),
+            row_filter=self.row_filter,
+            specs={spec_id: PartitionSpec.model_validate_json(spec) for spec_id, spec in self.specs.items()},
+            name_mapping=None if self.name_mapping is None else NameMapping.model_validate_json(self.name_mapping),
+            io=open_storage(dict(self.storage), self.location),
+            allow_plaintext=self.allow_plaintext,
+        )
+
+
+class ExecutorReader(DataSourceReader):
+    """A reader as it is on executors: its splits were planned in the driver."""
+
+    def partitions(self) -> Any:
+        """Refused: only the driver plans."""
+        msg = "an executor does not plan"
+        raise PolicyError(msg)
+
+
+class TaskReader(ExecutorReader):
+    """The reader of a scan on executors."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split's files that the plan's filter keeps, in exactly Spark's Arrow form.
+
+        Raises:
+            IntegrityError: a file fails authentication.
+            PolicyError, FormatError, KeyUnavailableError: see ``arrow.read.task.read_task``.
+        """
+        tasks = partition.tasks if isinstance(partition, Split) else []
+        if not tasks:
+            return
+        from icelock.arrow.read.task import read_task  # noqa: PLC0415 - not needed to unpickle
+        from icelock.spark.columns.batches import spark_batch  # noqa: PLC0415
+        from icelock.spark.columns.types import arrow_schema  # noqa: PLC0415
+
+        context = self._plan.context()
+        schema = arrow_schema(StructType.fromJson(json.loads(self._plan.spark_schema)))
+        for task in tasks:
+            for batch in read_task(context, task):
+                yield spark_batch(batch, schema)

@@ -1,0 +1,179 @@
+"""What an executor does for a write: rows of one task into encrypted data files. Importing it brings in no catalog and no KMS.
+
+Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key of a file: schema, partition spec,
+sort order, storage settings, and a ticket that only the driver's machine can redeem (``spark.sealed.ticket``). A task mints the keys of its
+own files, and seals what it tells the driver of them (``spark.sealed.hpke``).
+
+Rows of an upsert come with three columns more: ``_row_id`` of the row that they replace, which is stored, then its file and position,
+which go into the message (``POSITIONS``).
+
+A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
+a killed process left, and so does ``spark.driver.commit`` when a task was tried again.
+
+Not here: planning (``spark.driver.plan_write``), the commit (``spark.driver.commit``), files (``arrow.write.writer``).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from icelock.spark.sealed.hpke import Sender
+from icelock.spark.sealed.messages import FilesWritten, SealedFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyroaring import BitMap64
+
+    from icelock.arrow.write.context import WriteContext
+    from icelock.spark.sealed.ticket import Ticket
+
+POSITIONS: Final = ("icelock replaced file", "icelock replaced position")
+_WRITE_SETTINGS: Final = ("write.", "format-version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON.
+
+    ``sender`` seals what tasks tell the driver. ``merges``: two columns more come, file and position of the row that each row replaces.
+    """
+
+    columns: tuple[str, ...]
+    schema: str
+    spec: str
+    sort_order: str
+    location: str
+    properties: Mapping[str, str]
+    storage: Mapping[str, str]
+    data_key_length: int
+    operation_id: str
+    sender: Sender
+    merges: bool = False
+
+    @classmethod
+    def of(
+        cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, merges: bool = False
+    ) -> WritePlan:
+        """Take a transaction's context apart; ``storage`` is what executors may know of the FileIO's properties."""
+        return cls(
+            columns=tuple(columns),
+            schema=context.schema.model_dump_json(),
+            spec=context.spec.model_dump_json(),
+            sort_order=context.sort_order.model_dump_json(),
+            location=context.location,
+            properties={name: value for name, value in context.properties.items() if name.startswith(_WRITE_SETTINGS)},
+            storage=dict(storage),
+            data_key_length=context.data_key_length,
+            operation_id=context.operation_id,
+            sender=sender,
+            merges=merges,
+        )
+
+    def context(self) -> WriteContext:
+        """Put the context together again, with a FileIO of its own."""
+        from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
+        from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
+
+        from icelock.arrow.write.context import WriteContext  # noqa: PLC0415
+        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
+        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
+
+        return WriteContext(
+            schema=schema_from_json(self.schema),
+            spec=PartitionSpec.model_validate_json(self.spec),
+            sort_order=SortOrder.model_validate_json(self.sort_order),
+            location=self.location,
+            properties=self.properties,
+            io=open_storage(dict(self.storage), self.location),
+            data_key_length=self.data_key_length,
+            operation_id=self.operation_id,
+        )
+
+
+class TaskWriter(DataSourceArrowWriter):
+    """The writer: ``write`` runs on executors, ``commit`` and ``abort`` in the driver."""
+
+    def __init__(self, plan: WritePlan, ticket: Ticket) -> None:
+        self._plan = plan
+        self._ticket = ticket
+
+    @property
+    def plan(self) -> WritePlan:
+        """What is written where."""
+        return self._plan
+
+    @property
+    def ticket(self) -> Ticket:
+        """For the commit."""
+        return self._ticket
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
+        """Write the rows of one task; on an error no file of it stays.
+
+        Raises:
+            PolicyError: a row that does not fit the table.
+            IntegrityError: storage does not hold what was written.
+        """
+        from icelock.arrow.write.writer import write_data_files  # noqa: PLC0415 - not needed to unpickle
+        from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
+
+        task = TaskContext.get()
+        if task is not None:
+            _spare_the_collector()
+        names = [*self._plan.columns, *(POSITIONS if self._plan.merges else ())]
+        batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
+        number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
+        replaced: dict[str, BitMap64] = {}
+        if self._plan.merges:
+            batches = _without_positions(batches, replaced)
+        files = write_data_files(self._plan.context(), batches, task_id=number, entropy=SystemEntropy())
+        positions = {path: found.serialize() for path, found in replaced.items()}
+        return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self._plan.sender)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make one snapshot of the files that the messages name.
+
+        Raises:
+            CommitError: a message is missing, or the table was replaced by another; nothing was committed and the files are gone.
+            IntegrityError: a message is not what a task of this job sent; the same.
+            CommitFailedException: other writers won each time; the same.
+        """
+        from icelock.spark.driver.commit import commit_write  # noqa: PLC0415 - catalogs, in the driver only
+
+        commit_write(self._plan, self._ticket, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the files of a job that failed before its commit began; what cannot be removed is listed in the debug log."""
+        from icelock.spark.driver.commit import abort_write  # noqa: PLC0415 - not needed on executors
+
+        abort_write(self._plan, self._ticket, messages)
+
+    def __repr__(self) -> str:
+        return f"TaskWriter({self._plan.location})"
+
+
+@cache
+def _spare_the_collector() -> None:
+    """Keep what was imported out of garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
+    gc.freeze()
+
+
+def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:
+    """Yield batches without their last two columns, and put what they say into ``found``."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - not needed to unpickle
+    from pyroaring import BitMap64  # noqa: PLC0415
+
+    for batch in batches:
+        rest = batch.num_columns - 2
+        paths, positions = batch.column(rest).dictionary_encode(), batch.column(rest + 1)
+        for code, path in enumerate(paths.dictionary.to_pylist()):
+            of_path = positions.filter(pc.equal(paths.indices, code))
+            found.setdefault(path, BitMap64()).update(of_path.to_pylist())
+        yield batch.select(range(rest))
