@@ -316,7 +316,7 @@ class TableCreation(GivenPlaces):
         # PyIceberg upgrades to version 2 at most; nothing is of version 3 here.
         rest = [update for update in updates if not isinstance(update, UpgradeFormatVersionUpdate)]
         metadata = apply_updates(_nothing(), rest, now_ms=self.encryption.clock)
-        text = canonical_json(metadata)  # type: ignore[arg-type]  # of version 3
+        text = canonical_json(metadata)
         return self._staged_first(identifier, parse_metadata(text, location=f"the first metadata of table {'.'.join(identifier)}"))
 
     def _transaction_of(self, staged: StagedTable) -> CreateTransaction:

@@ -9,8 +9,6 @@ Not here: FileIO classes of a user, which are used as they are; keys (``io.file_
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow.fs import LocalFileSystem
@@ -19,6 +17,7 @@ from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrow
 
 from icelock.errors import FormatError
 from icelock.io.locations import has_scheme, split_location
+from icelock.io.regular import check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Properties
 
 _DISTRIBUTED: Final = ("hdfs", "viewfs")
-_KINDS: Final = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:
@@ -52,22 +44,6 @@ def open_storage(properties: Mapping[str, str], location: str | None = None) -> 
 
         return FsspecFileIO(io.properties)
     return io
-
-
-def check_regular(path: str, *, location: str) -> None:
-    """Look whether a local path is a regular file, which reading comes to the end of. What is not there is for the opening to say.
-
-    Raises:
-        FormatError: it is a directory, named pipe, socket or device.
-    """
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - a path of bytes that storage gave
-    except (OSError, ValueError):
-        return
-    if not stat.S_ISREG(mode):
-        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
-        msg = f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup"
-        raise FormatError(msg)
 
 
 class ArrowFile(PyArrowFile):

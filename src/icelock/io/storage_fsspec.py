@@ -11,7 +11,7 @@ from pyiceberg.io.fsspec import FsspecFileIO as IcebergFsspecFileIO
 from pyiceberg.io.fsspec import FsspecInputFile, FsspecOutputFile
 
 from icelock.io.locations import split_location
-from icelock.io.storage import check_regular
+from icelock.io.regular import check_regular
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]

@@ -14,12 +14,10 @@ import base64
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from icelock.metadata.table_metadata import TableMetadataV3
+    from collections.abc import Iterable, Mapping, Sequence
 
 _TOP: Final = (
     "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",
@@ -44,7 +42,26 @@ _BLOB: Final = ("type", "snapshot-id", "sequence-number", "fields", "properties"
 _ESCAPES: Final = re.compile(r"\\(u00[0-9a-f]{2}|.)")
 
 
-def canonical_json(metadata: TableMetadataV3) -> str:
+class MetadataV3(Protocol):
+    """Table metadata of version 3 (``metadata.table_metadata``), as far as its text needs it."""
+
+    @property
+    def __pydantic_extra__(self) -> Mapping[str, Any] | None:
+        """Fields that are not known."""
+
+    @property
+    def current_snapshot_id(self) -> int | None:
+        """The id of the current snapshot."""
+
+    @property
+    def snapshots(self) -> Sequence[Any]:
+        """All snapshots."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """Return the known fields as JSON values."""
+
+
+def canonical_json(metadata: MetadataV3) -> str:
     """Return the text of the metadata file: Java's order and escapes, no spaces, unknown fields last."""
     known = canonical_object(metadata)
     unknown = dict(metadata.__pydantic_extra__ or {})
@@ -52,12 +69,12 @@ def canonical_json(metadata: TableMetadataV3) -> str:
     return _dumps({**known, "snapshots": snapshots, **unknown})
 
 
-def metadata_hash(metadata: TableMetadataV3) -> str:
+def metadata_hash(metadata: MetadataV3) -> str:
     """Return Java's ``metadata_hash``: base64 of the SHA-256 of the canonical text without unknown fields."""
     return _hash_of(_dumps(canonical_object(metadata)))
 
 
-def canonical_form(metadata: TableMetadataV3) -> tuple[str, str]:
+def canonical_form(metadata: MetadataV3) -> tuple[str, str]:
     """Return ``canonical_json`` and ``metadata_hash`` for the price of one."""
     text = canonical_json(metadata)
     if metadata.__pydantic_extra__ or any(snapshot.unknown_fields() for snapshot in metadata.snapshots):
@@ -65,7 +82,7 @@ def canonical_form(metadata: TableMetadataV3) -> tuple[str, str]:
     return text, _hash_of(text)
 
 
-def canonical_object(metadata: TableMetadataV3) -> dict[str, Any]:
+def canonical_object(metadata: MetadataV3) -> dict[str, Any]:
     """Return the metadata as plain JSON values in canonical order, known fields only."""
     dump = metadata.model_dump(mode="json")
     dump["schemas"] = [_schema(schema) for schema in dump["schemas"]]

@@ -10,9 +10,9 @@ Not here: whether the bytes are a manifest (``io.avro.check``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 
 from icelock.errors import FormatError
 from icelock.io.plain_input import RESTORE
@@ -20,7 +20,9 @@ from icelock.io.plain_input import RESTORE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from icelock.metadata.manifest import ManifestEntry, ManifestFile
+    from pyiceberg.manifest import ManifestEntry
+
+_Row = TypeVar("_Row", bound=ManifestFile)
 
 ENTRY_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 FILE_NUMBERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
@@ -68,7 +70,7 @@ def check_inherited(entry: ManifestEntry, location: str) -> None:
         raise FormatError(msg)
 
 
-def checked_rows(rows: Iterable[ManifestFile], location: str) -> list[ManifestFile]:
+def checked_rows(rows: Iterable[_Row], location: str) -> list[_Row]:
     """Return the rows of a manifest list, whose numbers were looked at.
 
     Raises:

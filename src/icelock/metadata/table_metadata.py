@@ -20,6 +20,7 @@ from pyiceberg.types import StructType
 from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.limits import gunzip, read_all, refuse
+from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.coherence import check_document
 from icelock.metadata.column_types import with_types
 from icelock.metadata.dropped_sources import with_sources
@@ -75,8 +76,6 @@ class TableMetadataV3(IcebergTableMetadataV3):
     def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
         """Return the canonical JSON text: v3 metadata has one writer (``metadata.canonical_json``)."""
         del args, kwargs
-        from icelock.metadata.canonical_json import canonical_json  # noqa: PLC0415 - the writer imports this model
-
         return canonical_json(self)
 
 

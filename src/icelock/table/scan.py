@@ -23,7 +23,8 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.arrow.read.task import ReadContext, count_task, read_task
+from icelock.arrow.read.context import ReadContext
+from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.column_names import find_column

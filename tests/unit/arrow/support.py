@@ -20,7 +20,8 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField
 
-from icelock.arrow.read.task import ReadContext, read_task
+from icelock.arrow.read.context import ReadContext
+from icelock.arrow.read.task import read_task
 from icelock.arrow.types import output_schema
 from icelock.format.key_metadata import KeyMetadata
 from icelock.plan.task import ScanTask

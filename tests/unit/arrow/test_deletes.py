@@ -39,8 +39,9 @@ from tests.unit.arrow import deleting
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.read import delete_cache, equality
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.delete_cache import DeleteCache
-from icelock.arrow.read.task import ReadContext, count_task, read_task
+from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.task import DeleteFile, ScanTask

@@ -24,6 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.equality import EqualityColumns, EqualityKeys, equal_rows
+from icelock.arrow.read.open_file import open_file
 from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.read.stored_file import StoredFile
 from icelock.arrow.types import output_schema
@@ -35,7 +36,7 @@ from icelock.plan.task import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, Sc
 from icelock.properties import LIMIT_DELETE_BYTES
 
 if TYPE_CHECKING:
-    from icelock.arrow.read.task import ReadContext
+    from icelock.arrow.read.context import ReadContext
 
 PUFFIN: Final = "PUFFIN"
 KEPT_PUFFIN_BYTES: Final = 16 << 20
@@ -198,7 +199,7 @@ def _position_deletes(context: ReadContext, delete: DeleteFile) -> dict[str, Bit
 def _read_positions(context: ReadContext, stored: StoredFile) -> tuple[dict[str, BitMap64], int]:
     """Read a position delete file; return the positions by data file, and about how much memory they take."""
     found: dict[str, BitMap64] = defaultdict(BitMap64)
-    with stored.open(context.io, schema=_POSITIONS, name_mapping=create_mapping_from_schema(_POSITIONS)) as rows:
+    with open_file(stored, context.io, schema=_POSITIONS, name_mapping=create_mapping_from_schema(_POSITIONS)) as rows:
         source = FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True)
         projection = Projection(_POSITIONS, _POSITIONS_ARROW, source)
         count = 0
@@ -251,7 +252,7 @@ def _read_equality_group(context: ReadContext, files: Sequence[DeleteFile], colu
 
 
 def _read_equality(context: ReadContext, stored: StoredFile, columns: EqualityColumns) -> tuple[list[pa.Array], int]:
-    with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as rows:
+    with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as rows:
         keys = EqualityKeys(columns, FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True))
         parts = []
         limit, size = Limits.of(context.io.properties).delete_bytes, 0

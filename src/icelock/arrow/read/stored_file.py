@@ -1,32 +1,30 @@
-"""``StoredFile``: one data or delete file of a plan, with what opens it; and the rows of an open file, whatever its format.
+"""``StoredFile``: one data or delete file of a plan, with what it takes to open it; and the rows of an open file, whatever its format.
 
 Both kinds of files go through here, so both are refused for the same reasons: no key metadata in an encrypted table, damaged key
 metadata, a format that is not read.
 
-Not here: the formats (``arrow.read.parquet_rows``, ``arrow.read.avro_rows``), projection and filters (``arrow.read.task``).
+Not here: opening it (``arrow.read.open_file``), projection and filters (``arrow.read.task``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from icelock.arrow.read.avro_rows import open_avro
-from icelock.arrow.read.parquet_rows import open_parquet
 from icelock.errors import FormatError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.name_mapping import NameMapping
 
     from icelock.arrow.read.file_schema import FileField
     from icelock.plan.task import DeleteFile, ScanTask
+
+
+FORMATS: Final = ("PARQUET", "AVRO")
+"""Formats whose rows are read."""
 
 
 class Rows(Protocol):
@@ -60,7 +58,7 @@ class StoredFile:
             PolicyError: a plain file where none may be read, or a format that is not read.
             FormatError: key metadata that is damaged.
         """
-        known = tuple(formats) or tuple(_FORMATS)
+        known = tuple(formats) or FORMATS
         file_format = planned.file_format.upper()
         if file_format not in known:
             msg = f"{planned.path} is in {planned.file_format}, which is not read here: {', '.join(known)} are; rewrite it"
@@ -71,16 +69,6 @@ class StoredFile:
             key_metadata=_key_metadata(planned, allow_plaintext=allow_plaintext),
             record_count=planned.record_count,
         )
-
-    def open(self, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> AbstractContextManager[Rows]:
-        """Return the file's rows; ``schema`` is the table's, ``io`` the storage's own FileIO.
-
-        Raises:
-            IntegrityError: the file fails authentication, or is not as long as its key metadata says.
-            FormatError: the bytes are not of the file's format, or have no field ids and no names that stand for them.
-            KeyUnavailableError: the file is encrypted, and there is no key metadata.
-        """
-        return _FORMATS[self.file_format](self, io, schema, name_mapping)
 
 
 def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> KeyMetadata | None:
@@ -97,7 +85,3 @@ def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> K
         )
         raise PolicyError(msg)
     return None
-
-
-_Open = Callable[[StoredFile, "FileIO", "Schema", "NameMapping | None"], AbstractContextManager[Rows]]
-_FORMATS: Final[Mapping[str, _Open]] = {"PARQUET": open_parquet, "AVRO": open_avro}

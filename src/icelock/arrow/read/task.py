@@ -14,64 +14,26 @@ Not here: which files (``plan.task``), threads over files and limits (``table``)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
-from pyiceberg.io import FileIO
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
 
-from icelock.arrow.read.delete_cache import DeleteCache
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
+from icelock.arrow.read.open_file import open_file
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
-from icelock.arrow.read.row_filter import FilterPlan, RowFilter
+from icelock.arrow.read.row_filter import RowFilter
 from icelock.arrow.read.stored_file import StoredFile
-from icelock.arrow.types import output_schema
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants
 
 if TYPE_CHECKING:
     from icelock.plan.task import ScanTask
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ReadContext:
-    """What all tasks of one scan share.
-
-    ``schema`` is what comes out, with metadata columns if wanted; ``row_filter`` (bound or not) is about ``table_schema``, ``io`` is
-    the storage's own FileIO, and ``allow_plaintext`` says whether files without key metadata may be read. ``arrow_schema`` is the
-    schema of every batch. ``delete_cache`` keeps decoded delete files; it may be shared by contexts of one scan only.
-
-    Raises:
-        ValueError: the filter names a column that ``table_schema`` lacks (PyIceberg's error).
-    """
-
-    schema: Schema
-    table_schema: Schema
-    row_filter: BooleanExpression = dataclasses.field(default_factory=AlwaysTrue)
-    case_sensitive: bool = True
-    specs: Mapping[int, PartitionSpec]
-    name_mapping: NameMapping | None = None
-    io: FileIO
-    allow_plaintext: bool
-    delete_cache: DeleteCache = dataclasses.field(default_factory=DeleteCache, repr=False, compare=False)
-    filter_plan: FilterPlan = dataclasses.field(init=False, repr=False, compare=False)
-    arrow_schema: pa.Schema = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        plan = FilterPlan.make(self.row_filter, self.table_schema, case_sensitive=self.case_sensitive)
-        object.__setattr__(self, "filter_plan", plan)
-        object.__setattr__(self, "arrow_schema", output_schema(self.schema))
-
-    @property
-    def bound_filter(self) -> BooleanExpression:
-        """The filter, bound to ``table_schema``."""
-        return self.filter_plan.expression
 
 
 def needs_reading(context: ReadContext, task: ScanTask) -> bool:
@@ -120,7 +82,7 @@ def read_task(context: ReadContext, task: ScanTask) -> Iterator[pa.RecordBatch]:
 
 def _read(context: ReadContext, task: ScanTask, stored: StoredFile) -> Iterator[pa.RecordBatch]:
     deletes = Deletes.read(context, task) if task.deletes else None
-    with stored.open(context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
+    with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
         source = FileColumns(
             location=task.path,
             fields=file.fields,

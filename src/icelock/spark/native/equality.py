@@ -47,7 +47,7 @@ from icelock.spark.native.columns import Columns, reason_against, shown
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from icelock.arrow.read.task import ReadContext
+    from icelock.arrow.read.context import ReadContext
 
 PARQUET: Final = "PARQUET"
 # Columns that no user sees; ``native_columns`` keeps their names from the table's.

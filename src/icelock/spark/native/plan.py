@@ -47,7 +47,7 @@ from icelock.spark.native.equality import (
 from icelock.spark.native.filters import pruning_filter
 
 if TYPE_CHECKING:
-    from icelock.arrow.read.task import ReadContext
+    from icelock.arrow.read.context import ReadContext
     from icelock.table.scan import DataScan
 
 _KEPT_PLANS: Final = 8

@@ -26,7 +26,7 @@ from icelock.spark.task.write import WritePlan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from icelock.arrow.read.task import ReadContext
+    from icelock.arrow.read.context import ReadContext
     from icelock.plan.task import ScanTask
     from icelock.spark.sealed.ticket import Ticket
 

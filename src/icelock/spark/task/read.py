@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
-    from icelock.arrow.read.task import ReadContext
+    from icelock.arrow.read.context import ReadContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ReadPlan:
         from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
         from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
 
-        from icelock.arrow.read.task import ReadContext  # noqa: PLC0415
+        from icelock.arrow.read.context import ReadContext  # noqa: PLC0415
         from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
         from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
 

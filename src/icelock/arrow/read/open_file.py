@@ -1,0 +1,34 @@
+"""A stored file opened for its rows, by its format.
+
+Not here: the formats (``parquet_rows``, ``avro_rows``), whether a file may be read (``stored_file``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
+
+from icelock.arrow.read.avro_rows import open_avro
+from icelock.arrow.read.parquet_rows import open_parquet
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import NameMapping
+
+    from icelock.arrow.read.stored_file import Rows, StoredFile
+
+_Open = Callable[["StoredFile", "FileIO", "Schema", "NameMapping | None"], AbstractContextManager["Rows"]]
+_BY_FORMAT: Final[Mapping[str, _Open]] = {"PARQUET": open_parquet, "AVRO": open_avro}
+
+
+def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> AbstractContextManager[Rows]:
+    """Return a file's rows; ``schema`` is the table's, ``io`` the storage's own FileIO.
+
+    Raises:
+        IntegrityError: the file fails authentication, or is not as long as its key metadata says.
+        FormatError: the bytes are not of the file's format, or have no field ids and no names that stand for them.
+        KeyUnavailableError: the file is encrypted, and there is no key metadata.
+    """
+    return _BY_FORMAT[file.file_format](file, io, schema, name_mapping)
