@@ -1,6 +1,6 @@
 """A data file that is finished: what its manifest entry needs, and the check that storage has it.
 
-Not here: how it was written (``parquet_writer``, ``avro_write``).
+Not here: how it was written (``arrow.write.parquet_file``, ``arrow.write.avro_file``).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from icelock.arrow.read.context import ReadContext
 
 PARQUET: Final = "PARQUET"
-# Columns that no user sees; ``native_columns`` keeps their names from the table's.
+# Columns that no user sees; ``spark.native.columns`` keeps their names from the table's.
 _COMPARED: Final = "icelock compared "
 _DELETED: Final = "icelock deleted value "
 _SET: Final = "icelock delete files by "

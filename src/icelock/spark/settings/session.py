@@ -32,7 +32,7 @@ class Settings:
         push_down: whether Spark may push filters.
         case_sensitive: ``spark.sql.caseSensitive`` when ``register`` was called.
         parallelism: how many tasks the cluster runs at once, as far as known.
-        plain_rpc: keys would cross the network in the clear (``wire``).
+        plain_rpc: keys would cross the network in the clear (``rpc``).
         session_key: seals the options of jobs; 32 random bytes of this session.
     """
 
