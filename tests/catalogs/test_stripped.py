@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import people
+from lake import KEYED, people
 from lakes import CatalogLake, GlueLake, HiveLake
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -187,6 +187,31 @@ def test_who_made_a_plain_table_may_write_to_it(lake: CatalogLake) -> None:
         lake.catalog().create_table(lake.name(f"{name}2"), people().schema, properties={"icelock.plain": "true"})
         with pytest.raises(PolicyError, match="is plain"):
             catalog.load_table(lake.name(f"{name}2")).append(people(1, 1))
+
+
+def test_a_table_that_another_client_made_anew_is_not_the_one_that_was_made_plain(lake: CatalogLake) -> None:
+    catalog, plain = lake.catalog(), {"icelock.plain": "true"}
+    catalog.create_table(lake.name(), people().schema, properties=plain)
+    lake.catalog().drop_table(lake.name())
+    lake.catalog().create_table(lake.name(), people().schema, properties=plain)
+    with pytest.raises(PolicyError, match="is plain"):
+        catalog.load_table(lake.name()).append(people(1, 1))
+
+
+def test_a_job_that_says_each_day_that_its_table_is_plain_may_write_to_it(lake: CatalogLake) -> None:
+    for _ in range(2):
+        table = lake.catalog().create_table_if_not_exists(lake.name(), people().schema, properties={"icelock.plain": "true"})
+        table.append(people(1, 1))
+    assert len(lake.load().scan().to_arrow()) == 2
+    with pytest.raises(PolicyError, match="is plain"):
+        lake.catalog().create_table_if_not_exists(lake.name(), people().schema, properties=KEYED).append(people(1, 1))
+
+
+def test_an_empty_pin_lets_a_table_be_made_plain(lake: CatalogLake) -> None:
+    catalog = lake.catalog(**{f"icelock.pins.{lake.name()}": ""})
+    catalog.create_table(lake.name(), people().schema).append(people(1, 1))
+    with pytest.raises(PolicyError, match="would be plain"):
+        catalog.create_table(lake.name("u"), people().schema)
 
 
 def kept_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
+from icelock.table.commit.turn import DoubtfulConflictError, given_up
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import (
     check_change,
@@ -128,7 +129,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         check_metadata(metadata, location=location)
         check_keys(metadata, table=table)
         if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
-            self.new_tables.check_plain({}, table=table)
+            self.new_tables.check_plain({}, table=table, pinned=self.pins.is_pinned_plain(table))
             return
         manager = self.encryption.manager(metadata, table=table)
         key_ids = [snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None]
@@ -162,13 +163,18 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
         plain = not is_encrypted(table.metadata)
         if plain and not new and any(isinstance(update, AddSnapshotUpdate) for update in updates):
-            self.new_tables.check_plain_write(table=name, known=self.pins.is_plain(table.name()))
+            self.new_tables.check_plain_write(table=name, known=self.pins.is_plain(table.name(), table.metadata.table_uuid))
         self._check_manifest_lists(table, updates)
-        response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
+        try:
+            response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
+        except DoubtfulConflictError as e:
+            if plain:  # PyIceberg's transaction would take it for a refusal, and delete what may be there
+                raise given_up(e) from e.__cause__
+            raise
         if new:
             self.pins.gone(table.name())  # there was no table of this name
             if plain and not is_encrypted(response.metadata):
-                self.pins.made_plain(table.name())  # which was allowed: see ``_check_first_commit``
+                self.pins.made_plain(table.name(), response.metadata.table_uuid)  # which was allowed: see ``_check_first_commit``
         self._check_kept(response, table, updates, new=new)
         return response
 

@@ -29,12 +29,12 @@ def read_configuration() -> Config:
     """
     try:
         return Config()
-    except Exception as e:
+    except Exception as e:  # noqa: BLE001 - whatever a parser says
         places = [os.environ.get(PYICEBERG_HOME), str(Path.home()), "."]
         found = next((place for place in (Path(folder) / PYICEBERG_YML for folder in places if folder) if place.is_file()), None)
         where = f"the file {found}" if found is not None else "an environment variable PYICEBERG_..."
         msg = f"PyIceberg's configuration cannot be read, correct {where}: {_problem(e)}"
-        raise PolicyError(msg) from e
+        raise PolicyError(msg) from None  # there may be passwords in it
 
 
 def _problem(error: Exception) -> str:
@@ -55,7 +55,7 @@ def configured(config: Config, name: str) -> Mapping[str, Any]:
         return config.get_catalog_config(name) or {}
     except ValueError as e:
         msg = f"catalog {name}: PyIceberg's configuration has no block of properties at catalog.{name.lower()}, such as `type: sql`: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(msg) from None  # there may be passwords in it
 
 
 def default_catalog(config: Config) -> str:
@@ -68,7 +68,7 @@ def default_catalog(config: Config) -> str:
         return config.get_default_catalog_name()
     except ValueError as e:
         msg = f"default-catalog of PyIceberg's configuration must be the name of a catalog: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(msg) from None  # there may be passwords in it
 
 
 def not_configured(config: Config, name: str) -> str:

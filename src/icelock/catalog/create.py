@@ -104,7 +104,7 @@ class TableCreation(GivenPlaces):
     def _made_plain(self, table: IcebergTable) -> IcebergTable:
         """Note that a plain table was made, as somebody asked for one: it may take rows."""
         self.pins.gone(table.name())  # there was no table of this name
-        self.pins.made_plain(table.name())
+        self.pins.made_plain(table.name(), table.metadata.table_uuid)
         return table
 
     def _plain_allowed(self, transaction: CreateTableTransaction) -> CreateTableTransaction:
@@ -121,7 +121,7 @@ class TableCreation(GivenPlaces):
         keyed = any(isinstance(update, SetPropertiesUpdate) and names.ENCRYPTION_KEY_ID in update.updates for update in updates)
         uuids = {update.uuid for update in updates if isinstance(update, AssignUUIDUpdate)}
         if not keyed and not (uuids and uuids <= self._plain_tables):
-            self.new_tables.check_plain({}, table=table)
+            self.new_tables.check_plain({}, table=table, pinned=self.pins.is_pinned_plain(table))
 
     def _before_plain(self, identifier: str | Identifier) -> None:
         """Do what a catalog has to before a plain table is made; nothing by itself."""
@@ -150,7 +150,7 @@ class TableCreation(GivenPlaces):
             )
             raise PolicyError(msg)
         else:
-            self.new_tables.check_plain(properties, table=table)
+            self.new_tables.check_plain(properties, table=table, pinned=self.pins.is_pinned_plain(table))
         return {**wanted, FORMAT_VERSION: str(version)}
 
     def _given_name(self, identifier: str | Identifier) -> str:

@@ -33,7 +33,7 @@ _URIS: Final[Mapping[str, str]] = {
     "icelock.catalog.hive.HiveCatalog": "thrift://metastore.example.com:9083",
     "icelock.catalog.rest.RestCatalog": "https://catalog.example.com/api",
 }
-_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive.catalog": "hive", "icelock.catalog.glue.catalog": "glue"}
+_EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive", "icelock.catalog.glue": "glue"}
 
 
 def load_catalog(name: str | None = None, **properties: str | None) -> EncryptedCatalog:
@@ -83,12 +83,12 @@ def _class_name(name: str, conf: Mapping[str, Any]) -> str:
 def _inferred(name: str, conf: Mapping[str, Any]) -> str | None:
     try:
         inferred = infer_catalog_type(name, cast("Any", conf))
-    except ValueError as e:
+    except ValueError:
         uri = conf.get(URI)
         scheme = str(uri).partition(":")[0][:20]  # the rest may have a password in it
         what = f"its uri begins with {scheme!r}, which tells no type" if uri else "it has neither type nor uri"
         msg = f"catalog {name}: {what}; set type to one of {', '.join(_CLASSES)}, and uri to where the catalog is"
-        raise PolicyError(msg) from e
+        raise PolicyError(msg) from None
     return inferred.value if inferred else None
 
 

@@ -99,13 +99,13 @@ class NewProperties:
         defaults = {name: value for name, value in self.defaults.items() if name not in _KEYS}
         return {**defaults, **asked, **self.overrides}
 
-    def check_plain(self, given: Mapping[str, object], *, table: str) -> None:
-        """Check that a table may be plain; ``given`` is what the caller gave.
+    def check_plain(self, given: Mapping[str, object], *, table: str, pinned: bool) -> None:
+        """Check that a table may be plain; ``given`` is what the caller gave, ``pinned`` says that a pin says so.
 
         Raises:
             PolicyError: the catalog has a KMS, or says that it wants encryption; says how to have the table, encrypted or plain.
         """
-        if not self.allows_plain(table) and not names.flag(given, names.PLAIN, default=False):
+        if not pinned and not self.allows_plain(table) and not names.flag(given, names.PLAIN, default=False):
             msg = (
                 f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. "
                 f"Name its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "

@@ -13,6 +13,7 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.typedef import Properties
 
 from icelock.io.avro.read import MAGIC
 from icelock.io.limits import Limits, read_all
@@ -28,8 +29,12 @@ class CheckedFileIO(FileIO):
     """A storage's FileIO, ``inner``; ``check`` takes an Avro file's bytes, its location and the limits, and returns what is to be read."""
 
     def __init__(self, inner: FileIO, check: Callable[[bytes, str, Limits], bytes]) -> None:
-        super().__init__(inner.properties)
         self.inner, self._check = inner, check
+
+    @property
+    def properties(self) -> Properties:  # type: ignore[override]  # as ours is never set
+        """Those of the storage as they are now: credentials that a catalog lends change."""
+        return self.inner.properties
 
     def new_input(self, location: str) -> InputFile:
         """Return a handle of a file that is there."""

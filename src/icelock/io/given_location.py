@@ -36,7 +36,8 @@ def check_given_location(location: str, *, what: str, any_scheme: bool) -> None:
     Raises:
         PolicyError: it means no one folder, or no storage that is known; says what to write.
     """
-    problem = _problem(location, any_scheme=any_scheme)
+    text: object = location
+    problem = _problem(text, any_scheme=any_scheme) if isinstance(text, str) else f"it is no text; write a place such as {_EXAMPLE}"
     if problem:
         msg = f"{what} is {location!r}: {problem}"
         raise PolicyError(msg)
@@ -68,7 +69,7 @@ def _of_uri(place: Location, *, any_scheme: bool) -> str | None:
         return f"that is a path of Windows, where icelock does not run; write a place such as {_EXAMPLE}"
     if place.scheme == "file":
         return _of_disk(place.authority, place.path)
-    if not any_scheme and place.scheme not in SCHEMA_TO_FILE_IO:
+    if not any_scheme and not {place.scheme, place.family} & set(SCHEMA_TO_FILE_IO):
         known = ", ".join(SCHEMA_TO_FILE_IO)
         return f"there is no storage for the scheme {place.scheme!r}; known: {known}, or set py-io-impl to a class of yours"
     if place.family in _WITH_BUCKET and not place.authority:

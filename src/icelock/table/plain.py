@@ -36,7 +36,8 @@ class PlainTable(Table):
             PolicyError: the catalog writes encrypted tables, and nobody said that this one is plain; or see ``check_locations``.
         """
         catalog: Any = self.catalog  # an EncryptedCatalog
-        catalog.new_tables.check_plain_write(table=".".join(self.name()), known=catalog.pins.is_plain(self.name()))
+        known = catalog.pins.is_plain(self.name(), self.metadata.table_uuid)
+        catalog.new_tables.check_plain_write(table=".".join(self.name()), known=known)
         self.check_locations()
 
     def location_provider(self) -> LocationProvider:

@@ -16,9 +16,12 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
+from requests import HTTPError, Response
 from rest_stub import RefusalError, RestStub
 from stub_lake import QUICK, StubLake, ids
 
+from icelock.catalog.rest.refusals import Sent, nothing_done
 from icelock.errors import IntegrityError
 
 COMMIT = ("POST", "/tables/t")
@@ -76,6 +79,7 @@ TURNED_DOWN = [
     (401, "NotAuthorizedException", UnauthorizedError),
     (403, "ForbiddenException", ForbiddenError),
     (403, "NotAuthorizedException", ForbiddenError),
+    (403, "TableActionForbidden", ForbiddenError),  # Lakekeeper's
     (406, "UnsupportedOperationException", RESTError),
     (422, "UnprocessableEntityException", RESTError),
 ]
@@ -191,6 +195,60 @@ def test_what_comes_after_a_conflict_with_nobody_to_be_seen_deletes_nothing(then
     stub.loaded = loaded
     stub._plan.clear()
     assert ids(lake.catalog().load_table("db.t")) == [0, 1]
+
+
+@pytest.mark.parametrize("shown", ["an older version", "another property"])
+def test_a_version_that_does_not_rule_the_commit_out_is_no_proof(shown: str, lake: StubLake, stub: RestStub) -> None:
+    """A replica that lags behind shows what was there before, or what came between, and our commit is on top of it."""
+    table = lake.table(rows=1, **ONCE)
+    older = stub.tables["db", "t"]
+    table.append(people(1, 1))
+    loaded, commit = stub.loaded, stub.commit
+
+    def conflict(space: str, name: str, body: Any) -> Any:
+        if shown == "another property":
+            commit(space, name, {"requirements": [], "updates": [{"action": "set-properties", "updates": {"owner": "them"}}]})
+        seen = older if shown == "an older version" else stub.tables[space, name]
+        commit(space, name, body)
+        stub.loaded = lambda _: loaded(seen)
+        raise RefusalError(409, "CommitFailedException", "another writer was first")
+
+    stub.commit = conflict
+    with pytest.raises(CommitStateUnknownException, match="Nothing was deleted"):
+        table.append(people(2, 1))
+    stub.loaded = loaded
+    assert ids(lake.catalog().load_table("db.t")) == [0, 1, 2]
+
+
+def test_a_conflict_of_a_plain_table_with_nobody_to_be_seen_deletes_nothing(lake: StubLake, stub: RestStub) -> None:
+    """PyIceberg's transaction deletes the manifests of a commit that failed."""
+    properties = {"icelock.plain": "true", **QUICK, "commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"}
+    table = lake.catalog().create_table("db.t", people().schema, properties=properties)
+    old, loaded, commit = stub.tables["db", "t"], stub.loaded, stub.commit
+
+    def conflict(*request: Any) -> Any:
+        commit(*request)
+        stub.loaded = lambda _: loaded(old)
+        raise RefusalError(409, "CommitFailedException", "another writer was first")
+
+    stub.commit = conflict
+    with pytest.raises(CommitStateUnknownException, match="Nothing was deleted"):
+        table.append(people(0, 2))
+    stub.loaded = loaded
+    assert ids(lake.catalog().load_table("db.t")) == [0, 1]
+
+
+def test_a_snapshot_of_no_branch_may_be_invalid_the_second_time(lake: StubLake) -> None:
+    """It asks for no state of a branch, so a second copy is no conflict, but has a snapshot that is there."""
+    table = lake.table(rows=1)
+    added = AddSnapshotUpdate(snapshot=table.current_snapshot())
+    refusal = BadRequestError("no")
+    refusal.__cause__ = HTTPError(response=Response())
+    refusal.__cause__.response.status_code = 400
+    refusal.__cause__.response._content = json.dumps({"error": {"message": "no", "type": "ValidationException", "code": 400}}).encode()
+    branch = AssertRefSnapshotId(ref="main", snapshot_id=None)
+    for requirements, updates, proof in (((), (added,), False), ((branch,), (added,), True), ((), (), True)):
+        assert nothing_done(refusal, Sent(base=table, requirements=requirements, updates=updates), None) is proof
 
 
 def test_a_conflict_that_shows_late_is_found_to_be_our_own(lake: StubLake, stub: RestStub) -> None:

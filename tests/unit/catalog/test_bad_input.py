@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake, people
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError, NotInstalledError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -341,6 +342,26 @@ GIVEN: dict[str, tuple[Callable[[Any, Any, str], Any], dict[str, str]]] = {
         PLACES,
     ),
 }
+
+
+def test_a_place_that_is_no_text_and_a_scheme_of_the_same_family(unchanged: TestLake) -> None:
+    """PyIceberg's Arrow FileIO opens gcs:// as gs://."""
+    assert unchanged.catalog(warehouse="gcs://bucket/wh").properties["warehouse"] == "gcs://bucket/wh"
+    for give in (
+        lambda: unchanged.catalog(warehouse=Path("/wh")),
+        lambda: unchanged.catalog().create_table("db.bad", SCHEMA, location=Path("/t"), properties=KEYED),
+        lambda: unchanged.catalog().create_namespace("n", {"location": None}),
+    ):
+        with pytest.raises(PolicyError, match="it is no text"):
+            give()
+
+
+@pytest.mark.parametrize("uri", ["mysql://u:secret@host/db", "nothing-of-sqlalchemy://u:secret@host/db"])
+def test_passwords_of_a_uri_are_not_in_the_traceback(uri: str) -> None:
+    for properties in ({"uri": uri}, {"uri": uri, "type": "sql"}):
+        with pytest.raises((PolicyError, NotInstalledError)) as caught:
+            icelock.load_catalog("prod", **properties)
+        assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def with_property(catalog: Any, name: str, place: str) -> None:

@@ -189,7 +189,7 @@ def test_a_kms_that_fails_stops_it(lake: TestLake, table: Any) -> None:
     kms.unwrap_key = once
     with pytest.raises(KmsError, match=r"table db\.t"):
         remove_leftovers(fresh, older_than=NOTHING)
-    assert len(calls) == 2
+    assert len(set(calls)) == 2, "threads that wait for one KEK may each ask for it"
     assert lake.files() == before
 
 

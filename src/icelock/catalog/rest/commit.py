@@ -40,7 +40,7 @@ from icelock.catalog.rest.answer import TableAnswer
 from icelock.catalog.rest.http import AnswerError, RedirectError, may_be_done, not_sent
 from icelock.catalog.rest.made import answered_without, made
 from icelock.catalog.rest.names import RestNames
-from icelock.catalog.rest.refusals import doubt, nothing_done
+from icelock.catalog.rest.refusals import Sent, doubt, nothing_done
 from icelock.catalog.rest.requests import raise_for
 from icelock.catalog.trust.new_made import check_new
 from icelock.errors import FormatError
@@ -183,24 +183,16 @@ class RestCommits(RestNames):
             config = table.config if base is None else base.config
             body = commit_body(identifier, _for_server(requirements, staged.metadata if base is None else base.metadata), updates)
             turn.stage = Stage.ASKED
-            answer = self._commit(turn, base, staged, body, updates, config)
+            answer = self._commit(turn, Sent(base=base, requirements=requirements, updates=updates), staged, body, config)
         _check_answer(staged, answer.metadata, updates, catalog=self.name)
         return _response(answer.metadata, answer.location)
 
-    def _commit(  # noqa: PLR0913 - what a commit consists of
-        self,
-        turn: Turn,
-        base: IcebergTable | None,
-        staged: StagedTable,
-        body: bytes,
-        updates: tuple[Any, ...],
-        config: Mapping[str, Any],
-    ) -> TableAnswer:
-        identifier = staged.name()
+    def _commit(self, turn: Turn, sent: Sent, staged: StagedTable, body: bytes, config: Mapping[str, Any]) -> TableAnswer:
+        identifier, base, updates = staged.name(), sent.base, sent.updates
         try:
             response = self._ask_commit(identifier, body, config)
         except (RedirectError, RESTError) as e:
-            return self._after_refusal(turn, base, staged, updates, e)
+            return self._after_refusal(turn, sent, staged, e)
         except RequestException as e:
             if not_sent(e):
                 msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
@@ -219,7 +211,7 @@ class RestCommits(RestNames):
             return self._looked_up(base, staged, updates, refusal)
         if response.status_code == _CONFLICT and base is None:
             refusal = TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
-        return self._after_refusal(turn, base, staged, updates, refusal)
+        return self._after_refusal(turn, sent, staged, refusal)
 
     def _succeeded(self, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], response: Response) -> TableAnswer:
         """Return the table of a success that has the commit; find out about one that has not."""
@@ -231,9 +223,7 @@ class RestCommits(RestNames):
             problem = e
         return answer if problem is None else self._looked_up(base, staged, updates, problem)
 
-    def _after_refusal(
-        self, turn: Turn, base: IcebergTable | None, staged: StagedTable, updates: tuple[Any, ...], refusal: Exception
-    ) -> TableAnswer:
+    def _after_refusal(self, turn: Turn, sent: Sent, staged: StagedTable, refusal: Exception) -> TableAnswer:
         """Return the table if it has the commit that was refused: a gateway may have sent it twice, and only the second was refused.
 
         Raises:
@@ -242,6 +232,7 @@ class RestCommits(RestNames):
             CommitStateUnknownException: there is no telling.
         """
         now: TableAnswer | None = None
+        base, updates = sent.base, sent.updates
         for seconds in waits(staged.metadata.properties)[:_LOOKS]:
             time.sleep(seconds)
             try:
@@ -259,9 +250,9 @@ class RestCommits(RestNames):
             if had:
                 logger.debug("the commit of table %s was made though the server answered: %s", ".".join(staged.name()), refusal)
                 return now
-            if isinstance(refusal, CommitFailedException) and nothing_done(refusal, base, now):
+            if isinstance(refusal, CommitFailedException) and nothing_done(refusal, sent, now):
                 break  # a conflict, and another writer's version came after what there was: no old look
-        if not nothing_done(refusal, base, now):
+        if not nothing_done(refusal, sent, now):
             kind = DoubtfulConflictError if isinstance(refusal, CommitFailedException) else CommitStateUnknownException
             raise kind(doubt(staged, refusal)) from refusal
         if not isinstance(refusal, CommitFailedException):

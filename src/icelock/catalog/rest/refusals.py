@@ -5,8 +5,10 @@ cache of the server, may go on showing the table as it was. So neither a status 
 
 - the answer of the server itself, in the protocol's form (``{"error": {"message", "type", "code"}}``) and of a type that the protocol or
   Java's servers give to requests that they turn down before they do anything (400, 401, 403, 406, 419, 422), while the table does not show
-  the commit. The second of two requests would not get such an answer, but a conflict.
-- a conflict (409), while the table shows another version than the commit was made on, without the commit.
+  the commit. The second of two requests would not get such an answer, but a conflict; only if the commit adds a snapshot
+  and asks for no state of a branch, the second is found invalid.
+- a conflict (409), while the table shows a later version than the commit was made on, without the commit, on which it cannot be made. Of a
+  commit without a snapshot, which has no files to lose, any later version is believed.
 
 Java believes 400, 401, 403, 404 and 409 from whomever they come (``CleanableFailure``), and keeps the files after all others.
 
@@ -16,38 +18,83 @@ Not here: looking at the table (``catalog.rest.commit``).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
 from requests import HTTPError
+
+from icelock.table.commit.turn import fails
 
 if TYPE_CHECKING:
     from pyiceberg.table import StagedTable
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
 
     from icelock.catalog.rest.answer import TableAnswer
 
 _TURNED_DOWN: Final = {
     400: {"BadRequestException", "IllegalArgumentException", "ValidationException"},
     401: {"NotAuthorizedException", "UnauthorizedException"},
-    403: {"ForbiddenException", "NotAuthorizedException", "AccessDeniedException"},
     406: {"UnsupportedOperationException"},
     419: {"AuthenticationTimeoutException"},
     422: {"UnprocessableEntityException", "ValidationException"},
 }
+# The right to commit is asked for before anything is done; servers have names of their own for it (Lakekeeper: TableActionForbidden).
+_FORBIDDEN: Final = 403
+_NO_RIGHT: Final = re.compile("forbidden|not_?authorized|unauthorized|access_?denied|permission", re.IGNORECASE)
+_NO_NAMESPACE: Final = (404, "NoSuchNamespaceException")
+# Types that a snapshot gets that is there already.
+_OF_SECOND_COPIES: Final = frozenset({"ValidationException", "IllegalArgumentException"})
 
 
-def nothing_done(refusal: Exception, base: IcebergTable | None, now: TableAnswer | None) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A commit as it was sent.
+
+    Args:
+        base: the table on which it was made; None if it was to make the table.
+        requirements: what the table had to be.
+        updates: what it changes.
+    """
+
+    base: IcebergTable | None
+    requirements: tuple[Any, ...]
+    updates: tuple[Any, ...]
+
+    @property
+    def adds_snapshot(self) -> bool:
+        """Whether it has files to lose."""
+        return any(isinstance(update, AddSnapshotUpdate) for update in self.updates)
+
+    @property
+    def may_come_twice(self) -> bool:
+        """Whether a second copy of the commit would not be a conflict: it adds a snapshot, and asks for no state of a branch."""
+        return self.adds_snapshot and not any(isinstance(known, AssertRefSnapshotId | AssertCreate) for known in self.requirements)
+
+    def is_overtaken(self, now: TableAnswer) -> bool:
+        """Whether a version of the table, which is without the commit, came after the base, and the commit cannot be made on it."""
+        if self.base is None:
+            return True
+        log = [entry.metadata_file for entry in now.metadata.metadata_log]
+        before, after = self.base.metadata, now.metadata
+        later = self.base.metadata_location in log or (not log and _age(after) > _age(before))
+        return later and (not self.adds_snapshot or fails(self.requirements, after))
+
+
+def nothing_done(refusal: Exception, sent: Sent, now: TableAnswer | None) -> bool:
     """Whether a commit that was refused was certainly not made.
 
     Args:
         refusal: the error.
-        base: the table on which the commit was made; None if it was to make the table.
+        sent: the commit.
         now: the table as it is seen now, without the commit; None if there is none.
     """
     if isinstance(refusal, CommitFailedException | TableAlreadyExistsError):
-        return now is not None and (base is None or now.location != base.metadata_location)
-    return _turned_down(refusal)
+        return now is not None and sent.is_overtaken(now)
+    return _turned_down(refusal, sent)
 
 
 def doubt(staged: StagedTable, refusal: Exception) -> str:
@@ -61,13 +108,24 @@ def doubt(staged: StagedTable, refusal: Exception) -> str:
     )
 
 
-def _turned_down(refusal: Exception) -> bool:
+def _turned_down(refusal: Exception, sent: Sent) -> bool:
     cause = refusal.__cause__
     if not isinstance(cause, HTTPError) or cause.response is None:
         return False
     status = cause.response.status_code
     try:
         error = json.loads(cause.response.text)["error"]
-        return bool(error["code"] == status and error["type"] in _TURNED_DOWN.get(status, ()))
+        kind, code = error["type"], error["code"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return False
+    if code != status or not isinstance(kind, str):
+        return False
+    if (status, kind) == _NO_NAMESPACE:
+        return sent.base is None
+    if sent.may_come_twice and kind in _OF_SECOND_COPIES:
+        return False
+    return (status == _FORBIDDEN and _NO_RIGHT.search(kind) is not None) or kind in _TURNED_DOWN.get(status, ())
+
+
+def _age(metadata: TableMetadata) -> tuple[int, int]:
+    return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms

@@ -41,14 +41,14 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         except ModuleNotFoundError as e:
             msg = f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
             raise NotInstalledError(msg) from e
-        except ArgumentError as e:
+        except ArgumentError:
             # Its text may have the password of the uri in it.
             scheme = str(properties.get("uri", "")).partition(":")[0][:20]
             msg = (
                 f"catalog {name}: its uri, which begins with {scheme!r}, is none of SQLAlchemy's: write it as sqlite:////data/catalog.db "
                 "or postgresql+psycopg://user:password@host/database"
             )
-            raise PolicyError(msg) from e
+            raise PolicyError(msg) from None
         # Else connections of a catalog that nobody closed stay open until the database drops them.
         weakref.finalize(self, self.engine.dispose)
 

@@ -9,7 +9,7 @@
 3. Without any setting a catalog object remembers the encrypted tables that it saw, by name and by uuid. One that comes back plain, under
    another master key or with another key length is refused when it is loaded, before anybody can write plain files for it; and no commit
    is built on a version that goes back behind one that was seen. Reading an older one is not refused: that takes a file. A name is free
-   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called. It remembers the names of
+   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called. It remembers the
    tables that were made plain by it, too: those may take plain rows.
 
 Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
@@ -34,6 +34,7 @@ from icelock.table.guard import is_encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
@@ -65,7 +66,7 @@ class Pins:
         self._file = file
         self._guard = threading.Lock()
         self._here: dict[str, Here] = {}
-        self._made_plain: set[str] = set()
+        self._made_plain: dict[str, UUID] = {}
         self._by_uuid: dict[str, Here] = {}  # a table that another client renamed is the same one
 
     @classmethod
@@ -123,25 +124,33 @@ class Pins:
         """Take note that the catalog had no table of this name: the next one may be any, but a uuid that was seen stays encrypted."""
         with self._guard:
             self._here.pop(_name(table), None)
-            self._made_plain.discard(_name(table))
+            self._made_plain.pop(_name(table), None)
 
-    def made_plain(self, table: Identifier | str) -> None:
-        """Take note that this client has made a plain table of this name."""
+    def made_plain(self, table: Identifier | str, table_uuid: UUID) -> None:
+        """Take note that this client has made a plain table, or says that it is to be one."""
         with self._guard:
-            self._made_plain.add(_name(table))
+            self._made_plain[_name(table)] = table_uuid
 
-    def is_plain(self, table: Identifier | str) -> bool:
+    def made_plain_as(self, table: Identifier | str) -> UUID | None:
+        """Return the uuid of the plain table of this name that this client has made, if any."""
+        with self._guard:
+            return self._made_plain.get(_name(table))
+
+    def is_plain(self, table: Identifier | str, table_uuid: UUID) -> bool:
         """Whether the client knows by itself that a table is plain: by a pin, or because it made it."""
-        name = _name(table)
         with self._guard:
-            return self._key_ids.get(name) == "" or name in self._made_plain
+            return self.is_pinned_plain(table) or self._made_plain.get(_name(table)) == table_uuid
+
+    def is_pinned_plain(self, table: Identifier | str) -> bool:
+        """Whether a pin says that a table of this name is plain."""
+        return self._key_ids.get(_name(table)) == ""
 
     def forget(self, table: Identifier | str) -> None:
         """Forget the versions that were seen of a table: the next one that is loaded is believed."""
         name = _name(table)
         with self._guard:
             self._here.pop(name, None)
-            self._made_plain.discard(name)
+            self._made_plain.pop(name, None)
             self._by_uuid = {uuid: here for uuid, here in self._by_uuid.items() if here.name != name}
         if self._file is not None:
             self._file.drop(name)
@@ -151,7 +160,7 @@ class Pins:
             return
         now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
         with self._guard:
-            self._made_plain.discard(table)
+            self._made_plain.pop(table, None)
             last = self._here.get(table)
             if last is None or last.seen.table_uuid != now.table_uuid or not now.is_before(last.seen):
                 here = Here(name=table, seen=now, data_key_length=names.data_key_length(metadata.properties))

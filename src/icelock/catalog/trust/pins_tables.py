@@ -5,16 +5,23 @@ Not here: what is compared (``catalog.trust.pins``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from icelock import properties as names
 from icelock.catalog.trust.dropped import check_left
 from icelock.catalog.trust.pins import Pins
+from icelock.table.guard import is_encrypted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
@@ -45,6 +52,26 @@ class PinnedTables(Catalog):
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return table
 
+    def create_table_if_not_exists(  # noqa: PLR0913 - PyIceberg's arguments
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Create a table, or return the one that is there; a plain one takes rows of this catalog if ``icelock.plain=true`` says so.
+
+        Raises:
+            PolicyError, KeyUnavailableError, NoSuchNamespaceError, CommitError, CommitStateUnknownException: as ``create_table``.
+        """
+        given = dict(properties or {})
+        table = super().create_table_if_not_exists(identifier, schema, location, partition_spec, sort_order, given)
+        if names.flag(given, names.PLAIN, default=False) and not is_encrypted(table.metadata):
+            self.pins.made_plain(table.name(), table.metadata.table_uuid)
+        return table
+
     def drop_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> None:
         """Drop a table as PyIceberg, and forget what was seen of it.
 
@@ -67,11 +94,11 @@ class PinnedTables(Catalog):
             CommitStateUnknownException: the catalog says that it was renamed, and has it under the old name.
         """
         old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
-        seen, plain = self.pins.seen(old), self.pins.is_plain(old)
+        seen, plain = self.pins.seen(old), self.pins.made_plain_as(old)
         table = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]  # likewise
         self.pins.check(new, table.metadata, table.metadata_location, seen)
-        if plain:
-            self.pins.made_plain(new)
+        if plain == table.metadata.table_uuid:
+            self.pins.made_plain(new, plain)
         self._check_left(old, seen, "renamed", uuid=str(table.metadata.table_uuid))
         self.pins.forget(old)
         return table

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import SnapshotRefType
 
+from icelock.catalog.configuration import configured, not_configured, read_configuration
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.spark.settings.options import ReadOptions, TableName
@@ -30,14 +31,13 @@ def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tupl
     Raises:
         PolicyError: there is no such catalog, its settings cannot be, or it is one of this process alone.
     """
-    try:
-        catalog = load_catalog(name, **(properties or {}))
-    except ValueError as e:
-        if properties is not None or isinstance(e, PolicyError):
-            raise
-        registered = ", ".join(known) or "none"
-        msg = f"no catalog {name!r}: register(...) was given {registered}, and PyIceberg's configuration has none of that name ({e})"
-        raise PolicyError(msg) from e
+    if properties is None:
+        config = read_configuration()
+        if not configured(config, name):
+            registered = ", ".join(known) or "none"
+            msg = f"no catalog {name!r}: register(...) was given {registered}, and {not_configured(config, name)}"
+            raise PolicyError(msg)
+    catalog = load_catalog(name, **(properties or {}))
     if catalog.one_process:
         catalog.close()
         msg = f"catalog {name} is in memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"

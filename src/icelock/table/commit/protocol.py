@@ -28,7 +28,7 @@ from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.commit.retry import RetryPolicy
 from icelock.table.commit.still_fits import check_same_names, check_still_fits
-from icelock.table.commit.turn import DoubtfulConflictError, Stage, given_up
+from icelock.table.commit.turn import DoubtfulConflictError, Stage, fails, given_up
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -195,7 +195,8 @@ class CommitProtocol(Transaction):
                 self._follow(turn.load())
                 if self._landed():
                     return True
-                self._doubtful = False  # another writer's version, without the attempt that may have been made
+                if fails(self._requirements, self._table.metadata):
+                    self._doubtful = False  # a later version without the attempt that may have been made, and which rules it out
                 if outside and any(getattr(producer, "takes_long", False) for producer in self._snapshot_producers):
                     return False
                 self.cannot_lose = turn.exclusive

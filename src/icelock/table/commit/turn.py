@@ -6,12 +6,15 @@ Not here: how a catalog gives turns (``catalog.commit.queue``).
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
 
 
 class Stage(Enum):
@@ -30,6 +33,16 @@ class DoubtfulConflictError(CommitFailedException):
 
     The same commit may be sent again, since the catalog refuses it if it was made. Who gives up says so with ``given_up``.
     """
+
+
+def fails(requirements: Iterable[Any], metadata: TableMetadata) -> bool:
+    """Whether a commit with these requirements cannot be made on a version of the table."""
+    for requirement in requirements:
+        try:
+            requirement.validate(metadata)
+        except CommitFailedException:
+            return True
+    return False
 
 
 def given_up(error: CommitFailedException, *, doubtful: bool = False) -> Exception:
