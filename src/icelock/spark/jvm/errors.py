@@ -36,7 +36,7 @@ _RAISED: Final = re.compile(r"^(?:(icelock\.errors\.\w+)|(FileNotFoundError|Perm
 # A file that is not there is our error only where our code looked for it; a UDF's own goes to PySpark.
 _OURS: Final = re.compile(r'^  File "[^"\n]*\bicelock[/\\]', re.MULTILINE)
 # What may follow a traceback in the JVM's text.
-_AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*\Z")
+_AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*SQLSTATE: |\n\s*\Z")
 
 _KINDS: Final[dict[str, type[Exception]]] = {
     **{f"builtins.{kind.__name__}": kind for kind in (FileNotFoundError, PermissionError, OSError)},
