@@ -26,10 +26,12 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 demo: java $(VENV)/.demo
 	$(BIN)/icelock demo
 
-# The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first.
+# The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first:
+# AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
 # What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test43 test-interop test-others test-services test-quick
-SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target
+LANES := test-spark test-interop test43 test-services test-others test-quick
+SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools"
+AFTER ?=
 SPARK := tests/spark
 INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
@@ -44,7 +46,7 @@ test: java
 ci: java
 	$(MAKE) $(SIDE_BY_SIDE) check $(LANES)
 
-test43: java $(VENV43)/.test
+test43: java $(VENV43)/.test $(AFTER)
 	$(VENV43)/bin/python $(LANE) -m spark43 $$(grep -rl --include='test_*.py' spark43 tests | sort)
 
 test-spark: java $(VENV)/.dev tools
@@ -59,7 +61,7 @@ test-others: java $(VENV)/.dev tools
 test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
 
-test-quick: $(VENV43)/.test
+test-quick: $(VENV43)/.test $(AFTER)
 	$(VENV43)/bin/python $(LANE) --numprocesses=auto $(QUICK)
 
 # What Maven downloads, before two lanes ask for it at once. Without Maven the tests that need it say so.
