@@ -146,7 +146,7 @@ def test_pyicebergs_own_load_catalog(lake: CatalogLake) -> None:
     lake.make(rows=2)
     properties = lake.properties()
     del properties["type"]
-    impl = f"{type(lake.catalog()).__module__}.{type(lake.catalog()).__name__}"
+    impl = f"{type(lake.catalog()).__module__.removesuffix('.catalog')}.{type(lake.catalog()).__name__}"
     catalog = pyiceberg_load_catalog("test", **{"py-catalog-impl": impl, **properties})
     lake.opened.append(catalog)
     table = catalog.load_table(lake.name())

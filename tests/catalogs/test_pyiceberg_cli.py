@@ -29,7 +29,7 @@ def by_hand(lake: CatalogLake, tmp_path: Path, program: list[str]) -> Command:
 
     def run(*words: str, kms: bool = True, code: int = 0) -> str:
         given = {name: value for name, value in lake.properties().items() if kms or not name.startswith(("encryption.", "kms."))}
-        impl = {"py-catalog-impl": f"{kind.__module__}.{kind.__name__}"}
+        impl = {"py-catalog-impl": f"{kind.__module__.removesuffix('.catalog')}.{kind.__name__}"}
         (tmp_path / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"test": {**given, **impl}}}))
         environment = {**os.environ, "PYICEBERG_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "1000"}
         command = [sys.executable, *program, "--catalog", "test", *words]

@@ -285,7 +285,7 @@ def test_only_true_or_false_for_require_hash(hive: HiveLake) -> None:
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9083", "thrift://", "127.0.0.1:9083", ""])
 def test_a_uri_that_names_no_metastore(uri: str) -> None:
-    with pytest.raises(PolicyError, match="thrift://metastore:9083"):
+    with pytest.raises(PolicyError, match=r"thrift://metastore(\.example\.com)?:9083"):
         icelock.load_catalog("hive", type="hive", uri=uri)
 
 
