@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from icelock import _moved
 from icelock.errors import (
     CommitError,
     FormatError,
@@ -19,6 +20,8 @@ from icelock.errors import (
 if TYPE_CHECKING:
     from icelock.catalog.load import load_catalog
     from icelock.table.table import StaticTable
+
+_moved.install()
 
 __all__ = [
     "CommitError",

@@ -35,6 +35,7 @@ def test_a_task_unpickles_its_class_without_the_drivers_modules(module):
 def test_the_writers_module_brings_three_of_ours_with_it():
     ours = {name for name in imported("import icelock.spark.task.write") if name.startswith("icelock.")}
     assert ours == {
+        "icelock._moved",
         "icelock.errors",
         "icelock.spark",
         "icelock.spark.sealed",

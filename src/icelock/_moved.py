@@ -1,0 +1,136 @@
+"""Names that modules had before they moved into folders (docs/adr/0015): importing one gives the module that has another name now.
+
+It says so with a DeprecationWarning. Names that packages have now are not here. To go with version 0.2.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import spec_from_loader
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+# From a package to a folder, under the same name.
+_FOLDERS: Final = (
+    ("metadata", "plan", "manifest_columns"),
+    ("arrow", "metadata", "column_names metadata_columns"),
+    ("table", "plan", "delete_files delete_index metrics_mask partition_filter partition_set planner whole_files"),
+    (
+        "arrow",
+        "arrow.read",
+        "avro_rows avro_types batches delete_cache deletes equality file_schema parquet_rows project prune row_filter seams stored_file",
+    ),
+    (
+        "arrow",
+        "arrow.write",
+        "avro_schema avro_values bounds casts conform data_file dictionary fanout given_rows metrics "
+        "partition partition_path partition_writer sizes sort",
+    ),
+    ("catalog", "catalog.commit", "asked loadable outcome"),
+    ("catalog", "catalog.trust", "dropped facts new_made pins pins_file pins_tables recent"),
+    (
+        "table",
+        "table.commit",
+        "branches conflicts manifest_merge new_files producer retry row_delta staging still_fits summary turn update_snapshot",
+    ),
+    ("table", "table.rows", "delete key_index row_compare source_rows upsert vector_file"),
+    ("table", "table.maintenance", "deletable expire reach retention"),
+    ("spark", "spark.driver", "commit distribution new_table source target"),
+    ("spark", "spark.task", "cut splits write"),
+    ("spark", "spark.jvm", "callbacks"),
+    ("spark", "spark.sealed", "job messages seen staged ticket"),
+    ("spark", "spark.columns", "batches conditions filters projection types"),
+    ("spark", "spark.settings", "options storage"),
+)
+_RENAMED: Final = {
+    "arrow.arrow_types": "arrow.types",
+    "arrow.avro_write": "arrow.write.avro_file",
+    "arrow.closed_file": "io.stored",
+    "arrow.exact_filter": "plan.filters.exact",
+    "arrow.filter_hints": "plan.filters.hints",
+    "arrow.filter_literals": "plan.filters.literals",
+    "arrow.filter_text": "plan.filters.text",
+    "arrow.metrics_config": "arrow.write.metrics_modes",
+    "arrow.parquet_writer": "arrow.write.parquet_file",
+    "arrow.write_context": "arrow.write.context",
+    "arrow.write_options": "arrow.write.options",
+    "arrow.write_schema": "arrow.write.schema",
+    "catalog.glue_commit": "catalog.glue.commit",
+    "catalog.hive_client": "catalog.hive.client",
+    "catalog.hive_commit": "catalog.hive.commit",
+    "catalog.hive_lock": "catalog.hive.lock",
+    "catalog.hive_parameters": "catalog.hive.parameters",
+    "catalog.pointer_commit": "catalog.commit.pointer",
+    "catalog.rest_answer": "catalog.rest.answer",
+    "catalog.rest_commit": "catalog.rest.commit",
+    "catalog.rest_form": "catalog.rest.form",
+    "catalog.rest_http": "catalog.rest.http",
+    "catalog.rest_made": "catalog.rest.made",
+    "catalog.rest_names": "catalog.rest.names",
+    "catalog.rest_refusals": "catalog.rest.refusals",
+    "catalog.rest_requests": "catalog.rest.requests",
+    "catalog.rest_settings": "catalog.rest.settings",
+    "catalog.rest_storage": "catalog.rest.storage",
+    "catalog.rest_tokens": "catalog.rest.tokens",
+    "catalog.sql_commit": "catalog.sql.commit",
+    "catalog.sql_facts": "catalog.sql.facts",
+    "catalog.turn": "catalog.commit.queue",
+    "io.avro_check": "io.avro.check",
+    "io.avro_columns": "io.avro.columns",
+    "io.avro_write": "io.avro.write",
+    "io.puffin_write": "io.puffin.write",
+    "metadata.plan": "plan.task",
+    "spark.column_paths": "spark.columns.paths",
+    "spark.cut_planning": "spark.driver.plan_cut",
+    "spark.driver_write": "spark.driver.write_here",
+    "spark.errors_of_jvm": "spark.jvm.errors",
+    "spark.job_planning": "spark.driver.plan_job",
+    "spark.jobs": "spark.driver.run_jobs",
+    "spark.native_columns": "spark.native.columns",
+    "spark.native_equality": "spark.native.equality",
+    "spark.native_filters": "spark.native.filters",
+    "spark.native_jvm": "spark.jvm.native",
+    "spark.native_plan": "spark.native.plan",
+    "spark.planning": "spark.driver.plan_read",
+    "spark.rows": "spark.change_rows",
+    "spark.snapshots": "spark.driver.snapshot",
+    "spark.spark_transforms": "spark.columns.transforms",
+    "spark.tables": "spark.settings.catalogs",
+    "spark.task_read": "spark.task.read",
+    "spark.wire": "spark.settings.rpc",
+    "spark.write_planning": "spark.driver.plan_write",
+    "table.add_files": "table.rows.plain_files",
+    "table.columnar_plan": "plan.columnar",
+    "table.cut_files": "table.rows.file_work",
+    "table.given_files": "table.data_file_transaction",
+    "table.partition_overwrite": "table.commit.replace_partitions",
+    "table.rows_changed": "table.rows.given_change",
+}
+MOVED: Final = {
+    **{f"icelock.{package}.{name}": f"icelock.{folder}.{name}" for package, folder, found in _FOLDERS for name in found.split()},
+    **{f"icelock.{old}": f"icelock.{new}" for old, new in _RENAMED.items()},
+}
+
+
+class _Moved(MetaPathFinder, Loader):
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        del path, target
+        return spec_from_loader(fullname, self) if fullname in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        now = MOVED[module.__name__]
+        warnings.warn(f"{module.__name__} is {now} now", DeprecationWarning, stacklevel=2)
+        sys.modules[module.__name__] = import_module(now)  # which importlib then takes
+
+
+def install() -> None:
+    """Let imports find modules by the names that they had. Calling it again changes nothing."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())
