@@ -27,12 +27,8 @@ _FOLDERS: Final = (
         "arrow.read",
         "avro_rows avro_types batches delete_cache deletes equality file_schema parquet_rows project prune row_filter seams stored_file",
     ),
-    (
-        "arrow",
-        "arrow.write",
-        "avro_schema avro_values bounds casts conform data_file dictionary fanout given_rows metrics "
-        "partition partition_path partition_writer sizes sort",
-    ),
+    ("arrow", "arrow.write", "avro_schema avro_values bounds casts conform data_file dictionary fanout given_rows metrics"),
+    ("arrow", "arrow.write", "partition partition_path partition_writer sizes sort"),
     ("catalog", "catalog.commit", "asked loadable outcome"),
     ("catalog", "catalog.trust", "dropped facts new_made pins pins_file pins_tables recent"),
     (
