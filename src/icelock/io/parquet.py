@@ -151,9 +151,7 @@ class ParquetInput:
     @cached_property
     def _int96(self) -> tuple[str, ...]:
         """The paths of the INT96 columns; looked up once, as a file may have many columns and row groups."""
-        schema = self.metadata.schema
-        leaves = [schema.column(leaf) for leaf in range(len(schema))]
-        return tuple(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+        return tuple(self.leaf_paths(sorted(self.int96_leaves)))
 
     def _check_instants(self, row_group: int, columns: Sequence[str], batch_rows: int) -> None:
         """Check the INT96 timestamps among some columns: Arrow lets those that do not fit run over, without an error.

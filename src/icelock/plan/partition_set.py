@@ -1,7 +1,7 @@
 """A set of partitions: which files and manifests are in one of them.
 
 A partition is a spec and its tuple of values, so a file of an older spec is in none of a newer one's partitions, whatever its rows are
-(Java PartitionSet). NaN is itself, and -0.0 is not 0.0 (``arrow.write.partition``).
+(Java PartitionSet). NaN is itself, and -0.0 is not 0.0 (``metadata.partition_identity``).
 
 Not here: what is done to the files (``table.commit.row_delta``), conflicts (``table.commit.conflicts``).
 """

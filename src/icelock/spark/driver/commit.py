@@ -1,7 +1,6 @@
 """The end of a job, in the driver: one snapshot, or files for the next job of the operation, or no file left.
 
-``spark.driver.commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one
-staged. It
+``commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one staged. It
             also gives the key that opens the messages. 2 each message opens as that of its task. 3 the table is loaded again and must be
             the same one; a new one is staged again. 4 the messages' files are committed by the table's own transaction, which removes them
             when the commit certainly failed and leaves them when its outcome is unknown. It tries again on what other writers committed,

@@ -1,9 +1,10 @@
 """What tasks tell the driver, sealed so that only the driver reads it: HPKE (RFC 9180, base mode) of ``cryptography``.
 
     suite    DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM
-    keys     the private one follows from the operation's key (``spark.sealed.job``), which only driver processes have; the public one goes
-    to tasks info     label, operation id, action, task, part, "more" or "last"; one a line sealed   encapsulated key (32 bytes) |
-    ciphertext | tag (16 bytes)
+    keys     the private one follows from the operation's key (``spark.sealed.job``), which only driver processes have; the public one
+             goes to tasks
+    info     label, operation id, action, task, part, "more" or "last"; one a line
+    sealed   encapsulated key (32 bytes) | ciphertext | tag (16 bytes)
 
 What was changed, or sealed by another operation, job or task, or for another place in its task's message, does not open. Base mode does
 not say who sealed: whoever has the public key can, as every task must (docs/adr/0010-sealed-messages.md).

@@ -1,7 +1,7 @@
 """A job of an operation, as the user's process tells it to the driver's planning processes: one sealed option.
 
 Operations beyond reading and writing (``write_to``, ``delete``, ``upsert``) run one or two Spark jobs through the data source. What a job
-is to do travels as the option ``spark.sealed.job``: the pickled ``Job``, sealed with AES-GCM under the session's key, in base64. So neither
+is to do travels as the option ``job``: the pickled ``Job``, sealed with AES-GCM under the session's key, in base64. So neither
 filter values nor the operation's key are in a plan, in the event log, or in Spark Connect's record of options; and no option that was made
 elsewhere is taken for one.
 

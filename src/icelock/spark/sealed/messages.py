@@ -2,7 +2,7 @@
 
 ``FilesWritten`` is what is told, as plain values: the key metadata of the files that the task wrote is among them, and their bounds. A
 message holds it sealed (``SealedFiles``), in one part or several; only the last one opens as the last, so none can be left out. Which
-messages count is Spark's affair: those of attempts that were given to ``spark.driver.commit`` (case C-56).
+messages count is Spark's affair: those of attempts that were given to ``commit`` (case C-56).
 
 Not here: how parts are sealed (``spark.sealed.hpke``), writing files (``spark.task.write``), committing them (``spark.driver.commit``).
 """

@@ -1,6 +1,6 @@
 """The driver's side of a write between planning and commit: a sealed file that never leaves the driver's machine.
 
-Spark pickles one writer object: it goes to all executors, and it comes back for ``spark.driver.commit`` or ``abort`` in another Python
+Spark pickles one writer object: it goes to all executors, and it comes back for ``commit`` or ``abort`` in another Python
 process of the driver. So what the commit needs (the catalog's properties, KMS settings among them) can be neither in the writer nor in
 memory. It lies in a file of mode 0600 in a new folder of mode 0700 in the driver's temporary folder, encrypted with AES-GCM under a key for
 this one write:

@@ -8,7 +8,7 @@ Rows of an upsert come with three columns more: ``_row_id`` of the row that they
 which go into the message (``POSITIONS``).
 
 A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
-a killed process left, and so does ``spark.driver.commit`` when a task was tried again.
+a killed process left, and so does ``commit`` when a task was tried again.
 
 Not here: planning (``spark.driver.plan_write``), the commit (``spark.driver.commit``), files (``arrow.write.writer``).
 """
