@@ -53,5 +53,4 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # noqa: PLC0415
 
         return version("icelock")
-    msg = f"module 'icelock' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'icelock' has no attribute {name!r}")

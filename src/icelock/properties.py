@@ -156,8 +156,7 @@ def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], wh
             continue
         near = difflib.get_close_matches(lowered, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        msg = f"unknown {where} property {name!r}; {hint}"
-        raise PolicyError(msg)
+        raise PolicyError(f"unknown {where} property {name!r}; {hint}")
 
 
 def check_table_properties(properties: Mapping[str, str]) -> None:
@@ -185,8 +184,7 @@ def check_misplaced(given: Iterable[str]) -> None:
             continue
         meant = _SPELT.get(folded) or of_table
         hint = f"did you mean {of_table!r}?" if of_table in _TABLE else f"set {meant!r} for the catalog" if meant else "no table has it"
-        msg = f"unknown table property {name!r}; {hint}"
-        raise PolicyError(msg)
+        raise PolicyError(f"unknown table property {name!r}; {hint}")
 
 
 def check_nested(properties: Mapping[str, object]) -> None:
@@ -200,8 +198,9 @@ def check_nested(properties: Mapping[str, object]) -> None:
             folded = _folded(inner)
             if folded in _SPELT or _family(folded) is not None:
                 right = _SPELT.get(folded, inner)
-                msg = f"catalog property {name!r} holds others: write each with its whole name and one value, such as {right!r}"
-                raise PolicyError(msg)
+                raise PolicyError(
+                    f"catalog property {name!r} holds others: write each with its whole name and one value, such as {right!r}"
+                )
 
 
 def check_kms_named(properties: Mapping[str, object]) -> None:
@@ -212,12 +211,12 @@ def check_kms_named(properties: Mapping[str, object]) -> None:
     """
     for name in (KMS_IMPL, PY_KMS_IMPL):
         if properties.get(name) is not None and not str(properties[name]).strip():
-            msg = f"{name} is empty: name the class of your KMS client, or leave {name} out"
-            raise PolicyError(msg)
+            raise PolicyError(f"{name} is empty: name the class of your KMS client, or leave {name} out")
     stray = next((name for name in properties if name.startswith(_KMS_PREFIXES)), None)
     if stray is not None and not has_kms(properties):
-        msg = f"{stray} is set, and no KMS is named: set {KMS_TYPE} (such as aws, vault, local) or {KMS_IMPL} too, or leave {stray} out"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{stray} is set, and no KMS is named: set {KMS_TYPE} (such as aws, vault, local) or {KMS_IMPL} too, or leave {stray} out"
+        )
 
 
 def _leaves(name: str, value: object) -> list[str]:
@@ -253,8 +252,7 @@ def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
         if name.lower() not in _RESERVED or (making and name == FORMAT_VERSION):
             continue
         hint = "upgrade the table by upgrade_table_version" if name.lower() == FORMAT_VERSION else "choose another name"
-        msg = f"{name!r} cannot be a table property: Iceberg and its catalogs keep the name for themselves; {hint}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name!r} cannot be a table property: Iceberg and its catalogs keep the name for themselves; {hint}")
 
 
 def check_catalog_properties(properties: Mapping[str, object]) -> None:
@@ -274,8 +272,7 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
             check_misplaced(below(properties, prefix))
             check_reserved(below(properties, prefix), making=True)
         except PolicyError as e:
-            msg = f"catalog properties below {prefix!r}: {e}"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"catalog properties below {prefix!r}: {e}") from e
     flag(properties, REQUIRE_ENCRYPTION, default=True)
     flag(properties, VALUES_IN_PATHS, default=True)
     _refuse_unknown({k: v for k, v in properties.items() if not k.startswith(("kms.", PINS_PREFIX))}, _CATALOG, "catalog")
@@ -283,8 +280,7 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
         limit(properties, name)
     for name, choices in _CHOICES.items():
         if (value := properties.get(name, choices[0])) not in choices:
-            msg = f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
-            raise PolicyError(msg)
+            raise PolicyError(f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}")
 
 
 def below(properties: Mapping[str, object], prefix: str) -> dict[str, str]:
@@ -300,8 +296,7 @@ def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
     """
     value = str(properties.get(name, default)).lower()
     if value not in {"true", "false"}:
-        msg = f"{name} is {properties[name]!r}; it must be true or false"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name} is {properties[name]!r}; it must be true or false")
     return value == "true"
 
 
@@ -313,8 +308,7 @@ def limit(properties: Mapping[str, object], name: str) -> int:
     """
     value = str(properties.get(name, LIMITS[name])).strip()
     if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
-        msg = f"{name} is {properties[name]!r}; it must be a whole number from 1 to 2^63 - 1"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name} is {properties[name]!r}; it must be a whole number from 1 to 2^63 - 1")
     return int(value)
 
 
@@ -367,8 +361,7 @@ def positive_number(properties: Mapping[str, object], name: str, default: int) -
     """
     text = str(properties.get(name, default))
     if not (text.isascii() and text.isdigit() and len(text) <= _LONG and int(text) > 0):
-        msg = f"{name} is {text[:80]!r}; it must be a whole number from 1 on"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name} is {text[:80]!r}; it must be a whole number from 1 on")
     return int(text)
 
 
@@ -382,8 +375,7 @@ def encryption_key_id(properties: Mapping[str, str]) -> str | None:
     if key_id is None:
         return None
     if not isinstance(key_id, str) or not key_id or key_id != key_id.strip():
-        msg = f"{ENCRYPTION_KEY_ID} is {key_id!r}; it must be a key id of the KMS without white space around it"
-        raise PolicyError(msg)
+        raise PolicyError(f"{ENCRYPTION_KEY_ID} is {key_id!r}; it must be a key id of the KMS without white space around it")
     return key_id
 
 
@@ -395,6 +387,5 @@ def data_key_length(properties: Mapping[str, str]) -> int:
     """
     value = properties.get(DATA_KEY_LENGTH, str(DATA_KEY_LENGTH_DEFAULT))
     if str(value) not in {str(n) for n in DATA_KEY_LENGTHS}:
-        msg = f"{DATA_KEY_LENGTH} is {value!r}; it must be 16, 24 or 32 (bytes)"
-        raise PolicyError(msg)
+        raise PolicyError(f"{DATA_KEY_LENGTH} is {value!r}; it must be 16, 24 or 32 (bytes)")
     return int(value)

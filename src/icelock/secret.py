@@ -45,5 +45,4 @@ class SecretBytes:
         return f"SecretBytes({len(self._value)} bytes)"
 
     def __reduce__(self) -> NoReturn:
-        msg = "SecretBytes is not pickled: call reveal() where a key has to cross a process boundary"
-        raise TypeError(msg)
+        raise TypeError("SecretBytes is not pickled: call reveal() where a key has to cross a process boundary")

@@ -48,14 +48,12 @@ class KmsContract:
     @pytest.fixture
     def kms(self) -> KmsClient:
         """Return the client under test."""
-        msg = "write a fixture 'kms' that returns the client under test"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("write a fixture 'kms' that returns the client under test")
 
     @pytest.fixture
     def key_id(self) -> str:
         """Return the id of a master key that may wrap and unwrap."""
-        msg = "write a fixture 'key_id' that returns the id of an existing master key"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("write a fixture 'key_id' that returns the id of an existing master key")
 
     @pytest.fixture
     def other_key_id(self) -> str | None:

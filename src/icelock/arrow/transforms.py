@@ -70,8 +70,9 @@ def array_transform(transform: Transform[Any, Any], source: PrimitiveType) -> Ar
         PolicyError: a transform that is not known, or that the column's type does not have.
     """
     if not transform.can_transform(source):
-        msg = f"the transform {transform} is not known for columns of type {source}: write with an engine that knows it, or change the spec"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"the transform {transform} is not known for columns of type {source}: write with an engine that knows it, or change the spec"
+        )
     if isinstance(transform, VoidTransform):
         result = physical(pa.nulls(0, output_type(source))).type
         return lambda array: pa.nulls(len(array), result)

@@ -72,11 +72,10 @@ def check_read(schema: Schema) -> None:
         named = ", ".join(f"{name!r} ({kind})" for name, kind in found.items())
         others = [repr(field.name) for field in schema.fields if field.field_id <= LAST_COLUMN_ID and not any(unread(Schema(field)))]
         hint = f" ({shortened(', '.join(others))})" if others else ""
-        msg = (
+        raise PolicyError(
             f"icelock neither reads nor writes values of these columns' types: {named}. Select others{hint}, delete rows with "
             "write.delete.mode=merge-on-read, and do with another engine what takes these columns"
         )
-        raise PolicyError(msg)
 
 
 def output_type(iceberg_type: IcebergType) -> pa.DataType:

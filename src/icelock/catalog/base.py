@@ -220,8 +220,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         self._check_gone(table)
         left = delete_files(table.io, files)
         if left:
-            msg = f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}"
-            raise OSError(msg)
+            raise OSError(f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}")
 
     def _check_gone(self, dropped: IcebergTable) -> None:
         """Look whether a table that was dropped is gone, before its files are deleted; another one of its name may be there."""
@@ -234,8 +233,9 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             return
         except Exception as e:  # noqa: BLE001 - whatever it was, nobody knows
             why = f"but does not say whether it still has it ({e})"
-        msg = f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: look, and purge it again"
-        raise CommitStateUnknownException(msg)
+        raise CommitStateUnknownException(
+            f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: look, and purge it again"
+        )
 
     def _update_and_stage_table(
         self, current_table: IcebergTable | None, table_identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]
@@ -307,8 +307,9 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         except IcelockError:
             raise
         except Exception as e:
-            msg = f"table {'.'.join(table.name())}: a new manifest list cannot be looked at ({e!r}); nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(
+                f"table {'.'.join(table.name())}: a new manifest list cannot be looked at ({e!r}); nothing was changed"
+            ) from e
 
     def _check_kept(self, sent: CommitTableResponse, table: IcebergTable, updates: tuple[Any, ...], *, new: bool) -> None:
         """Read the table back; ``new`` says that the commit has made it."""
@@ -338,8 +339,9 @@ class EncryptedCatalog(PinnedTables, TableCreation):
                 failure = e
         if isinstance(failure, CommitStateUnknownException):
             raise failure
-        msg = f"table {name}: the commit was made, but the catalog could not be asked whether it kept it: {failure}; do not repeat it"
-        raise CommitError(msg) from failure
+        raise CommitError(
+            f"table {name}: the commit was made, but the catalog could not be asked whether it kept it: {failure}; do not repeat it"
+        ) from failure
 
 
 def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadata:
@@ -368,8 +370,7 @@ def check_namespace_properties(properties: Mapping[str, str], *, namespace: str 
     """
     for name in properties:
         if name.lower().startswith(_TABLE_ONLY):
-            msg = f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table"
-            raise PolicyError(msg)
+            raise PolicyError(f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table")
 
 
 def without_kms(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,10 +145,9 @@ class TableCreation(GivenPlaces):
             self.encryption.check_locations(wanted, table=table)
             self._trial_wrap(wanted, table=table)
         elif version == VERSION:
-            msg = (
+            raise PolicyError(
                 f"table {table}: icelock makes format-version 3 tables encrypted only: set {names.ENCRYPTION_KEY_ID}, or make it with Java"
             )
-            raise PolicyError(msg)
         else:
             self.new_tables.check_plain(properties, table=table, pinned=self.pins.is_pinned_plain(table))
         return {**wanted, FORMAT_VERSION: str(version)}
@@ -161,8 +160,7 @@ class TableCreation(GivenPlaces):
         """
         parts = self.identifier_to_tuple(identifier) if isinstance(identifier, (str, tuple, list)) else ()
         if not parts or not all(isinstance(part, str) for part in parts) or not parts[-1].strip():
-            msg = f"{identifier!r} is no name of a table: write namespace.table, such as db.orders"
-            raise PolicyError(msg)
+            raise PolicyError(f"{identifier!r} is no name of a table: write namespace.table, such as db.orders")
         return ".".join(parts)
 
     def new_metadata(
@@ -273,15 +271,14 @@ class TableCreation(GivenPlaces):
         table = self.load_table(identifier)
         name = ".".join(table.name())
         if not isinstance(table, Table) or not is_encrypted(table.metadata):
-            msg = f"table {name} is plain, and icelock writes encrypted tables only: make an encrypted one, or use Java"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {name} is plain, and icelock writes encrypted tables only: make an encrypted one, or use Java")
         if location is not None and location.rstrip("/") != table.location().rstrip("/"):
-            msg = f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
+            )
         wanted = self.new_tables.of_replaced(properties or {}, table=name)
         if _version(wanted.pop(FORMAT_VERSION, str(VERSION)), table=name) != VERSION:
-            msg = f"table {name} is encrypted: its format version stays {VERSION}"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {name} is encrypted: its format version stays {VERSION}")
         check_file_format({**table.properties, **wanted}, table=name)
         transaction = table.transaction()
         stage_replacement(transaction, self._given(schema), partition_spec, sort_order, wanted)
@@ -365,11 +362,9 @@ def check_file_format(properties: Mapping[str, str], *, table: str) -> None:
     try:
         file_format(properties)
     except PolicyError as e:
-        msg = f"table {table}: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"table {table}: {e}") from e
     if properties.get("write.parquet.page-version", "v1").lower() != "v1":
-        msg = f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow")
 
 
 def _nothing() -> TableMetadataV3:
@@ -391,6 +386,5 @@ def _nothing() -> TableMetadataV3:
 
 def _version(value: str, *, table: str) -> int:
     if value not in {"1", "2", "3"}:
-        msg = f"table {table}: format-version is {value!r}; it must be 1, 2 or 3"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table}: format-version is {value!r}; it must be 1, 2 or 3")
     return int(value)

@@ -54,8 +54,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Encrypted
     class_name = _class_name(name, conf)
     chosen = _load(name, class_name)
     if class_name in _URIS and not conf.get(URI):
-        msg = f"catalog {name} has no uri: set it to where the catalog is, such as {_URIS[class_name]}"
-        raise PolicyError(msg)
+        raise PolicyError(f"catalog {name} has no uri: set it to where the catalog is, such as {_URIS[class_name]}")
     left_out = (PY_CATALOG_IMPL, TYPE)
     return chosen(name, **{key: value for key, value in conf.items() if key not in left_out and value is not None})
 
@@ -65,18 +64,17 @@ def _class_name(name: str, conf: Mapping[str, Any]) -> str:
     kind = conf.get(TYPE)
     if impl:
         if str(impl) not in _CLASSES.values():
-            msg = f"catalog {name}: {PY_CATALOG_IMPL} {impl} is not one of icelock's: {', '.join(_CLASSES.values())}; or use type"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"catalog {name}: {PY_CATALOG_IMPL} {impl} is not one of icelock's: {', '.join(_CLASSES.values())}; or use type"
+            )
         if kind is not None and _CLASSES.get(str(kind).lower()) != impl:
-            msg = f"catalog {name}: type {kind!r} and {PY_CATALOG_IMPL} {impl} do not fit; leave one of them out"
-            raise PolicyError(msg)
+            raise PolicyError(f"catalog {name}: type {kind!r} and {PY_CATALOG_IMPL} {impl} do not fit; leave one of them out")
         return str(impl)
     if kind is None:
         kind = _inferred(name, conf)
     found = _CLASSES.get(str(kind).lower())
     if found is None:
-        msg = f"catalog {name}: type {kind!r} cannot hold encrypted tables in this version; use one of {', '.join(_CLASSES)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"catalog {name}: type {kind!r} cannot hold encrypted tables in this version; use one of {', '.join(_CLASSES)}")
     return found
 
 
@@ -87,8 +85,7 @@ def _inferred(name: str, conf: Mapping[str, Any]) -> str | None:
         uri = conf.get(URI)
         scheme = str(uri).partition(":")[0][:20]  # the rest may have a password in it
         what = f"its uri begins with {scheme!r}, which tells no type" if uri else "it has neither type nor uri"
-        msg = f"catalog {name}: {what}; set type to one of {', '.join(_CLASSES)}, and uri to where the catalog is"
-        raise PolicyError(msg) from None
+        raise PolicyError(f"catalog {name}: {what}; set type to one of {', '.join(_CLASSES)}, and uri to where the catalog is") from None
     return inferred.value if inferred else None
 
 
@@ -100,5 +97,4 @@ def _load(name: str, class_name: str) -> type[EncryptedCatalog]:
         extra = _EXTRAS.get(module)
         if extra is None:
             raise
-        msg = f"catalog {name} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'"
-        raise NotInstalledError(msg) from e
+        raise NotInstalledError(f"catalog {name} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'") from e

@@ -80,8 +80,9 @@ class NewProperties:
             defaults = {name: value for name, value in defaults.items() if name not in _KEYS}
         wanted = {**self.built_in, **defaults, **asked, **self.overrides}
         if plain and names.ENCRYPTION_KEY_ID in wanted:
-            msg = f"table {table}: {names.PLAIN}=true and {names.ENCRYPTION_KEY_ID} exclude each other{self._whose(asked)}: leave one out"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {table}: {names.PLAIN}=true and {names.ENCRYPTION_KEY_ID} exclude each other{self._whose(asked)}: leave one out"
+            )
         return wanted
 
     def of_replaced(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
@@ -92,8 +93,7 @@ class NewProperties:
         """
         asked = _as_text(given, table=table)
         if names.flag(asked, names.PLAIN, default=False):
-            msg = f"table {table} is encrypted, and stays so when it is replaced: leave {names.PLAIN} out"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} is encrypted, and stays so when it is replaced: leave {names.PLAIN} out")
         asked.pop(names.PLAIN, None)
         self._say_overridden(asked, table=table)
         defaults = {name: value for name, value in self.defaults.items() if name not in _KEYS}
@@ -106,12 +106,11 @@ class NewProperties:
             PolicyError: the catalog has a KMS, or says that it wants encryption; says how to have the table, encrypted or plain.
         """
         if not pinned and not self.allows_plain(table) and not names.flag(given, names.PLAIN, default=False):
-            msg = (
+            raise PolicyError(
                 f"table {table} would be plain: it has no {names.ENCRYPTION_KEY_ID}, and catalog {self.catalog} makes encrypted tables. "
                 f"Name its key, or one for all new tables by the catalog property {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}. "
                 f"If it is to be plain, create it with {names.PLAIN}=true, or set the catalog property {names.REQUIRE_ENCRYPTION}=false"
             )
-            raise PolicyError(msg)
 
     def allows_plain(self, table: str) -> bool:
         """Whether the catalog's settings let a table be plain."""
@@ -124,12 +123,11 @@ class NewProperties:
             PolicyError: the catalog has a KMS, or says that it wants encryption; says how to write to it all the same.
         """
         if not known and not self.allows_plain(table):
-            msg = (
+            raise PolicyError(
                 f"table {table} is plain, and catalog {self.catalog} writes encrypted tables: nothing was written. If it was encrypted, "
                 f"its metadata was exchanged: restore it. If it is to be plain, say so by the catalog property {names.PINS_PREFIX}{table}= "
                 f"(empty), {names.PLAIN_TABLES}={table} (names or patterns, with commas between), or {names.REQUIRE_ENCRYPTION}=false"
             )
-            raise PolicyError(msg)
 
     def _say_overridden(self, asked: Mapping[str, str], *, table: str) -> None:
         for name in _KEYS:
@@ -152,10 +150,8 @@ class NewProperties:
 
 def _as_text(given: Mapping[str, object], *, table: str) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        msg = f"table {table}: properties is a {type(given).__name__}; give a dict of names and values"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table}: properties is a {type(given).__name__}; give a dict of names and values")
     without = [name for name, value in given.items() if value is None]
     if without:
-        msg = f"table {table}: the property {without[0]!r} is None; give it a value, or leave it out"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table}: the property {without[0]!r} is None; give it a value, or leave it out")
     return {name: str(value) for name, value in given.items()}

@@ -48,10 +48,9 @@ class GivenPlaces(MetastoreCatalog):
         except IcelockError:
             raise
         except ValueError as e:
-            msg = (
+            raise PolicyError(
                 f"table {name} has no place: catalog {self.name} has no warehouse; set warehouse to a place such as "
                 "file:///data/warehouse or s3://bucket/warehouse, or give create_table a location"
-            )
-            raise PolicyError(msg) from e
+            ) from e
         self._check_given_location(found, what=f"location of table {name}")
         return found

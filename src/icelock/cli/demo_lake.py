@@ -113,8 +113,7 @@ def make_lake(folder: Path) -> Lake:
     """
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
-            msg = f"{folder} is there and is no demo lake: nothing was changed; name another folder with --lake"
-            raise PolicyError(msg)
+            raise PolicyError(f"{folder} is there and is no demo lake: nothing was changed; name another folder with --lake")
         shutil.rmtree(folder)
     lake = Lake(folder=folder.absolute())
     lake.warehouse.mkdir(parents=True)
@@ -140,8 +139,7 @@ def package_folder(name: str) -> Path:
     """
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
-        msg = f"No module named {name!r}"
-        raise ModuleNotFoundError(msg, name=name)
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return Path(found.submodule_search_locations[0])
 
 

@@ -75,19 +75,18 @@ def _client(catalog: str, given: tuple[str, ...]) -> KmsClient:
     check_catalog_properties(properties)
     client = load_kms_client({name: str(value) for name, value in properties.items()})
     if client is None and not properties:
-        msg = f"no KMS is configured: {not_configured(config, catalog)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"no KMS is configured: {not_configured(config, catalog)}")
     if client is None:
-        msg = f"catalog {catalog}: no KMS is configured; set {KMS_TYPE} or {KMS_IMPL} in PyIceberg's configuration, or by --property"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"catalog {catalog}: no KMS is configured; set {KMS_TYPE} or {KMS_IMPL} in PyIceberg's configuration, or by --property"
+        )
     return client
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        msg = f"{text!r}: expected NAME=VALUE"
-        raise click.BadParameter(msg, param_hint="--property")
+        raise click.BadParameter(f"{text!r}: expected NAME=VALUE", param_hint="--property")
     return name, value
 
 
@@ -95,8 +94,7 @@ def _decoded(wrapped: str) -> bytes:
     try:
         return base64.b64decode(wrapped, validate=True)
     except binascii.Error as e:
-        msg = "expected base64, as a check prints it"
-        raise click.BadParameter(msg, param_hint="--wrapped") from e
+        raise click.BadParameter("expected base64, as a check prints it", param_hint="--wrapped") from e
 
 
 def _try_both(client: KmsClient, key_id: str) -> tuple[_Outcome, _Outcome]:

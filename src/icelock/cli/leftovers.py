@@ -38,15 +38,13 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str | None
         return None
     found = _AGE.fullmatch(value)
     if found is None:
-        msg = f"{value!r} is no age: a number and d, h, m or s, such as 3d"
-        raise click.BadParameter(msg)
+        raise click.BadParameter(f"{value!r} is no age: a number and d, h, m or s, such as 3d")
     try:
         age = timedelta(**{_UNITS[found[2]]: int(found[1])})
     except OverflowError:
         age = timedelta.max
     if age > _LONGEST:
-        msg = f"{value!r} is more than {_LONGEST.days} days; nothing is that old"
-        raise click.BadParameter(msg)
+        raise click.BadParameter(f"{value!r} is more than {_LONGEST.days} days; nothing is that old")
     return age
 
 
@@ -76,16 +74,15 @@ def leftovers(table: str, catalog: str | None, older_than: timedelta | None, del
 
 def _load(catalog: str | None, name: str) -> EncryptedTable:
     if not all(name.partition(".")):
-        msg = f"{name!r} is no name of a table: write NAMESPACE.TABLE, such as db.orders"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name!r} is no name of a table: write NAMESPACE.TABLE, such as db.orders")
     try:
         loaded = load_catalog(catalog).load_table(name)
     except NoSuchTableError as e:
-        msg = f"catalog {catalog or '(default)'} has no table {name}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"catalog {catalog or '(default)'} has no table {name}") from e
     if not isinstance(loaded, EncryptedTable):
-        msg = f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, use the tools for plain tables"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, use the tools for plain tables"
+        )
     return loaded
 
 

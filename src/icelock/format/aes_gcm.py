@@ -29,8 +29,7 @@ def check_key_length(length: int) -> None:
         FormatError: ``length`` is not 16, 24 or 32.
     """
     if length not in KEY_LENGTHS:
-        msg = f"an AES key has 16, 24 or 32 bytes, this one has {length}"
-        raise FormatError(msg)
+        raise FormatError(f"an AES key has 16, 24 or 32 bytes, this one has {length}")
 
 
 def encrypt(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes | None = None) -> bytes:
@@ -43,8 +42,7 @@ def encrypt(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes | None = None
     cipher = AESGCM(key)
     del key  # error trackers record local variables
     if len(nonce) != NONCE_LENGTH:
-        msg = f"an AES-GCM nonce has {NONCE_LENGTH} bytes, this one has {len(nonce)}"
-        raise FormatError(msg)
+        raise FormatError(f"an AES-GCM nonce has {NONCE_LENGTH} bytes, this one has {len(nonce)}")
     return nonce + cipher.encrypt(nonce, plaintext, aad)
 
 
@@ -59,10 +57,10 @@ def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
     cipher = AESGCM(key)
     del key  # error trackers record local variables
     if len(message) < OVERHEAD:
-        msg = f"an AES-GCM message has at least {OVERHEAD} bytes (nonce and tag), this one has {len(message)}"
-        raise FormatError(msg)
+        raise FormatError(f"an AES-GCM message has at least {OVERHEAD} bytes (nonce and tag), this one has {len(message)}")
     try:
         return cipher.decrypt(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad)
     except InvalidTag as e:
-        msg = f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is another one"
-        raise IntegrityError(msg) from e
+        raise IntegrityError(
+            f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is another one"
+        ) from e

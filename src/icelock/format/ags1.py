@@ -47,8 +47,7 @@ def encrypted_length(plaintext: PlaintextLength) -> EncryptedLength:
         FormatError: A negative length, or more than 2^31 blocks.
     """
     if not 0 <= plaintext <= MAX_BLOCKS * BLOCK_SIZE:
-        msg = f"an AGS1 stream holds 0 to 2^51 plain bytes, not {plaintext}"
-        raise FormatError(msg)
+        raise FormatError(f"an AGS1 stream holds 0 to 2^51 plain bytes, not {plaintext}")
     blocks = max(1, -(-plaintext // BLOCK_SIZE))
     return EncryptedLength(HEADER_LENGTH + plaintext + OVERHEAD * blocks)
 
@@ -69,16 +68,13 @@ def block_count(encrypted: EncryptedLength) -> int:
         FormatError: No AGS1 stream has this length.
     """
     if encrypted < MIN_ENCRYPTED_LENGTH:
-        msg = f"an AGS1 stream has at least {MIN_ENCRYPTED_LENGTH} bytes, not {encrypted}"
-        raise FormatError(msg)
+        raise FormatError(f"an AGS1 stream has at least {MIN_ENCRYPTED_LENGTH} bytes, not {encrypted}")
     full, rest = divmod(encrypted - HEADER_LENGTH, ENCRYPTED_BLOCK_SIZE)
     if 0 < rest < OVERHEAD or (rest == OVERHEAD and full):
-        msg = f"no AGS1 stream has {encrypted} bytes: {rest} bytes are left for the last block, it needs more than {OVERHEAD}"
-        raise FormatError(msg)
+        raise FormatError(f"no AGS1 stream has {encrypted} bytes: {rest} bytes are left for the last block, it needs more than {OVERHEAD}")
     blocks = full + (1 if rest else 0)
     if blocks > MAX_BLOCKS:
-        msg = f"an AGS1 stream has at most 2^31 blocks, {encrypted} bytes would be {blocks}"
-        raise FormatError(msg)
+        raise FormatError(f"an AGS1 stream has at most 2^31 blocks, {encrypted} bytes would be {blocks}")
     return blocks
 
 
@@ -89,17 +85,15 @@ def authenticated_length(key_metadata: KeyMetadata, location: str) -> EncryptedL
         FormatError: The key metadata has no length, or one that no AGS1 stream has.
     """
     if key_metadata.encrypted_length is None:
-        msg = (
+        raise FormatError(
             f"{location}: its key metadata has no file length, so a stream cut between two blocks would not be noticed; "
             "have it written again by a writer that sets the length"
         )
-        raise FormatError(msg)
     length = EncryptedLength(key_metadata.encrypted_length)
     try:
         block_count(length)
     except FormatError as e:
-        msg = f"{location}: its key metadata has a wrong file length: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{location}: its key metadata has a wrong file length: {e}") from e
     return length
 
 
@@ -115,8 +109,7 @@ def block_length(index: int, encrypted: EncryptedLength) -> int:
         IndexError: The stream has no such block.
     """
     if not 0 <= index < block_count(encrypted):
-        msg = f"an AGS1 stream of {encrypted} bytes has no block {index}"
-        raise IndexError(msg)
+        raise IndexError(f"an AGS1 stream of {encrypted} bytes has no block {index}")
     return min(ENCRYPTED_BLOCK_SIZE, encrypted - block_offset(index))
 
 
@@ -127,8 +120,7 @@ def block_aad(aad_prefix: bytes, index: int) -> bytes:
         FormatError: The index is not a non-negative int32.
     """
     if not 0 <= index < MAX_BLOCKS:
-        msg = f"an AGS1 block index is a non-negative int32, not {index}"
-        raise FormatError(msg)
+        raise FormatError(f"an AGS1 block index is a non-negative int32, not {index}")
     return aad_prefix + _INDEX.pack(index)
 
 
@@ -144,12 +136,11 @@ def check_header(data: bytes, location: str) -> None:
         FormatError: Too few bytes, another magic, or another block size.
     """
     if len(data) != HEADER_LENGTH:
-        msg = f"{location}: an AGS1 header has {HEADER_LENGTH} bytes, got {len(data)}; the file was cut or is another file"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: an AGS1 header has {HEADER_LENGTH} bytes, got {len(data)}; the file was cut or is another file")
     magic, block_size = _HEADER.unpack(data)
     if magic != MAGIC:
-        msg = f"{location}: not an AGS1 stream: it begins with {magic!r}, expected {MAGIC!r}; it was replaced, or never encrypted"
-        raise FormatError(msg)
+        raise FormatError(
+            f"{location}: not an AGS1 stream: it begins with {magic!r}, expected {MAGIC!r}; it was replaced, or never encrypted"
+        )
     if block_size != BLOCK_SIZE:
-        msg = f"{location}: AGS1 block size is {block_size}, only {BLOCK_SIZE} exists; the header was changed"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: AGS1 block size is {block_size}, only {BLOCK_SIZE} exists; the header was changed")

@@ -44,14 +44,11 @@ class EncryptedKey:
 
     def __post_init__(self) -> None:
         if not self.key_id:
-            msg = "encryption key entry with an empty key-id"
-            raise FormatError(msg)
+            raise FormatError("encryption key entry with an empty key-id")
         if not self.encrypted_by_id:
-            msg = f"encryption key {self.key_id!r} has an empty encrypted-by-id"
-            raise FormatError(msg)
+            raise FormatError(f"encryption key {self.key_id!r} has an empty encrypted-by-id")
         if not self.encrypted_key_metadata:
-            msg = f"encryption key {self.key_id!r} has empty encrypted-key-metadata"
-            raise FormatError(msg)
+            raise FormatError(f"encryption key {self.key_id!r} has empty encrypted-key-metadata")
         object.__setattr__(self, "properties", dict(self.properties))
 
     def to_json(self) -> dict[str, Any]:
@@ -73,8 +70,7 @@ class EncryptedKey:
             FormatError: Not an object, a field is missing or has another type, or the base64 is broken.
         """
         if not isinstance(entry, dict):
-            msg = f"an entry of encryption-keys is a JSON object, not {type(entry).__name__}"
-            raise FormatError(msg)
+            raise FormatError(f"an entry of encryption-keys is a JSON object, not {type(entry).__name__}")
         key_id = _text(entry, _KEY_ID, "?")
         return cls(
             key_id=key_id,
@@ -88,8 +84,7 @@ def _text(entry: Mapping[str, object], name: str, key_id: str) -> str:
     value = entry.get(name)
     if not isinstance(value, str):
         found = type(value).__name__ if name in entry else "nothing"
-        msg = f"encryption key {key_id!r}: {name} is text, found {found}"
-        raise FormatError(msg)
+        raise FormatError(f"encryption key {key_id!r}: {name} is text, found {found}")
     return value
 
 
@@ -97,11 +92,9 @@ def _base64(text: str, key_id: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError as e:
-        msg = f"encryption key {key_id!r}: {_KEY_METADATA} is not base64: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"encryption key {key_id!r}: {_KEY_METADATA} is not base64: {e}") from e
     if base64.b64encode(data).decode("ascii") != text:
-        msg = f"encryption key {key_id!r}: {_KEY_METADATA} is not base64 in its one canonical form (padding, last bits)"
-        raise FormatError(msg)
+        raise FormatError(f"encryption key {key_id!r}: {_KEY_METADATA} is not base64 in its one canonical form (padding, last bits)")
     return data
 
 
@@ -109,6 +102,5 @@ def _properties(value: object, key_id: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
-        msg = f"encryption key {key_id!r}: {_PROPERTIES} maps text to text"
-        raise FormatError(msg)
+        raise FormatError(f"encryption key {key_id!r}: {_PROPERTIES} maps text to text")
     return dict(value)

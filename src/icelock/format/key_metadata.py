@@ -45,8 +45,7 @@ class FileKey:
     def __post_init__(self) -> None:
         check_key_length(len(self.dek))
         if len(self.aad_prefix) != AAD_PREFIX_LENGTH:
-            msg = f"the AAD prefix of a new file has {AAD_PREFIX_LENGTH} bytes, this one has {len(self.aad_prefix)}"
-            raise FormatError(msg)
+            raise FormatError(f"the AAD prefix of a new file has {AAD_PREFIX_LENGTH} bytes, this one has {len(self.aad_prefix)}")
 
     def closed(self, encrypted_length: int) -> KeyMetadata:
         """Return the key metadata of the finished file, which takes ``encrypted_length`` bytes on storage.
@@ -74,8 +73,7 @@ class KeyMetadata:
     def __post_init__(self) -> None:
         check_key_length(len(self.dek))
         if self.encrypted_length is not None and not 0 <= self.encrypted_length <= _MAX_LONG:
-            msg = f"the file length in key metadata is a non-negative int64, not {self.encrypted_length}"
-            raise FormatError(msg)
+            raise FormatError(f"the file length in key metadata is a non-negative int64, not {self.encrypted_length}")
 
     def encode(self) -> bytes:
         """Return the bytes that the parent stores; they hold the raw DEK, so the parent has to be encrypted itself."""
@@ -92,11 +90,9 @@ class KeyMetadata:
             FormatError: Another version, bytes missing or left over, a bad key length, a negative length.
         """
         if not data:
-            msg = "key metadata is empty; the file has none, or it was cut"
-            raise FormatError(msg)
+            raise FormatError("key metadata is empty; the file has none, or it was cut")
         if data[0] != VERSION:
-            msg = f"key metadata has version {data[0]}, only version {VERSION} is known"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata has version {data[0]}, only version {VERSION} is known")
         cursor = _Cursor(data, 1)
         dek = cursor.byte_string("encryption_key")
         aad_prefix = cursor.byte_string("aad_prefix") if cursor.branch("aad_prefix") else None
@@ -131,27 +127,23 @@ class _Cursor:
         raw = 0
         for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
             if self._position >= len(self._data):
-                msg = f"key metadata ends inside {field} ({len(self._data)} bytes)"
-                raise FormatError(msg)
+                raise FormatError(f"key metadata ends inside {field} ({len(self._data)} bytes)")
             byte = self._data[self._position]
             self._position += 1
             raw |= (byte & 0x7F) << shift
             if byte < 0x80:  # noqa: PLR2004
                 break
         else:
-            msg = f"key metadata: {field} has a number of more than {_MAX_VARINT_BYTES} bytes"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata: {field} has a number of more than {_MAX_VARINT_BYTES} bytes")
         if raw >> 64:
-            msg = f"key metadata: {field} has a number beyond int64"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata: {field} has a number beyond int64")
         return (raw >> 1) ^ -(raw & 1)
 
     def byte_string(self, field: str) -> bytes:
         length = self.long(field)
         left = len(self._data) - self._position
         if not 0 <= length <= left:
-            msg = f"key metadata: {field} claims {length} bytes, {left} are left"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata: {field} claims {length} bytes, {left} are left")
         self._position += length
         return self._data[self._position - length : self._position]
 
@@ -159,12 +151,10 @@ class _Cursor:
         """Read a union's branch: is a value there?"""
         index = self.long(field)
         if index not in (_NULL, _VALUE):
-            msg = f"key metadata: {field} is null (0) or a value (1), not branch {index}"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata: {field} is null (0) or a value (1), not branch {index}")
         return index == _VALUE
 
     def end(self) -> None:
         left = len(self._data) - self._position
         if left:
-            msg = f"key metadata: {left} bytes are left over after file_length"
-            raise FormatError(msg)
+            raise FormatError(f"key metadata: {left} bytes are left over after file_length")

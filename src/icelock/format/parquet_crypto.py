@@ -234,9 +234,8 @@ class _Thrift:
 
 
 def _refuse(location: str, what: str) -> NoReturn:
-    msg = (
+    raise IntegrityError(
         f"{location} failed authentication at its end: {what}. Encrypted Iceberg files have the algorithm {ALGORITHM}, in the one form "
         "that Parquet's writers give it: the file was changed, or it is the work of a writer that chose otherwise; restore it from a "
         "backup, read a snapshot that does not need it, or have it written again"
     )
-    raise IntegrityError(msg)

@@ -64,8 +64,7 @@ class EncryptingFileIO(FileIO):
             PolicyError: any other file, which would be plain.
         """
         if not location.endswith(METADATA_SUFFIX) and not location.endswith(".metadata.json.gz"):
-            msg = f"refused to write {location} in the clear: the table is encrypted; write through icelock's table methods"
-            raise PolicyError(msg)
+            raise PolicyError(f"refused to write {location} in the clear: the table is encrypted; write through icelock's table methods")
         return self.inner.new_output(location)
 
     def new_encrypted_output(self, location: str) -> EncryptedOutputFile:
@@ -77,8 +76,7 @@ class EncryptingFileIO(FileIO):
         self.inner.delete(location)
 
     def __reduce__(self) -> Any:
-        msg = "EncryptingFileIO is not pickled: it holds a KMS client; send the inner FileIO and each file's key metadata"
-        raise TypeError(msg)
+        raise TypeError("EncryptingFileIO is not pickled: it holds a KMS client; send the inner FileIO and each file's key metadata")
 
 
 def storage_of(io: FileIO) -> FileIO:
@@ -97,11 +95,10 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
     if key_metadata is not None:
         return EncryptedInputFile(storage_of(io).new_input(location), KeyMetadata.decode(key_metadata))
     if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
-        msg = (
+        raise PolicyError(
             f"{location} has no key metadata, but its table is encrypted: refused to read a plain file; "
             "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
         )
-        raise PolicyError(msg)
     plain = io.new_input(location)
     if isinstance(io, EncryptingFileIO):
         _refuse_encrypted(plain)
@@ -113,8 +110,9 @@ def _refuse_encrypted(file: InputFile) -> None:
     with file.open() as stream:
         first = stream.read(len(MAGIC))
     if first == MAGIC:
-        msg = f"{file.location} is an encrypted stream (AGS1), but its parent has no key for it any more: restore the metadata file"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(
+            f"{file.location} is an encrypted stream (AGS1), but its parent has no key for it any more: restore the metadata file"
+        )
 
 
 def manager_of(io: FileIO, *, what: str) -> EncryptionManager:
@@ -125,5 +123,4 @@ def manager_of(io: FileIO, *, what: str) -> EncryptionManager:
     """
     if isinstance(io, EncryptingFileIO):
         return io.manager
-    msg = f"{what} is encrypted, but no key manager is there: load the table through icelock with a KMS configured"
-    raise KeyUnavailableError(msg)
+    raise KeyUnavailableError(f"{what} is encrypted, but no key manager is there: load the table through icelock with a KMS configured")

@@ -94,8 +94,9 @@ class EncryptedOutputFile(OutputFile):
         """
         written, found = self._closed_writer().encrypted_length, len(self._inner)
         if found != written:
-            msg = f"{self.location} has {found} bytes on storage, {written} were written: the storage lost some; write again"
-            raise IntegrityError(msg)
+            raise IntegrityError(
+                f"{self.location} has {found} bytes on storage, {written} were written: the storage lost some; write again"
+            )
 
     def exists(self) -> bool:
         """Return whether the storage has a file at this location."""
@@ -109,8 +110,7 @@ class EncryptedOutputFile(OutputFile):
             FileExistsError: The storage has the file and ``overwrite`` is False.
         """
         if self._writer is not None:
-            msg = f"{self.location}: refused to write twice with one key; make a new EncryptedOutputFile with a fresh FileKey"
-            raise PolicyError(msg)
+            raise PolicyError(f"{self.location}: refused to write twice with one key; make a new EncryptedOutputFile with a fresh FileKey")
         self._writer = Ags1Writer(cast("Sink", self._inner.create(overwrite=overwrite)), self._file_key, self.location, self._entropy)
         return self._writer
 
@@ -129,6 +129,5 @@ class EncryptedOutputFile(OutputFile):
 
     def _closed_writer(self) -> Ags1Writer:
         if self._writer is None:
-            msg = f"{self.location}: nothing was written yet"
-            raise ValueError(msg)
+            raise ValueError(f"{self.location}: nothing was written yet")
         return self._writer

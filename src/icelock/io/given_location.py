@@ -39,8 +39,7 @@ def check_given_location(location: str, *, what: str, any_scheme: bool) -> None:
     text: object = location
     problem = _problem(text, any_scheme=any_scheme) if isinstance(text, str) else f"it is no text; write a place such as {_EXAMPLE}"
     if problem:
-        msg = f"{what} is {location!r}: {problem}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{what} is {location!r}: {problem}")
 
 
 def check_path_properties(properties: Mapping[str, str], *, table: str) -> None:

@@ -52,11 +52,10 @@ def refuse(location: str, what: str, limit: int, name: str) -> NoReturn:
     Raises:
         FormatError: always; names the file and the property.
     """
-    msg = (
+    raise FormatError(
         f"{location} holds more than {limit} {what}, so it was not unpacked: it is damaged, or was made to take all memory; if it is "
         f"sound, set the catalog property {name} higher"
     )
-    raise FormatError(msg)
 
 
 def read_all(stream: Any, location: str, *, limit: int, name: str) -> bytes:
@@ -96,8 +95,7 @@ def inflate(data: bytes, limit: int) -> tuple[bytes, bytes] | None:
     if len(plain) > limit:
         return None
     if not decoder.eof:
-        msg = "the deflate stream is cut"
-        raise ValueError(msg)
+        raise ValueError("the deflate stream is cut")
     return plain, decoder.unused_data
 
 

@@ -67,8 +67,9 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
         return
     folder = _arrow_folder(storage, location) or _fsspec_folder(storage, location)
     if folder is None:
-        msg = f"{type(storage).__name__} cannot list files below {location}: use PyArrowFileIO or FsspecFileIO, or give it list_prefix"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{type(storage).__name__} cannot list files below {location}: use PyArrowFileIO or FsspecFileIO, or give it list_prefix"
+        )
     entries, path = folder
     pending = [(location.rstrip("/"), path)]
     while pending:

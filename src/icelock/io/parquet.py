@@ -61,8 +61,7 @@ def check_pyarrow(version: str = pa.__version__) -> None:
         PolicyError: an older pyarrow.
     """
     if int(version.split(".", 1)[0]) < MIN_PYARROW:
-        msg = f"pyarrow {version} cannot read or write encrypted Iceberg files: pip install 'pyarrow>={MIN_PYARROW}'"
-        raise PolicyError(msg)
+        raise PolicyError(f"pyarrow {version} cannot read or write encrypted Iceberg files: pip install 'pyarrow>={MIN_PYARROW}'")
 
 
 def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionProperties:
@@ -196,11 +195,10 @@ class ParquetInput:
     def _checked_size(self, expected: int | None) -> int:
         found = _size(self._stream)
         if expected is not None and found != expected:
-            msg = (
+            raise IntegrityError(
                 f"{self.location} has {found} bytes on storage, its key metadata says {expected}: "
                 f"the file was cut, extended or replaced; {_RESTORE}"
             )
-            raise IntegrityError(msg)
         return found
 
     def _read(self, start: int, end: int) -> bytes:
@@ -215,8 +213,7 @@ class ParquetInput:
             raise IntegrityError(_no_parquet(self.location, first))
         if first != last:
             what = f"it begins with {first!r} and ends with {last!r}"
-            msg = f"{self.location} failed authentication: {what}; bytes were changed or cut; {_RESTORE}"
-            raise IntegrityError(msg)
+            raise IntegrityError(f"{self.location} failed authentication: {what}; bytes were changed or cut; {_RESTORE}")
 
     def _mapped(self, error: BaseException) -> IcelockError | None:
         """Return the icelock error for what Arrow raised on this file's bytes, or None for an error of the storage."""
@@ -256,8 +253,9 @@ def _check_seconds(array: pa.Array, where: str) -> None:
     elif pa.types.is_timestamp(kind):
         ends = pc.min_max(array.cast(pa.int64())).as_py()
         if ends["min"] is not None and max(-ends["min"], ends["max"]) >= _MOST_SECONDS:
-            msg = f"{where} has INT96 timestamps from {ends['min']} to {ends['max']} s from 1970, and Iceberg's end in the year 294247"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{where} has INT96 timestamps from {ends['min']} to {ends['max']} s from 1970, and Iceberg's end in the year 294247"
+            )
 
 
 def _is_arrows(error: BaseException) -> bool:

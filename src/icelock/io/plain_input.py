@@ -84,8 +84,7 @@ class PlainInput:
         self._stream.seek(offset)
         got = read_up_to(self._stream, data)
         if got != size:
-            msg = f"{self.location}: expected {size} bytes at {offset}, the storage gave {got}; {RESTORE}"
-            raise FormatError(msg)
+            raise FormatError(f"{self.location}: expected {size} bytes at {offset}, the storage gave {got}; {RESTORE}")
         return bytes(data)
 
     def read_whole(self) -> PlainBytes:
@@ -108,14 +107,12 @@ class PlainInput:
 
     def _refuse_encrypted(self) -> None:
         if self.length >= len(ags1.MAGIC) and self.read_at(0, len(ags1.MAGIC)) == ags1.MAGIC:
-            msg = (
+            raise KeyUnavailableError(
                 f"{self.location} is an encrypted stream (AGS1), but its manifest entry has no key metadata: "
                 "read it through a table with encryption.key-id and a KMS configured"
             )
-            raise KeyUnavailableError(msg)
 
 
 def _check_range(location: str, length: int, offset: int, size: int) -> None:
     if offset < 0 or size < 0 or offset + size > length:
-        msg = f"{location}: expected {size} bytes at {offset}, but the file has {length}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: expected {size} bytes at {offset}, but the file has {length}; {RESTORE}")

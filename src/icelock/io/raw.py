@@ -58,6 +58,5 @@ def write_all(raw: Sink, view: memoryview, location: str) -> None:
     while view:
         taken = raw.write(view)
         if not taken:
-            msg = f"{location}: the storage took {taken} of {len(view)} bytes"
-            raise OSError(msg)
+            raise OSError(f"{location}: the storage took {taken} of {len(view)} bytes")
         view = view[taken:]

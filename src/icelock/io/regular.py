@@ -32,5 +32,4 @@ def check_regular(path: str, *, location: str) -> None:
         return
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
-        msg = f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup"
-        raise FormatError(msg)
+        raise FormatError(f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup")

@@ -104,6 +104,5 @@ class ArrowFileIO(PyArrowFileIO):
         try:
             filesystem: Any = self.fs_by_scheme(scheme, authority)
         except ValueError as e:
-            msg = f"{location}: there is no storage for the scheme {scheme!r} ({e}); was the location changed?"
-            raise FormatError(msg) from e
+            raise FormatError(f"{location}: there is no storage for the scheme {scheme!r} ({e}); was the location changed?") from e
         return ArrowFile(location, path, filesystem, int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE)))

@@ -58,10 +58,8 @@ def check_stored(io: FileIO, location: str, *, size: int, magic: bytes) -> None:
     stored = io.new_input(location)
     found = len(stored)
     if found != size:
-        msg = f"{location} has {found} bytes on storage, {size} were written: the storage lost some; write again"
-        raise IntegrityError(msg)
+        raise IntegrityError(f"{location} has {found} bytes on storage, {size} were written: the storage lost some; write again")
     with stored.open() as stream:
         first = bytes(stream.read(len(magic)))
     if first != magic:
-        msg = f"{location} begins with {first!r}, not {magic!r}: it is not encrypted; do not commit it"
-        raise IntegrityError(msg)
+        raise IntegrityError(f"{location} begins with {first!r}, not {magic!r}: it is not encrypted; do not commit it")

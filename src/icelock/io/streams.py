@@ -90,12 +90,10 @@ class Ags1Reader(io.RawIOBase):
         self._check()
         origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
         if whence not in origins:
-            msg = f"{self._location}: whence is 0, 1 or 2, not {whence}"
-            raise ValueError(msg)
+            raise ValueError(f"{self._location}: whence is 0, 1 or 2, not {whence}")
         position = origins[whence] + offset
         if position < 0:
-            msg = f"{self._location}: cannot seek to {position}"
-            raise ValueError(msg)
+            raise ValueError(f"{self._location}: cannot seek to {position}")
         self._position = position
         return position
 
@@ -109,8 +107,7 @@ class Ags1Reader(io.RawIOBase):
         self._check()
         view = memoryview(buffer).cast("B")
         if view.readonly:
-            msg = "readinto() needs a writable buffer"
-            raise TypeError(msg)
+            raise TypeError("readinto() needs a writable buffer")
         try:
             return self._fill(view)
         except Exception as e:
@@ -131,8 +128,7 @@ class Ags1Reader(io.RawIOBase):
 
     def write(self, _: ReadableBuffer, /) -> Never:
         """Refuse: this stream reads."""
-        msg = f"{self._location}: not writable"
-        raise io.UnsupportedOperation(msg)
+        raise io.UnsupportedOperation(f"{self._location}: not writable")
 
     def close(self) -> None:
         """Close this stream and the one below; closing again does nothing."""
@@ -146,8 +142,7 @@ class Ags1Reader(io.RawIOBase):
 
     def _check(self) -> None:
         if self.closed:
-            msg = f"{self._location}: I/O operation on closed file"
-            raise ValueError(msg)
+            raise ValueError(f"{self._location}: I/O operation on closed file")
         if self._failure is not None:
             raise self._failure
 
@@ -211,15 +206,13 @@ class Ags1Reader(io.RawIOBase):
             self._cipher.decrypt_into(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad, target)
         except InvalidTag as e:
             target[:] = bytes(len(target))  # OpenSSL has left what it decrypted there before it saw the tag
-            msg = (
+            raise IntegrityError(
                 f"{self._name(index)} does not authenticate: its bytes were changed or moved, or the key is another file's; "
                 "restore the file, or the metadata that holds its key, from a copy"
-            )
-            raise IntegrityError(msg) from e
+            ) from e
 
     def _refuse_missing(self, index: int, expected: int, got: int) -> Never:
-        msg = f"{self._name(index)} is cut: expected {expected} bytes, the storage gave {got}; restore the file from a copy"
-        raise IntegrityError(msg)
+        raise IntegrityError(f"{self._name(index)} is cut: expected {expected} bytes, the storage gave {got}; restore the file from a copy")
 
     def _name(self, index: int) -> str:
         return f"{self._location}: block {index} of {ags1.block_count(self._encrypted)}"
@@ -256,8 +249,7 @@ class Ags1Writer(io.RawIOBase):
             return self._encrypted
         if self._failure is not None:
             raise self._failure
-        msg = f"{self._location}: the encrypted length is known after close"
-        raise ValueError(msg)
+        raise ValueError(f"{self._location}: the encrypted length is known after close")
 
     def writable(self) -> bool:
         """Return True."""
@@ -287,8 +279,7 @@ class Ags1Writer(io.RawIOBase):
 
     def readinto(self, _: WriteableBuffer, /) -> Never:
         """Refuse: this stream writes."""
-        msg = f"{self._location}: not readable"
-        raise io.UnsupportedOperation(msg)
+        raise io.UnsupportedOperation(f"{self._location}: not readable")
 
     def close(self) -> None:
         """Write the last block and close the stream below; closing again does nothing.
@@ -338,8 +329,7 @@ class Ags1Writer(io.RawIOBase):
 
     def _check(self) -> None:
         if self.closed:
-            msg = f"{self._location}: I/O operation on closed file"
-            raise ValueError(msg)
+            raise ValueError(f"{self._location}: I/O operation on closed file")
         if self._failure is not None:
             raise self._failure
 
@@ -386,5 +376,6 @@ class Ags1Writer(io.RawIOBase):
 def _check_stored_length(stored: int, expected: EncryptedLength, location: str) -> None:
     if stored != expected:
         fault = f"{expected - stored} bytes are missing" if stored < expected else f"{stored - expected} bytes are left over"
-        msg = f"{location}: {fault}: key metadata says {expected} bytes, the storage has {stored}; restore the file from a copy"
-        raise IntegrityError(msg)
+        raise IntegrityError(
+            f"{location}: {fault}: key metadata says {expected} bytes, the storage has {stored}; restore the file from a copy"
+        )

@@ -54,11 +54,9 @@ class KekCache:
         self, clock: Callable[[], float] = time.monotonic, max_age_seconds: float = MAX_AGE_SECONDS, *, max_entries: int = MAX_ENTRIES
     ) -> None:
         if not 0 <= max_age_seconds <= MAX_AGE_SECONDS:
-            msg = f"{KEK_CACHE_SECONDS} is {max_age_seconds}; it must be 0 to {MAX_AGE_SECONDS}"
-            raise PolicyError(msg)
+            raise PolicyError(f"{KEK_CACHE_SECONDS} is {max_age_seconds}; it must be 0 to {MAX_AGE_SECONDS}")
         if max_entries < 1:
-            msg = f"a KEK cache holds 1 entry or more, not {max_entries}"
-            raise PolicyError(msg)
+            raise PolicyError(f"a KEK cache holds 1 entry or more, not {max_entries}")
         self._clock = clock
         self._max_age = max_age_seconds
         self._max_entries = max_entries

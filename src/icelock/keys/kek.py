@@ -109,8 +109,9 @@ def unwrap_kek(kek: EncryptedKey, *, kms: KmsClient) -> SecretBytes:
 def _timestamp_text(kek: EncryptedKey) -> str:
     text = kek.properties.get(KEY_TIMESTAMP)
     if text is None:
-        msg = f"KEK {kek.key_id!r} has no {KEY_TIMESTAMP}, so nothing can be opened with it; restore a metadata file that still has it"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(
+            f"KEK {kek.key_id!r} has no {KEY_TIMESTAMP}, so nothing can be opened with it; restore a metadata file that still has it"
+        )
     return text
 
 

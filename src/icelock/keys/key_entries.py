@@ -35,8 +35,9 @@ class KeyEntries:
         for key in keys:
             known = by_id.setdefault(key.key_id, key)
             if known != key:
-                msg = f"encryption-keys: key id {key.key_id!r} is there twice with different content; restore an older metadata file"
-                raise FormatError(msg)
+                raise FormatError(
+                    f"encryption-keys: key id {key.key_id!r} is there twice with different content; restore an older metadata file"
+                )
         self._by_id = by_id
 
     def get(self, key_id: str) -> EncryptedKey:
@@ -48,8 +49,9 @@ class KeyEntries:
         try:
             return self._by_id[key_id]
         except KeyError as e:
-            msg = f"encryption-keys has no entry {key_id!r} ({len(self)} others are there); restore a metadata file that still has it"
-            raise KeyUnavailableError(msg) from e
+            raise KeyUnavailableError(
+                f"encryption-keys has no entry {key_id!r} ({len(self)} others are there); restore a metadata file that still has it"
+            ) from e
 
     def kek(self, key_id: str) -> EncryptedKey:
         """Return the entry of that id, which must be a KEK.
@@ -60,11 +62,10 @@ class KeyEntries:
         """
         entry = self.get(key_id)
         if not self.is_kek(entry):
-            msg = (
+            raise FormatError(
                 f"encryption-keys: expected {key_id!r} to be a KEK, wrapped by a master key, got a key wrapped by the entry "
                 f"{entry.encrypted_by_id!r}; restore an older metadata file"
             )
-            raise FormatError(msg)
         return entry
 
     def is_kek(self, entry: EncryptedKey) -> bool:

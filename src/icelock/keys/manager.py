@@ -89,11 +89,9 @@ class EncryptionManager:
 
     def __post_init__(self) -> None:
         if not self.master_key_id:
-            msg = f"table {self.table}: encryption.key-id is empty; it must name a master key"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {self.table}: encryption.key-id is empty; it must name a master key")
         if self.data_key_length not in aes_gcm.KEY_LENGTHS:
-            msg = f"table {self.table}: encryption.data-key-length is {self.data_key_length}; it must be 16, 24 or 32 (bytes)"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {self.table}: encryption.data-key-length is {self.data_key_length}; it must be 16, 24 or 32 (bytes)")
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "spare", tuple(self.spare))
         object.__setattr__(self, "_entries", KeyEntries(self.keys))
@@ -126,18 +124,16 @@ class EncryptionManager:
         with self._naming(snapshot_key_id):
             entry = self._entries.get(snapshot_key_id)
             if entry.encrypted_by_id == self.master_key_id:
-                msg = "expected a manifest-list key, got a KEK; the snapshot's key-id is wrong: restore an older metadata file"
-                raise FormatError(msg)
+                raise FormatError("expected a manifest-list key, got a KEK; the snapshot's key-id is wrong: restore an older metadata file")
             kek = self._entries.kek(entry.encrypted_by_id)
             aad = timestamp_aad(kek)
             try:
                 data = aes_gcm.decrypt(self._unwrapped(kek).reveal(), entry.encrypted_key_metadata, aad)
             except IntegrityError as e:
-                msg = (
+                raise IntegrityError(
                     f"KEK {kek.key_id!r} does not open the entry: expected an entry sealed under it at KEY_TIMESTAMP {aad.decode()!r}, got "
                     "changed bytes, a changed timestamp or another KEK; restore an older metadata file"
-                )
-                raise IntegrityError(msg) from e
+                ) from e
             return KeyMetadata.decode(data)
 
     def prepare_kek(self) -> tuple[EncryptedKey, ...]:
@@ -170,8 +166,7 @@ class EncryptionManager:
         key_id = mint_key_id(self.entropy)
         with self._naming(key_id):
             if key_metadata.encrypted_length is None:
-                msg = "the manifest list's key metadata has no length; close the file first, then seal"
-                raise FormatError(msg)
+                raise FormatError("the manifest list's key metadata has no length; close the file first, then seal")
             kek, key = self._kek_for_sealing()
             nonce = self.entropy.random_bytes(aes_gcm.NONCE_LENGTH)
             sealed = aes_gcm.encrypt(key.reveal(), nonce, key_metadata.encode(), timestamp_aad(kek))
@@ -191,11 +186,10 @@ class EncryptionManager:
 
     def _unwrapped(self, kek: EncryptedKey) -> SecretBytes:
         if kek.encrypted_by_id != self.master_key_id:
-            msg = (
+            raise KeyUnavailableError(
                 f"KEK {kek.key_id!r}: expected it to be wrapped by the table's master key {self.master_key_id!r} (encryption.key-id), got "
                 f"{kek.encrypted_by_id!r}; set the table's key id back, it must not change"
             )
-            raise KeyUnavailableError(msg)
         return self.cache.get(self.kms, self.master_key_id, kek.encrypted_key_metadata, lambda: unwrap_kek(kek, kms=self.kms))
 
     @contextmanager
@@ -206,9 +200,7 @@ class EncryptionManager:
         except KmsError as e:
             raise naming_table(e, self.table) from e
         except (KeyUnavailableError, IntegrityError, FormatError) as e:
-            msg = f"table {self.table}, key id {key_id!r}: {e}"
-            raise type(e)(msg) from e
+            raise type(e)(f"table {self.table}, key id {key_id!r}: {e}") from e
 
     def __reduce__(self) -> NoReturn:
-        msg = "EncryptionManager is not pickled: KMS clients and KEKs stay in the process that made them; send file keys instead"
-        raise TypeError(msg)
+        raise TypeError("EncryptionManager is not pickled: KMS clients and KEKs stay in the process that made them; send file keys instead")

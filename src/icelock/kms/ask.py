@@ -32,8 +32,9 @@ def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
     """
     blob = _asked("wrap", lambda: kms.wrap_key(key, key_id), kms, key_id)
     if key in blob:
-        msg = f"the KMS client {client_name(kms)} returned the key itself instead of a wrapped one; it must encrypt what it is given"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(
+            f"the KMS client {client_name(kms)} returned the key itself instead of a wrapped one; it must encrypt what it is given"
+        )
     return blob
 
 
@@ -48,11 +49,10 @@ def wrapped_for_good(kms: KmsClient, key: bytes, key_id: str) -> bytes:
     """
     blob = wrapped(kms, key, key_id)
     if not hmac.compare_digest(unwrapped(kms, blob, key_id), key):
-        msg = (
+        raise KeyUnavailableError(
             f"the KMS client {client_name(kms)} does not give back with master key {key_id!r} what it has wrapped: a new key came back as "
             "another one, so what it protects could not be read by anybody. Nothing was written; look at the client and its settings"
         )
-        raise KeyUnavailableError(msg)
     return blob
 
 
@@ -65,8 +65,7 @@ def unwrapped(kms: KmsClient, blob: bytes, key_id: str) -> bytes:
     """
     key = _asked("unwrap", lambda: kms.unwrap_key(blob, key_id), kms, key_id)
     if len(key) not in KEY_LENGTHS:
-        msg = f"expected 16, 24 or 32 bytes from the KMS, got {len(key)}; look at the KMS client {client_name(kms)}"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(f"expected 16, 24 or 32 bytes from the KMS, got {len(key)}; look at the KMS client {client_name(kms)}")
     return key
 
 
@@ -90,10 +89,12 @@ def _asked(verb: Verb, call: Callable[[], object], kms: KmsClient, key_id: str) 
     except IcelockError:
         raise
     except Exception as e:
-        msg = f"the KMS client {client_name(kms)} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
-        raise KeyUnavailableError(msg) from e
+        raise KeyUnavailableError(
+            f"the KMS client {client_name(kms)} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
+        ) from e
     if not data:
         got = "none" if isinstance(answer, bytes | bytearray | memoryview) else type(answer).__name__
-        msg = f"the KMS client {client_name(kms)} did not {verb} with master key {key_id!r}: expected bytes, got {got}; correct the client"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(
+            f"the KMS client {client_name(kms)} did not {verb} with master key {key_id!r}: expected bytes, got {got}; correct the client"
+        )
     return data

@@ -89,11 +89,11 @@ class AwsKms:
         self._region = properties.get(CLIENT_REGION)
         self._algorithm = properties.get(KMS_AWS_ALGORITHM, DEFAULT_ALGORITHM)
         if self._algorithm not in _ALGORITHMS:
-            msg = f"{KMS_AWS_ALGORITHM} is {self._algorithm!r}; it must be one of {', '.join(_ALGORITHMS)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"{KMS_AWS_ALGORITHM} is {self._algorithm!r}; it must be one of {', '.join(_ALGORITHMS)}")
         if self._endpoint is not None and not self._endpoint.startswith(("http://", "https://")):
-            msg = f"{KMS_AWS_ENDPOINT} is {self._endpoint!r}; it must be a URL, such as 'https://kms.eu-central-1.amazonaws.com'"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{KMS_AWS_ENDPOINT} is {self._endpoint!r}; it must be a URL, such as 'https://kms.eu-central-1.amazonaws.com'"
+            )
         self._timeout = RetryPolicy.from_properties(properties).call_timeout_seconds
         self._given = client
         self._made: Any = None

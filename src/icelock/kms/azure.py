@@ -78,12 +78,10 @@ class AzureKms:
     def __init__(self, properties: Mapping[str, str], *, client: KeyClient | None = None) -> None:
         self._url = properties.get(AZURE_KEYVAULT_URL, "") if client is None else client.vault_url
         if not self._url.startswith("https://"):
-            msg = f"{AZURE_KEYVAULT_URL} is {self._url!r}; set it to the vault, such as 'https://lake.vault.azure.net'"
-            raise PolicyError(msg)
+            raise PolicyError(f"{AZURE_KEYVAULT_URL} is {self._url!r}; set it to the vault, such as 'https://lake.vault.azure.net'")
         self._algorithm = properties.get(AZURE_KEYVAULT_KEY_WRAP_ALGORITHM, DEFAULT_ALGORITHM)
         if self._algorithm not in _ALGORITHMS:
-            msg = f"{AZURE_KEYVAULT_KEY_WRAP_ALGORITHM} is {self._algorithm!r}; it must be one of {', '.join(_ALGORITHMS)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"{AZURE_KEYVAULT_KEY_WRAP_ALGORITHM} is {self._algorithm!r}; it must be one of {', '.join(_ALGORITHMS)}")
         self._timeout = RetryPolicy.from_properties(properties).call_timeout_seconds
         self._client = client
         self._lock = threading.Lock()

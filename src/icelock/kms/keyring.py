@@ -52,15 +52,13 @@ class PassphraseProtection:
 
     def __post_init__(self) -> None:
         if len(self.salt) != SALT_LENGTH:
-            msg = f"Argon2id salt: expected {SALT_LENGTH} bytes, got {len(self.salt)}"
-            raise FormatError(msg)
+            raise FormatError(f"Argon2id salt: expected {SALT_LENGTH} bytes, got {len(self.salt)}")
         in_bounds = 1 <= self.iterations <= _MAX_ITERATIONS and 1 <= self.lanes <= _MAX_LANES
         if not in_bounds or not 8 * self.lanes <= self.memory_kib <= _MAX_MEMORY_KIB:
-            msg = (
+            raise FormatError(
                 f"Argon2id parameters: expected iterations 1 to {_MAX_ITERATIONS}, lanes 1 to {_MAX_LANES} and memory-kib 8 * lanes to "
                 f"{_MAX_MEMORY_KIB}, got {self.iterations}, {self.lanes}, {self.memory_kib}"
             )
-            raise FormatError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +79,7 @@ class MasterKeyVersion:
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_LENGTH:
-            msg = f"master key version {self.version}: expected {KEY_LENGTH} bytes, got {len(self.key)}"
-            raise FormatError(msg)
+            raise FormatError(f"master key version {self.version}: expected {KEY_LENGTH} bytes, got {len(self.key)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +94,7 @@ class MasterKey:
         _check_key_id(self.key_id)
         numbers = [v.version for v in self.versions]
         if not numbers or numbers != list(range(1, len(numbers) + 1)):
-            msg = f"master key {self.key_id!r}: expected versions 1, 2, ..., got {numbers}"
-            raise FormatError(msg)
+            raise FormatError(f"master key {self.key_id!r}: expected versions 1, 2, ..., got {numbers}")
 
     @property
     def newest(self) -> MasterKeyVersion:
@@ -120,8 +116,7 @@ class Keyring:
     def __post_init__(self) -> None:
         ids = [key.key_id for key in self.keys]
         if len(set(ids)) != len(ids):
-            msg = f"keyring: expected every key id once, got {ids}"
-            raise FormatError(msg)
+            raise FormatError(f"keyring: expected every key id once, got {ids}")
 
     def get(self, key_id: str) -> MasterKey:
         """Return the master key of that id.
@@ -133,8 +128,11 @@ class Keyring:
             if key.key_id == key_id:
                 return key
         known = ", ".join(repr(key.key_id) for key in self.keys) or "none"
-        msg = f"no master key {key_id!r} (known: {known}); add it with `icelock keyring add`, or correct encryption.key-id"
-        raise KmsError(msg, kind=KmsErrorKind.MISSING, key_id=key_id)
+        raise KmsError(
+            f"no master key {key_id!r} (known: {known}); add it with `icelock keyring add`, or correct encryption.key-id",
+            kind=KmsErrorKind.MISSING,
+            key_id=key_id,
+        )
 
     def added(self, key_id: str, *, key: SecretBytes, now_ms: int) -> Keyring:
         """Return the keyring with a new master key, in version 1.
@@ -147,8 +145,7 @@ class Keyring:
         except FormatError as e:
             raise PolicyError(str(e)) from e
         if any(old.key_id == key_id for old in self.keys):
-            msg = f"master key {key_id!r} is there already; use another id, or `icelock keyring rotate` for a new version"
-            raise PolicyError(msg)
+            raise PolicyError(f"master key {key_id!r} is there already; use another id, or `icelock keyring rotate` for a new version")
         return replace(self, keys=(*self.keys, new))
 
     def rotated(self, key_id: str, *, key: SecretBytes, now_ms: int) -> Keyring:
@@ -181,11 +178,13 @@ def require_enabled(key: MasterKey) -> None:
         KmsError: ``DISABLED``.
     """
     if key.state is not KeyState.ENABLED:
-        msg = f"master key {key.key_id!r} is disabled; `icelock keyring enable` allows its use again"
-        raise KmsError(msg, kind=KmsErrorKind.DISABLED, key_id=key.key_id)
+        raise KmsError(
+            f"master key {key.key_id!r} is disabled; `icelock keyring enable` allows its use again",
+            kind=KmsErrorKind.DISABLED,
+            key_id=key.key_id,
+        )
 
 
 def _check_key_id(key_id: str) -> None:
     if not key_id or len(key_id) > _MAX_KEY_ID or key_id != key_id.strip() or not key_id.isprintable():
-        msg = f"key id {key_id!r}: expected 1 to {_MAX_KEY_ID} printable characters without white space around them"
-        raise FormatError(msg)
+        raise FormatError(f"key id {key_id!r}: expected 1 to {_MAX_KEY_ID} printable characters without white space around them")

@@ -48,8 +48,7 @@ def create_keyring(path: Path, unlocker: Unlocker, keyring: Keyring, *, random_b
     path = path.resolve()
     with _locked(path):
         if path.exists():
-            msg = f"keyring {path}: is there already; add keys with `icelock keyring add`, or name another file"
-            raise PolicyError(msg)
+            raise PolicyError(f"keyring {path}: is there already; add keys with `icelock keyring add`, or name another file")
         _replace(path, keyring, unlocker.keyring_key(keyring.protection), random_bytes)
 
 
@@ -86,11 +85,9 @@ def _load(path: Path, unlocker: Unlocker) -> tuple[Keyring, SecretBytes]:
     try:
         return decode_keyring(data, unlocker.keyring_key)
     except KmsError as e:
-        msg = f"keyring {path}: {e}"
-        raise KmsError(msg, kind=e.kind, key_id=e.key_id) from e
+        raise KmsError(f"keyring {path}: {e}", kind=e.kind, key_id=e.key_id) from e
     except (FormatError, IntegrityError) as e:
-        msg = f"keyring {path}: {e}"
-        raise type(e)(msg) from e
+        raise type(e)(f"keyring {path}: {e}") from e
 
 
 def _replace(path: Path, keyring: Keyring, keyring_key: SecretBytes, random_bytes: Callable[[int], bytes]) -> None:

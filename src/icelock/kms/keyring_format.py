@@ -96,14 +96,16 @@ def decode_keyring(data: bytes, unlock: Unlock) -> tuple[Keyring, SecretBytes]:
     try:
         aes_gcm.decrypt(keyring_key.reveal(), check, _aad(head))
     except IntegrityError as e:
-        msg = "the passphrase or key file is not this keyring's, or the file's protection was changed; give the right one or restore a copy"
-        raise KmsError(msg, kind=KmsErrorKind.DENIED, key_id="") from e
+        raise KmsError(
+            "the passphrase or key file is not this keyring's, or the file's protection was changed; give the right one or restore a copy",
+            kind=KmsErrorKind.DENIED,
+            key_id="",
+        ) from e
     del document["sealed"]
     try:
         secrets = aes_gcm.decrypt(keyring_key.reveal(), sealed, _aad(document))
     except IntegrityError as e:
-        msg = "the keyring was changed after it was written; restore a copy"
-        raise IntegrityError(msg) from e
+        raise IntegrityError("the keyring was changed after it was written; restore a copy") from e
     return Keyring(protection=protection, keys=_with_secrets(listed, secrets)), keyring_key
 
 
@@ -113,8 +115,7 @@ _ListedKey = tuple[str, KeyState, list[tuple[int, int]]]
 def _with_secrets(listed: list[_ListedKey], secrets: bytes) -> tuple[MasterKey, ...]:
     expected = KEY_LENGTH * sum(len(versions) for _, _, versions in listed)
     if len(secrets) != expected:
-        msg = f"keyring: expected {expected} sealed bytes, got {len(secrets)}"
-        raise FormatError(msg)
+        raise FormatError(f"keyring: expected {expected} sealed bytes, got {len(secrets)}")
     pieces = iter([SecretBytes(secrets[i : i + KEY_LENGTH]) for i in range(0, expected, KEY_LENGTH)])
     return tuple(
         MasterKey(
@@ -150,18 +151,18 @@ def _parse(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as e:
-        msg = "expected a keyring in JSON, got other bytes; restore a copy, or make a keyring with `icelock keyring init`"
-        raise FormatError(msg) from e
+        raise FormatError(
+            "expected a keyring in JSON, got other bytes; restore a copy, or make a keyring with `icelock keyring init`"
+        ) from e
     members = ("format", "version", "protection", "check", "keys", "sealed")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        msg = f"expected a file of the format {FORMAT!r}, got another; restore a copy, or make a keyring with `icelock keyring init`"
-        raise FormatError(msg)
+        raise FormatError(
+            f"expected a file of the format {FORMAT!r}, got another; restore a copy, or make a keyring with `icelock keyring init`"
+        )
     if document.get("version") is True or document.get("version") != VERSION:
-        msg = f"expected keyring version {VERSION}, got {document.get('version')!r}; a newer icelock may read it"
-        raise FormatError(msg)
+        raise FormatError(f"expected keyring version {VERSION}, got {document.get('version')!r}; a newer icelock may read it")
     if tuple(document) != members:
-        msg = f"keyring: expected the members {members}, got {tuple(document)}; restore a copy"
-        raise FormatError(msg)
+        raise FormatError(f"keyring: expected the members {members}, got {tuple(document)}; restore a copy")
     return document
 
 
@@ -170,8 +171,9 @@ def _protection(value: Any) -> Protection:
         return KeyFileProtection()
     members = ("type", "kdf", "salt", "iterations", "lanes", "memory-kib")
     if not isinstance(value, dict) or tuple(value) != members or value["type"] != "passphrase" or value["kdf"] != "argon2id":
-        msg = "keyring: expected the protection 'passphrase' with Argon2id or 'key-file', got another; a newer icelock may read it"
-        raise FormatError(msg)
+        raise FormatError(
+            "keyring: expected the protection 'passphrase' with Argon2id or 'key-file', got another; a newer icelock may read it"
+        )
     return PassphraseProtection(
         salt=_bytes(value, "salt"),
         iterations=_typed(value, "iterations", int),
@@ -182,25 +184,21 @@ def _protection(value: Any) -> Protection:
 
 def _listed_key(item: Any) -> _ListedKey:
     if not isinstance(item, dict) or tuple(item) != ("key-id", "state", "versions"):
-        msg = "keyring: expected keys of key-id, state and versions, got another; restore a copy"
-        raise FormatError(msg)
+        raise FormatError("keyring: expected keys of key-id, state and versions, got another; restore a copy")
     versions = _typed(item, "versions", list)
     if not all(isinstance(v, dict) and tuple(v) == ("version", "created-ms") for v in versions):
-        msg = "keyring: expected versions of version and created-ms, got another; restore a copy"
-        raise FormatError(msg)
+        raise FormatError("keyring: expected versions of version and created-ms, got another; restore a copy")
     try:
         state = KeyState(_typed(item, "state", str))
     except ValueError as e:
-        msg = f"keyring: expected the state 'enabled' or 'disabled', got {item['state']!r}; restore a copy"
-        raise FormatError(msg) from e
+        raise FormatError(f"keyring: expected the state 'enabled' or 'disabled', got {item['state']!r}; restore a copy") from e
     return _typed(item, "key-id", str), state, [(_typed(v, "version", int), _typed(v, "created-ms", int)) for v in versions]
 
 
 def _typed(value: dict[str, Any], name: str, kind: type[T]) -> T:
     found = value[name]
     if not isinstance(found, kind) or isinstance(found, bool):
-        msg = f"keyring: expected {name!r} of type {kind.__name__}, got {type(found).__name__}; restore a copy"
-        raise FormatError(msg)
+        raise FormatError(f"keyring: expected {name!r} of type {kind.__name__}, got {type(found).__name__}; restore a copy")
     return found
 
 
@@ -208,8 +206,7 @@ def _bytes(value: dict[str, Any], name: str) -> bytes:
     try:
         return base64.b64decode(_typed(value, name, str), validate=True)
     except (binascii.Error, ValueError) as e:
-        msg = f"keyring: expected {name!r} in base64; restore a copy"
-        raise FormatError(msg) from e
+        raise FormatError(f"keyring: expected {name!r} in base64; restore a copy") from e
 
 
 def _require_canonical(data: bytes, document: dict[str, Any]) -> None:
@@ -220,8 +217,7 @@ def _require_canonical(data: bytes, document: dict[str, Any]) -> None:
     except UnicodeEncodeError:
         same = False
     if not spelt or not same:
-        msg = "keyring: expected the bytes that icelock writes, got another spelling of the same JSON; restore a copy"
-        raise FormatError(msg)
+        raise FormatError("keyring: expected the bytes that icelock writes, got another spelling of the same JSON; restore a copy")
 
 
 def _render(document: dict[str, Any]) -> bytes:

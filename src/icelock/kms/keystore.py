@@ -84,8 +84,7 @@ class KeystoreKms:
         except IntegrityError as e:
             raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=f"keystore {self._path}: {e}") from e
         except FormatError as e:
-            msg = f"keystore {self._path}, master key {key_id!r}: {e}"
-            raise FormatError(msg) from e
+            raise FormatError(f"keystore {self._path}, master key {key_id!r}: {e}") from e
         master = keys.get(key_id.lower())
         if master is None:
             code = f"no secret key of this alias in {self._path}, it has {', '.join(map(repr, sorted(keys))) or 'none'}"

@@ -124,8 +124,7 @@ def _choice(properties: Mapping[str, str]) -> tuple[str, type[Any]] | None:
     if not chosen:
         return None
     if len(chosen) > 1:
-        msg = f"{' and '.join(chosen)} are set; they exclude each other: keep one"
-        raise PolicyError(msg)
+        raise PolicyError(f"{' and '.join(chosen)} are set; they exclude each other: keep one")
     setting, value = chosen[0], properties[chosen[0]]
     if setting != KMS_TYPE:
         _check_retry_names(properties)
@@ -142,8 +141,7 @@ def _built_in(kms_type: str) -> _BuiltIn:
     types = ", ".join(_BUILT_IN)
     near = difflib.get_close_matches(str(kms_type).lower().strip(), tuple(_BUILT_IN), n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {types}; for a class of your own use {KMS_IMPL}"
-    msg = f"{KMS_TYPE} is {kms_type!r}; {hint}"
-    raise PolicyError(msg)
+    raise PolicyError(f"{KMS_TYPE} is {kms_type!r}; {hint}")
 
 
 def _check_names(properties: Mapping[str, str], built_in: _BuiltIn, kms_type: str) -> None:
@@ -154,8 +152,7 @@ def _check_names(properties: Mapping[str, str], built_in: _BuiltIn, kms_type: st
             continue
         other = next((t for t, b in _BUILT_IN.items() if b.knows(name)), None)
         if other is not None:
-            msg = f"{name} belongs to {KMS_TYPE} = {other!r}, but the type is {kms_type!r}; remove one of the two"
-            raise PolicyError(msg)
+            raise PolicyError(f"{name} belongs to {KMS_TYPE} = {other!r}, but the type is {kms_type!r}; remove one of the two")
         _refuse(name, known, built_in.prefix)
 
 
@@ -176,34 +173,32 @@ def _refuse(name: str, known: tuple[str, ...], prefix: str | None) -> None:
     if not near and prefix is not None and difflib.get_close_matches(lowered[: len(prefix)], (prefix,), n=1):
         near = [f"{prefix}<key id>"]
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-    msg = f"unknown KMS property {name!r}; {hint}"
-    raise PolicyError(msg)
+    raise PolicyError(f"unknown KMS property {name!r}; {hint}")
 
 
 def _import_class(path: str, setting: str, *, extra: str | None = None) -> type[Any]:
     module_name, _, class_name = str(path).rpartition(".")
     if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
-        msg = f"{setting} is {path!r}; it must be the dotted path of a Python class, such as 'my_package.my_module.MyKms'"
-        raise PolicyError(msg)
+        raise PolicyError(f"{setting} is {path!r}; it must be the dotted path of a Python class, such as 'my_package.my_module.MyKms'")
     try:
         module = importlib.import_module(module_name)
     except Exception as e:
         if extra is not None and isinstance(e, ModuleNotFoundError):
-            msg = f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'") from e
         # Of an error that is not Python's own about importing, the text may hold anything.
         why = f"{type(e).__name__}: {e}" if isinstance(e, ImportError | SyntaxError) else type(e).__name__
-        msg = f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"
-        raise PolicyError(msg) from e
+        raise PolicyError(
+            f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"
+        ) from e
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         what = "has no such name" if found is None else f"is a {type(found).__name__}"
-        msg = f"{setting} = {path!r}: expected a class, {class_name!r} in {module_name!r} {what}; name the class itself"
-        raise PolicyError(msg)
+        raise PolicyError(f"{setting} = {path!r}: expected a class, {class_name!r} in {module_name!r} {what}; name the class itself")
     lacking = [method for method in _METHODS if not callable(getattr(found, method, None))]
     if lacking:
-        msg = f"{setting} = {path!r}: the class lacks {' and '.join(lacking)}; write the methods of icelock.kms.client.KmsClient"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{setting} = {path!r}: the class lacks {' and '.join(lacking)}; write the methods of icelock.kms.client.KmsClient"
+        )
     return found
 
 
@@ -215,9 +210,11 @@ def _construct(kms_class: type[Any], properties: dict[str, str], setting: str) -
     except Exception as e:
         name = f"{kms_class.__module__}.{kms_class.__qualname__}"
         # The text of a foreign error may hold credentials; it stays in the chained cause.
-        msg = f"{setting}: {name}(properties) failed with {type(e).__name__}; it must take the catalog's properties as its only argument"
-        raise KmsClientError(msg) from e
+        raise KmsClientError(
+            f"{setting}: {name}(properties) failed with {type(e).__name__}; it must take the catalog's properties as its only argument"
+        ) from e
     if not all(callable(getattr(client, method, None)) for method in _METHODS):
-        msg = f"{setting}: {kms_class.__qualname__}(properties) made a {type(client).__name__} without {' or '.join(_METHODS)}; correct it"
-        raise KmsClientError(msg)
+        raise KmsClientError(
+            f"{setting}: {kms_class.__qualname__}(properties) made a {type(client).__name__} without {' or '.join(_METHODS)}; correct it"
+        )
     return client

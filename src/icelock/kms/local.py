@@ -50,8 +50,7 @@ class LocalKms:
     def __init__(self, properties: Mapping[str, str], *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         path = properties.get(KMS_LOCAL_PATH)
         if not path:
-            msg = f"{KMS_LOCAL_PATH} is not set; set it to the keyring file (`icelock keyring init` makes one)"
-            raise PolicyError(msg)
+            raise PolicyError(f"{KMS_LOCAL_PATH} is not set; set it to the keyring file (`icelock keyring init` makes one)")
         self._path = Path(path).expanduser()
         self._unlocker = RememberingUnlocker(_unlocker(properties))
         self._random_bytes = random_bytes
@@ -70,11 +69,12 @@ class LocalKms:
                 return aes_gcm.decrypt(version.key.reveal(), wrapped_key)
             except (FormatError, IntegrityError) as e:
                 cause = e
-        msg = (
+        raise KmsError(
             f"keyring {self._path}: no version (1 to {master.newest.version}) of master key {wrapping_key_id!r} opens this wrapped key "
-            f"({len(wrapped_key)} bytes); it was changed, or another keyring or key wrapped it: give that one"
-        )
-        raise KmsError(msg, kind=KmsErrorKind.FOREIGN, key_id=wrapping_key_id) from cause
+            f"({len(wrapped_key)} bytes); it was changed, or another keyring or key wrapped it: give that one",
+            kind=KmsErrorKind.FOREIGN,
+            key_id=wrapping_key_id,
+        ) from cause
 
     def _master(self, key_id: str) -> MasterKey:
         try:
@@ -83,8 +83,7 @@ class LocalKms:
         except KmsError as e:
             if e.kind is KmsErrorKind.DENIED:
                 self._unlocker.forget()
-            msg = str(e) if str(self._path) in str(e) else f"keyring {self._path}: {e}"
-            raise KmsError(msg, kind=e.kind, key_id=key_id) from e
+            raise KmsError(str(e) if str(self._path) in str(e) else f"keyring {self._path}: {e}", kind=e.kind, key_id=key_id) from e
         return master
 
     def __repr__(self) -> str:
@@ -95,8 +94,9 @@ def _unlocker(properties: Mapping[str, str]) -> Unlocker:
     key_file = properties.get(KMS_LOCAL_KEY_FILE)
     variable = properties.get(KMS_LOCAL_PASSPHRASE_ENV)
     if key_file and variable:
-        msg = f"{KMS_LOCAL_KEY_FILE} and {KMS_LOCAL_PASSPHRASE_ENV} are set; they exclude each other: keep the one that the keyring needs"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{KMS_LOCAL_KEY_FILE} and {KMS_LOCAL_PASSPHRASE_ENV} are set; they exclude each other: keep the one that the keyring needs"
+        )
     if key_file:
         return KeyFileUnlocker(path=Path(key_file).expanduser())
     return PassphraseUnlocker(read=passphrase_from_environment(variable or PASSPHRASE_ENV_DEFAULT))

@@ -61,19 +61,23 @@ class MemoryKms:
         try:
             return aes_gcm.decrypt(master.reveal(), wrapped_key)
         except (IntegrityError, FormatError) as e:
-            msg = (
+            raise KmsError(
                 f"master key {wrapping_key_id!r} did not wrap this key ({len(wrapped_key)} bytes), or it was changed; "
-                f"give the same {KMS_MEMORY_KEY_PREFIX}{wrapping_key_id} as when the table was written"
-            )
-            raise KmsError(msg, kind=KmsErrorKind.FOREIGN, key_id=wrapping_key_id) from e
+                f"give the same {KMS_MEMORY_KEY_PREFIX}{wrapping_key_id} as when the table was written",
+                kind=KmsErrorKind.FOREIGN,
+                key_id=wrapping_key_id,
+            ) from e
 
     def _master(self, key_id: str) -> SecretBytes:
         try:
             return self._keys[key_id]
         except KeyError as e:
             known = ", ".join(map(repr, self._keys)) or "none"
-            msg = f"no master key {key_id!r} (known: {known}); set the catalog property {KMS_MEMORY_KEY_PREFIX}{key_id}"
-            raise KmsError(msg, kind=KmsErrorKind.MISSING, key_id=key_id) from e
+            raise KmsError(
+                f"no master key {key_id!r} (known: {known}); set the catalog property {KMS_MEMORY_KEY_PREFIX}{key_id}",
+                kind=KmsErrorKind.MISSING,
+                key_id=key_id,
+            ) from e
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(key ids: {', '.join(map(repr, self._keys)) or 'none'})"
@@ -81,10 +85,8 @@ class MemoryKms:
 
 def _master_key(name: str, value: object) -> SecretBytes:
     if name == KMS_MEMORY_KEY_PREFIX:
-        msg = f"{name!r} names no key; write {KMS_MEMORY_KEY_PREFIX}<key id>"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name!r} names no key; write {KMS_MEMORY_KEY_PREFIX}<key id>")
     if not isinstance(value, str) or len(value) not in _HEX_LENGTHS or not _HEX.fullmatch(value):
         found = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
-        msg = f"{name}: expected 32, 48 or 64 hex digits (a key of 16, 24 or 32 bytes), got {found}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name}: expected 32, 48 or 64 hex digits (a key of 16, 24 or 32 bytes), got {found}")
     return SecretBytes(bytes.fromhex(value))

@@ -99,13 +99,13 @@ class Pkcs11Kms:
         self._library = properties.get(KMS_PKCS11_LIBRARY, "")
         self._token = properties.get(KMS_PKCS11_TOKEN_LABEL, "")
         if client is None and not (self._library and self._token):
-            msg = f"{KMS_PKCS11_LIBRARY} and {KMS_PKCS11_TOKEN_LABEL} are needed; set them to the token's library (.so) and label"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{KMS_PKCS11_LIBRARY} and {KMS_PKCS11_TOKEN_LABEL} are needed; set them to the token's library (.so) and label"
+            )
         self._pin_file = properties.get(KMS_PKCS11_PIN_FILE)
         self._pin_variable = properties.get(KMS_PKCS11_PIN_ENV)
         if self._pin_file and self._pin_variable:
-            msg = f"{KMS_PKCS11_PIN_FILE} and {KMS_PKCS11_PIN_ENV} are set; they exclude each other: keep one"
-            raise PolicyError(msg)
+            raise PolicyError(f"{KMS_PKCS11_PIN_FILE} and {KMS_PKCS11_PIN_ENV} are set; they exclude each other: keep one")
         self._random_bytes = random_bytes
         self._given = client
         self._session = client

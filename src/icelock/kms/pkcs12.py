@@ -52,13 +52,11 @@ def secret_keys(data: bytes, password: SecretBytes) -> dict[str, SecretBytes]:
     except (ValueError, TypeError, KeyError) as e:
         raise _not_a_keystore() from e
     if not has_mac:
-        msg = "expected a keystore with a MAC, got one without; make it with a password"
-        raise FormatError(msg)
+        raise FormatError("expected a keystore with a MAC, got one without; make it with a password")
     try:
         load_pkcs12(data, password.reveal())
     except ValueError as e:
-        msg = "the password is wrong, or the file was changed"
-        raise IntegrityError(msg) from e
+        raise IntegrityError("the password is wrong, or the file was changed") from e
     try:
         bags = [bag for info in pfx.authenticated_safe if info["content_type"].native == "data" for bag in _bags(info)]
         return {_alias(bag): _secret_key(bag["bag_value"], password) for bag in bags if bag["bag_id"].native == "secret_bag"}

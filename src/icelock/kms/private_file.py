@@ -76,8 +76,9 @@ def take_lock(lock: Path, *, wait_seconds: float) -> int:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as e:
                 if time.monotonic() >= deadline:
-                    msg = f"lock file {lock}: another process has held it for {wait_seconds:.0f} s; end it or wait, then try again"
-                    raise TimeoutError(msg) from e
+                    raise TimeoutError(
+                        f"lock file {lock}: another process has held it for {wait_seconds:.0f} s; end it or wait, then try again"
+                    ) from e
                 time.sleep(_LOCK_POLL_SECONDS)
             else:
                 return descriptor
@@ -95,8 +96,7 @@ def read_secret_line(path: Path) -> str:
     """
     data = path.read_bytes().strip()
     if not data or not data.isascii() or b"\n" in data:
-        msg = f"{path}: expected one line of ASCII text, got {len(data)} bytes that are not; write the file again"
-        raise FormatError(msg)
+        raise FormatError(f"{path}: expected one line of ASCII text, got {len(data)} bytes that are not; write the file again")
     return data.decode()
 
 

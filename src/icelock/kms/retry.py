@@ -55,18 +55,16 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            msg = f"{ATTEMPTS} is {self.attempts}; it must be 1 or more"
-            raise PolicyError(msg)
+            raise PolicyError(f"{ATTEMPTS} is {self.attempts}; it must be 1 or more")
         for name, value in ((MIN_WAIT_MS, self.min_wait_ms), (MAX_WAIT_MS, self.max_wait_ms), (TOTAL_TIMEOUT_MS, self.total_timeout_ms)):
             if value < 0:
-                msg = f"{name} is {value}; it must be 0 or more (milliseconds)"
-                raise PolicyError(msg)
+                raise PolicyError(f"{name} is {value}; it must be 0 or more (milliseconds)")
         if self.call_timeout_ms < 1:
-            msg = f"{CALL_TIMEOUT_MS} is {self.call_timeout_ms}; it must be 1 or more (milliseconds)"
-            raise PolicyError(msg)
+            raise PolicyError(f"{CALL_TIMEOUT_MS} is {self.call_timeout_ms}; it must be 1 or more (milliseconds)")
         if self.min_wait_ms > self.max_wait_ms:
-            msg = f"{MIN_WAIT_MS} is {self.min_wait_ms}, above {MAX_WAIT_MS} = {self.max_wait_ms}; lower one or raise the other"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{MIN_WAIT_MS} is {self.min_wait_ms}, above {MAX_WAIT_MS} = {self.max_wait_ms}; lower one or raise the other"
+            )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Self:
@@ -147,8 +145,7 @@ class RetryingKms:
                 if failures >= self._policy.attempts or (spent + wait) * 1_000 > self._policy.total_timeout_ms:
                     if failures == 1:
                         raise
-                    msg = f"{e} (gave up after {failures} calls in {spent:.1f} s)"
-                    raise KmsError(msg, kind=e.kind, key_id=e.key_id) from e
+                    raise KmsError(f"{e} (gave up after {failures} calls in {spent:.1f} s)", kind=e.kind, key_id=e.key_id) from e
                 _log.debug("KMS unavailable, call %d again in %.3f s", failures, wait)
             self._sleep(wait)
 
@@ -160,5 +157,4 @@ def _whole_number(name: str, value: Any) -> int:
     try:
         return int(str(value))
     except ValueError as e:
-        msg = f"{name} is {value!r}; it must be a whole number"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"{name} is {value!r}; it must be a whole number") from e

@@ -59,12 +59,10 @@ class PassphraseUnlocker:
     def keyring_key(self, protection: Protection) -> SecretBytes:
         """Derive the key with Argon2id (see ``Unlocker``)."""
         if not isinstance(protection, PassphraseProtection):
-            msg = "the keyring is protected by a key file, not by a passphrase; set kms.local.key-file (or give --key-file)"
-            raise _denied(msg)
+            raise _denied("the keyring is protected by a key file, not by a passphrase; set kms.local.key-file (or give --key-file)")
         passphrase = unicodedata.normalize("NFC", self.read()).encode(errors="surrogateescape")
         if not passphrase:
-            msg = "the passphrase is empty; give the one that the keyring was made with"
-            raise _denied(msg)
+            raise _denied("the passphrase is empty; give the one that the keyring was made with")
         argon2id = Argon2id(
             salt=protection.salt,
             length=KEY_LENGTH,
@@ -88,11 +86,10 @@ class KeyFileUnlocker:
     def keyring_key(self, protection: Protection) -> SecretBytes:
         """Read the key file (see ``Unlocker``)."""
         if not isinstance(protection, KeyFileProtection):
-            msg = (
+            raise _denied(
                 f"the keyring is protected by a passphrase, not by the key file {self.path}; remove kms.local.key-file (or --key-file) "
                 f"and set the environment variable {PASSPHRASE_ENV_DEFAULT}"
             )
-            raise _denied(msg)
         return read_key_file(self.path)
 
 
@@ -131,8 +128,9 @@ def passphrase_from_environment(variable: str) -> Callable[[], str]:
     def read() -> str:
         value = os.environ.get(variable)
         if value is None:
-            msg = f"the environment variable {variable} is not set; set it to the passphrase, or name another by kms.local.passphrase-env"
-            raise _denied(msg)
+            raise _denied(
+                f"the environment variable {variable} is not set; set it to the passphrase, or name another by kms.local.passphrase-env"
+            )
         return value
 
     return read
@@ -152,8 +150,7 @@ def read_key_file(path: Path) -> SecretBytes:
     except OSError as e:
         raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
     if stat.S_IMODE(mode) & _GROUP_AND_OTHERS:
-        msg = f"key file {path}: expected a mode of 0600 or less, got {stat.S_IMODE(mode):04o}; run: chmod 600 {path}"
-        raise _denied(msg)
+        raise _denied(f"key file {path}: expected a mode of 0600 or less, got {stat.S_IMODE(mode):04o}; run: chmod 600 {path}")
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except binascii.Error as e:
@@ -175,8 +172,7 @@ def make_key_file(path: Path, *, random_bytes: Callable[[int], bytes] = os.urand
         write_new(path, text)
         sync_directory(path.parent)
     except FileExistsError as e:
-        msg = f"key file {path}: is there already; name another, or use it as it is"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"key file {path}: is there already; name another, or use it as it is") from e
     except OSError as e:
         raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
 

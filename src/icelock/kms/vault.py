@@ -81,8 +81,7 @@ class VaultKms:
     def __init__(self, properties: Mapping[str, str], *, client: hvac.Client | None = None) -> None:
         self._address = properties.get(KMS_VAULT_ADDRESS) or os.environ.get("VAULT_ADDR") or os.environ.get("BAO_ADDR") or ""
         if client is None and not self._address.startswith(("http://", "https://")):
-            msg = f"{KMS_VAULT_ADDRESS} is {self._address!r}; set it to the service's address, such as 'https://vault:8200'"
-            raise PolicyError(msg)
+            raise PolicyError(f"{KMS_VAULT_ADDRESS} is {self._address!r}; set it to the service's address, such as 'https://vault:8200'")
         self._mount = properties.get(KMS_VAULT_MOUNT, DEFAULT_MOUNT).strip("/")
         self._namespace = properties.get(KMS_VAULT_NAMESPACE) or os.environ.get("VAULT_NAMESPACE") or None
         self._ca_file = properties.get(KMS_VAULT_CA_FILE) or os.environ.get("VAULT_CACERT") or None

@@ -130,14 +130,16 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
             nothing was deleted.
     """
     if older_than is None:
-        msg = f"table {_name(table)}: older_than is None, and files look left over until their writer commits: say how old, or leave it out"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {_name(table)}: older_than is None, and files look left over until their writer commits: say how old, or leave it out"
+        )
     check_gc(table.metadata, table=_name(table))
     search = _Search(table, _limit_ms(table, older_than))
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
     if search.foreign is not None:
-        msg = f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
+        )
     home = search.home
     if found:
         home.check()
@@ -212,8 +214,9 @@ class _Search:
         root = place_of(table.location()).rstrip("/") + "/"
         unseen = sorted(place for place in must_be_seen if place.startswith(root))
         if unseen:
-            msg = f"table {_name(table)}: storage does not list {unseen[0]}, which the table has: no telling what is left over"
-            raise IntegrityError(msg)
+            raise IntegrityError(
+                f"table {_name(table)}: storage does not list {unseen[0]}, which the table has: no telling what is left over"
+            )
         return found
 
     def _old_enough(self, file: StoredFile) -> bool:

@@ -26,8 +26,7 @@ def checked_avro(data: bytes, location: str, limits: Limits) -> bytes:
     try:
         rows = RowCheck(forms(avro.schema, location=location)[-1].schema, location=location)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
-        msg = f"{location}: the file's Avro schema is none ({type(e).__name__}: {e}); {RESTORE}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{location}: the file's Avro schema is none ({type(e).__name__}: {e}); {RESTORE}") from e
     parts = [MAGIC, _header({**avro.header, "avro.codec": b"null"}), avro.sync]
     for block in avro.all_blocks():
         rows.check(block)

@@ -66,8 +66,7 @@ def _unique(values: Iterable[Hashable], what: str) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            msg = f"{what} {value!r} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"{what} {value!r} is there twice")
         seen.add(value)
 
 
@@ -81,8 +80,7 @@ def _check_snapshots(top: Fields, version: int) -> dict[int, Fields]:
         snapshot_id = snapshot.integer("snapshot-id")
         snapshot.what = f"snapshot {snapshot_id}"
         if snapshot_id in found:
-            msg = f"snapshot-id {snapshot_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"snapshot-id {snapshot_id} is there twice")
         found[snapshot_id] = snapshot
         number = snapshot.integer("sequence-number", least=0, default=0)
         if number > last:
@@ -118,11 +116,11 @@ def _check_refs(top: Fields, snapshots: Mapping[int, Fields]) -> None:
         age = ref.integer("max-snapshot-age-ms", least=1, default=None)
         ref.integer("max-ref-age-ms", least=1, default=None)
         if kind == "tag" and (keep is not None or age is not None):
-            msg = f"{ref.what} is a tag, which has no min-snapshots-to-keep or max-snapshot-age-ms"
-            raise FormatError(msg)
+            raise FormatError(f"{ref.what} is a tag, which has no min-snapshots-to-keep or max-snapshot-age-ms")
         if name == MAIN and snapshot_id != current:
-            msg = f"current-snapshot-id is {current}, but the branch main is at {snapshot_id}: the file was changed; restore it"
-            raise FormatError(msg)
+            raise FormatError(
+                f"current-snapshot-id is {current}, but the branch main is at {snapshot_id}: the file was changed; restore it"
+            )
 
 
 def _check_lists(snapshots: Mapping[int, Fields], table_location: str, location: str) -> None:
@@ -139,11 +137,10 @@ def _check_lists(snapshots: Mapping[int, Fields], table_location: str, location:
         if (parts.scheme, parts.authority) in spoken:
             continue
         if asks_elsewhere(manifest_list, home, table_location):
-            msg = (
+            raise FormatError(
                 f"{snapshot.what}: its manifest list {manifest_list} is on another storage than the metadata file: it was not asked; "
                 "restore the metadata file"
             )
-            raise FormatError(msg)
         spoken.add((parts.scheme, parts.authority))
 
 

@@ -30,8 +30,9 @@ def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedFie
     if not case_sensitive:
         same = [known for known in names if known.lower() == name.lower()]
         if len(same) > 1:
-            msg = f"column {shortened(name)!r} may be {' or '.join(map(repr, same[:3]))}, which differ in case only: ask case-sensitively"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"column {shortened(name)!r} may be {' or '.join(map(repr, same[:3]))}, which differ in case only: ask case-sensitively"
+            )
         name = same[0] if same else name
     if name not in names:
         raise PolicyError(unknown_column(name, names))

@@ -103,8 +103,7 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
     except (IcelockError, OSError):
         raise
     except Exception as e:  # PyIceberg's decoders raise whatever the bytes lead to
-        msg = f"{location} is not a {kind.what}: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{location} is not a {kind.what}: {e}") from e
 
 
 @lru_cache(maxsize=_KEPT_READERS)
@@ -135,8 +134,7 @@ def _has_doubles(node: Any) -> bool:
 
 def _check_used(block: AvroBlock, used: int, location: str) -> None:
     if used != len(block.data):
-        msg = f"{location}: an Avro block of {block.rows} rows has {len(block.data)} bytes, its rows have {used}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: an Avro block of {block.rows} rows has {len(block.data)} bytes, its rows have {used}; {RESTORE}")
 
 
 def _as_longs(node: Any) -> Any:

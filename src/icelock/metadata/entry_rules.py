@@ -54,8 +54,9 @@ def check_entry(entry: ManifestEntry, location: str) -> None:
     for name in NEVER_NEGATIVE:
         value = getattr(entry if name in ENTRY_NUMBERS else file, name)
         if value is not None and not 0 <= value <= MOST.get(name, value):
-            msg = f"{location}: {file.file_path} has {name} {value}, which cannot be; the manifest's writer is broken or old; {RESTORE}"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{location}: {file.file_path} has {name} {value}, which cannot be; the manifest's writer is broken or old; {RESTORE}"
+            )
 
 
 def check_inherited(entry: ManifestEntry, location: str) -> None:
@@ -66,8 +67,7 @@ def check_inherited(entry: ManifestEntry, location: str) -> None:
     """
     file = entry.data_file
     if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is None:
-        msg = f"{location}: {file.file_path} has no sequence number, so nobody can say which deletes apply to it; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: {file.file_path} has no sequence number, so nobody can say which deletes apply to it; {RESTORE}")
 
 
 def checked_rows(rows: Iterable[_Row], location: str) -> list[_Row]:
@@ -81,6 +81,7 @@ def checked_rows(rows: Iterable[_Row], location: str) -> list[_Row]:
         for name in _ROW_NUMBERS:
             value = getattr(row, name)
             if value is not None and value < 0:
-                msg = f"{location}: {row.manifest_path} has {name} {value}, which cannot be; the list's writer is broken; {RESTORE}"
-                raise FormatError(msg)
+                raise FormatError(
+                    f"{location}: {row.manifest_path} has {name} {value}, which cannot be; the list's writer is broken; {RESTORE}"
+                )
     return found

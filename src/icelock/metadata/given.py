@@ -37,8 +37,7 @@ def whole_number(properties: Mapping[str, str], name: str, default: int | None) 
     if text is None:
         return default
     if not is_long(str(text).strip()):
-        msg = f"table property {name} is {str(text)[:40]!r}; it must be a whole number of 64 bits"
-        raise PolicyError(msg)
+        raise PolicyError(f"table property {name} is {str(text)[:40]!r}; it must be a whole number of 64 bits")
     return int(text)
 
 
@@ -52,5 +51,6 @@ def name_mapping_of(metadata: TableMetadata) -> NameMapping | None:
         return metadata.name_mapping()
     except (ValueError, RecursionError) as e:
         name = TableProperties.DEFAULT_NAME_MAPPING
-        msg = f"table property {name} of the table at {metadata.location} is no name mapping: set it anew or remove it ({e})"
-        raise FormatError(msg) from e
+        raise FormatError(
+            f"table property {name} of the table at {metadata.location} is no name mapping: set it anew or remove it ({e})"
+        ) from e

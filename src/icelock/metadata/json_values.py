@@ -34,11 +34,9 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError as e:
-        msg = f"nested more than {MAX_DEPTH} levels deep"
-        raise FormatError(msg) from e
+        raise FormatError(f"nested more than {MAX_DEPTH} levels deep") from e
     except ValueError as e:
-        msg = f"not JSON ({e})"
-        raise FormatError(msg) from e
+        raise FormatError(f"not JSON ({e})") from e
 
 
 def check_values(value: Any) -> None:
@@ -61,8 +59,7 @@ def check_values(value: Any) -> None:
         if not below:
             return
         level = below
-    msg = f"nested more than {MAX_DEPTH} levels deep"
-    raise FormatError(msg)
+    raise FormatError(f"nested more than {MAX_DEPTH} levels deep")
 
 
 def _check_scalar(value: Any) -> None:
@@ -71,16 +68,13 @@ def _check_scalar(value: Any) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError as e:
-                msg = f"half of a surrogate pair in a text ({value[:40]!r}), which is no Unicode"
-                raise FormatError(msg) from e
+                raise FormatError(f"half of a surrogate pair in a text ({value[:40]!r}), which is no Unicode") from e
     elif isinstance(value, float) and not math.isfinite(value):
-        msg = "a number that is not finite"
-        raise FormatError(msg)
+        raise FormatError("a number that is not finite")
 
 
 def _no_constant(name: str) -> NoReturn:
-    msg = f"{name} is no number of JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is no number of JSON")
 
 
 class Fields:
@@ -90,8 +84,7 @@ class Fields:
 
     def __init__(self, value: Any, what: str) -> None:
         if not isinstance(value, dict):
-            msg = f"{what} is {_kind(value)}, expected a JSON object"
-            raise FormatError(msg)
+            raise FormatError(f"{what} is {_kind(value)}, expected a JSON object")
         self._value: Mapping[str, Any] = value
         self.what = what
 
@@ -148,15 +141,13 @@ class Fields:
         Raises:
             FormatError: always.
         """
-        msg = f"{self.what}: {name} is {_kind(found)}, expected {wanted}"
-        raise FormatError(msg)
+        raise FormatError(f"{self.what}: {name} is {_kind(found)}, expected {wanted}")
 
     def _known(self, name: str, default: Any) -> Any:
         value = self._value.get(name)
         if value is None:
             if default is _MISSING:
-                msg = f"{self.what}: {name} is missing"
-                raise FormatError(msg)
+                raise FormatError(f"{self.what}: {name} is missing")
             return default
         return value
 

@@ -52,8 +52,9 @@ _ENUMS: Final = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 
 
 def _refuse_pickle(value: object) -> NoReturn:
-    msg = f"{type(value).__name__} is not pickled: its key metadata is a raw data key; pickle its fields where a key has to go elsewhere"
-    raise TypeError(msg)
+    raise TypeError(
+        f"{type(value).__name__} is not pickled: its key metadata is a raw data key; pickle its fields where a key has to go elsewhere"
+    )
 
 
 def _repr_without_keys(name: str, fields: tuple[str, ...], values: list[Any]) -> str:

@@ -40,11 +40,10 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
     """
     if key_id is None:
         if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
-            msg = (
+            raise PolicyError(
                 f"snapshot {snapshot_id} has no key-id, but its table is encrypted: refused to read the plain manifest list {location}; "
                 "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
             )
-            raise PolicyError(msg)
         return read_manifest_rows(open_input(io, location, None), Limits.of(io.properties))
     manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
     key_metadata = manager.open_manifest_list_key(key_id)
@@ -104,11 +103,11 @@ def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_i
     if manifest.key_metadata is None:
         if io.allow_plaintext and not new:
             return
-        msg = f"refused to list {manifest.manifest_path}: the manifest was written without encryption"
-        raise PolicyError(msg)
+        raise PolicyError(f"refused to list {manifest.manifest_path}: the manifest was written without encryption")
     if new and KeyMetadata.decode(manifest.key_metadata).encrypted_length != manifest.manifest_length:
-        msg = f"refused to list {manifest.manifest_path}: its key metadata and its row do not say the same length; write it again"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"refused to list {manifest.manifest_path}: its key metadata and its row do not say the same length; write it again"
+        )
 
 
 def _row(manifest: ManifestFile, *, sequence_number: int) -> dict[str, Any]:

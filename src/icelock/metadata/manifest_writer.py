@@ -125,11 +125,9 @@ class EncryptedManifestWriter(ManifestWriter):
         data_file = entry.data_file
         self._check_encrypted(entry)
         if (data_file.content == DataFileContent.DATA) != (self._content == ManifestContent.DATA):
-            msg = f"{data_file.file_path} ({data_file.content.name}) does not belong into a manifest of {self._content.name}"
-            raise ValueError(msg)
+            raise ValueError(f"{data_file.file_path} ({data_file.content.name}) does not belong into a manifest of {self._content.name}")
         if self._avro is None:
-            msg = "the manifest writer is not open"
-            raise RuntimeError(msg)
+            raise RuntimeError("the manifest writer is not open")
         self._count(entry)
         self._partitions.append(data_file.partition)
         self._avro.write(self._row(entry))
@@ -215,8 +213,7 @@ class EncryptedManifestWriter(ManifestWriter):
 
 
 def _refuse(file: DataFile, why: str) -> NoReturn:
-    msg = f"refused to add {file.file_path} to an encrypted table: {why}"
-    raise PolicyError(msg)
+    raise PolicyError(f"refused to add {file.file_path} to an encrypted table: {why}")
 
 
 _MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")

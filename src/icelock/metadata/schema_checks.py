@@ -46,8 +46,7 @@ def check_names(fields: Fields) -> None:
     other = _ALIASES.intersection(fields.names())
     if other:
         name = min(other)
-        msg = f"{fields.what} has {name}, which no other reader takes for {name.replace('_', '-')}: the file was changed"
-        raise FormatError(msg)
+        raise FormatError(f"{fields.what} has {name}, which no other reader takes for {name.replace('_', '-')}: the file was changed")
 
 
 def check_schemas(top: Fields, version: int) -> None:
@@ -65,8 +64,7 @@ def check_schemas(top: Fields, version: int) -> None:
     for schema in top.each("schemas", "schema"):
         schema_id = schema.integer("schema-id", most=INT, default=0)
         if schema_id in ids:
-            msg = f"schema-id {schema_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"schema-id {schema_id} is there twice")
         ids.add(schema_id)
         schema.what = f"schema {schema_id}"
         highest = _SchemaCheck(schema).highest
@@ -93,8 +91,7 @@ def check_specs(top: Fields, version: int) -> None:
         check_names(spec)
         spec_id = spec.integer("spec-id", most=INT)
         if spec_id in ids:
-            msg = f"spec-id {spec_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"spec-id {spec_id} is there twice")
         ids.add(spec_id)
         spec.what = f"partition spec {spec_id}"
         highest = _check_spec(spec)
@@ -118,8 +115,7 @@ def check_sort_orders(top: Fields, version: int) -> None:
         check_names(order)
         order_id = order.integer("order-id", most=INT)
         if order_id in ids:
-            msg = f"order-id {order_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"order-id {order_id} is there twice")
         ids.add(order_id)
         order.what = f"sort order {order_id}"
         fields = list(order.each("fields", f"field of {order.what},"))
@@ -149,8 +145,7 @@ def _check_spec(spec: Fields) -> int:
     for field in spec.each("fields", f"field of {spec.what},"):
         name, field_id = _check_spec_field(field)
         if name in names or field_id in ids:
-            msg = f"{spec.what}: the field {name!r} or its id {field_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"{spec.what}: the field {name!r} or its id {field_id} is there twice")
         names.add(name)
         ids.update(() if field_id is None else (field_id,))
     return max(ids, default=0)
@@ -201,8 +196,7 @@ class _SchemaCheck:
     def _add(self, owner: Fields, key: str, name: str, field: Mapping[str, Any] | None, parents: tuple[int, ...]) -> int:
         field_id: int = owner.integer(key, most=LAST_COLUMN_ID, least=0)
         if field_id in self._fields or name in self._names:
-            msg = f"{self._what}: the column {name!r} or its id {field_id} is there twice"
-            raise FormatError(msg)
+            raise FormatError(f"{self._what}: the column {name!r} or its id {field_id} is there twice")
         self._fields[field_id] = field, parents
         self._names.add(name)
         self.highest = max(self.highest, field_id)
@@ -210,8 +204,7 @@ class _SchemaCheck:
 
     def _type(self, owner: Fields, key: str, name: str, parents: tuple[int, ...], depth: int) -> None:
         if depth > MAX_NESTING:
-            msg = f"{owner.what}: types are nested more than {MAX_NESTING} levels deep"
-            raise FormatError(msg)
+            raise FormatError(f"{owner.what}: types are nested more than {MAX_NESTING} levels deep")
         value = owner.get(key)
         if isinstance(value, str):
             _check_primitive(owner, key, value)

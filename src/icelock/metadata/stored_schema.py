@@ -77,8 +77,9 @@ def _check_ids(node: Any, location: str) -> None:
     for field in node.get("fields", ()):
         field_id = field.get("field-id")
         if field_id is not None and field_id in seen:
-            msg = f"{location} has field id {field_id} twice ({seen[field_id]!r}, {field['name']!r}): it breaks the spec; rewrite it"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{location} has field id {field_id} twice ({seen[field_id]!r}, {field['name']!r}): it breaks the spec; rewrite it"
+            )
         seen[field_id] = field["name"]
         _check_ids(field["type"], location)
     for name in ("type", "items", "values"):
@@ -93,8 +94,7 @@ class _Inliner:
     def of(self, node: Any, depth: int) -> Any:
         self._made += 1
         if depth > _DEEPEST or self._made > MOST_TYPES:
-            msg = f"a type holds itself, is nested too deep, or there are more than {MOST_TYPES}"
-            raise ValueError(msg)
+            raise ValueError(f"a type holds itself, is nested too deep, or there are more than {MOST_TYPES}")
         if isinstance(node, list):
             return [self.of(child, depth + 1) for child in node]
         if isinstance(node, str):
@@ -156,6 +156,5 @@ def _with_lengths(schema: Any) -> StoredForm:
 
 def _fields(record: Any) -> Iterator[Mapping[str, Any]]:
     if not isinstance(record, Mapping) or record.get("type") != "record":
-        msg = f"no Avro record: {record!r}"
-        raise TypeError(msg)
+        raise TypeError(f"no Avro record: {record!r}")
     return iter(record["fields"])

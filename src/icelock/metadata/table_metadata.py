@@ -36,8 +36,7 @@ SUPPORTED_VERSIONS = (1, 2, 3)
 
 def _parse_keys(value: Any) -> list[EncryptedKey]:
     if not isinstance(value, (list, tuple)):
-        msg = f"encryption-keys must be a list, not {type(value).__name__}"
-        raise FormatError(msg)
+        raise FormatError(f"encryption-keys must be a list, not {type(value).__name__}")
     return [entry if isinstance(entry, EncryptedKey) else EncryptedKey.from_json(entry) for entry in value]
 
 
@@ -90,8 +89,7 @@ def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:
     try:
         data = parse_json(text)
     except FormatError as e:
-        msg = f"{location} is not table metadata: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{location} is not table metadata: {e}") from e
     return parse_metadata_object(data, location=location)
 
 
@@ -103,18 +101,15 @@ def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMet
     """
     version = data.get("format-version") if isinstance(data, dict) else None
     if type(version) is not int or version not in SUPPORTED_VERSIONS:
-        msg = f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it"
-        raise FormatError(msg)
+        raise FormatError(f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it")
     if version != 3 and _has_traces_of_encryption(data):  # noqa: PLR2004
-        msg = f"{location} has encryption keys but format version {version}: it was changed; restore the metadata file"
-        raise IntegrityError(msg)
+        raise IntegrityError(f"{location} has encryption keys but format version {version}: it was changed; restore the metadata file")
     try:
         check_values(data)
         check_document(data, location=location)
         return _model(data, version)
     except Exception as e:  # PyIceberg's validators meet what they do not expect with errors of every kind
-        msg = f"{location} is not valid table metadata: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{location} is not valid table metadata: {e}") from e
 
 
 def _has_traces_of_encryption(data: Mapping[str, Any]) -> bool:
@@ -158,8 +153,7 @@ def decode_metadata(data: bytes, *, location: str, limit: int = LIMITS[LIMIT_MET
         try:
             unpacked = gunzip(data, limit)
         except (OSError, EOFError, zlib.error) as e:
-            msg = f"{location} cannot be read as table metadata: {e}"
-            raise FormatError(msg) from e
+            raise FormatError(f"{location} cannot be read as table metadata: {e}") from e
         if unpacked is None:
             refuse(location, "bytes", limit, LIMIT_METADATA_BYTES)
         data = unpacked

@@ -85,8 +85,7 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
 
 def _keyed(metadata: TableMetadata) -> TableMetadataV3:
     if not isinstance(metadata, TableMetadataV3):
-        msg = f"encryption keys need format version 3, the table has version {metadata.format_version}"
-        raise PolicyError(msg)
+        raise PolicyError(f"encryption keys need format version 3, the table has version {metadata.format_version}")
     return metadata
 
 
@@ -96,8 +95,7 @@ def _add_key(update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, conte
     if known is not None:
         if known == update.encryption_key:
             return base
-        msg = f"key id {update.encryption_key.key_id} is already there with another content"
-        raise FormatError(msg)
+        raise FormatError(f"key id {update.encryption_key.key_id} is already there with another content")
     context.add_update(update)  # type: ignore[arg-type]
     return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.encryption_key]})
 

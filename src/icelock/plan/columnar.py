@@ -148,8 +148,9 @@ def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) 
     for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
         file = entry.data_file
         if file.content != DataFileContent.DATA:
-            msg = f"{manifest.manifest_path} is listed as a manifest of data files, but holds {file.file_path} with content {file.content}"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{manifest.manifest_path} is listed as a manifest of data files, but holds {file.file_path} with content {file.content}"
+            )
         if (entry_filter.partition is None or entry_filter.partition(file)) and entry_filter.file(file):
             needed.append(entry)
     return needed
@@ -174,16 +175,14 @@ def _needed(
 ) -> tuple[ManifestColumns, pl.DataFrame, list[FileMetrics] | None]:
     """Return the columns of the needed entries, and their metrics of some columns if any are named."""
     if not isinstance(manifest, ManifestFile):
-        msg = "its table is of version 1 or 2"
-        raise NotColumnarError(msg)
+        raise NotColumnarError("its table is of version 1 or 2")
     columns = ManifestColumns(io, manifest)
     field_ids = entry_filter.field_ids.union(more_field_ids)
     # With a filter on partitions metrics are read later, of what is left.
     at_once = METRICS if field_ids and entry_filter.partition is None else ()
     frame = columns.live(at_once)
     if (frame.get_column("content") != 0).any():
-        msg = "it holds delete files"
-        raise NotColumnarError(msg)
+        raise NotColumnarError("it holds delete files")
     file_formats(frame.get_column("file_format").unique().to_list())  # an unknown one is for the other reader to refuse
     if entry_filter.partition is not None:
         frame = kept(frame, _partition_mask(columns, frame, entry_filter.partition))

@@ -101,26 +101,22 @@ class DeleteIndex:
     def _add_vector(self, sequence: int, file: DataFile) -> None:
         path: str | None = getattr(file, "referenced_data_file", None)
         if path is None:
-            msg = f"deletion vector in {file.file_path} names no data file (referenced_data_file): {_REMEDY}"
-            raise FormatError(msg)
+            raise FormatError(f"deletion vector in {file.file_path} names no data file (referenced_data_file): {_REMEDY}")
         if path in self._vectors:
-            msg = f"{path} has two deletion vectors, in {self._vectors[path][1].file_path} and {file.file_path}: {_REMEDY}"
-            raise FormatError(msg)
+            raise FormatError(f"{path} has two deletion vectors, in {self._vectors[path][1].file_path} and {file.file_path}: {_REMEDY}")
         self._vectors[path] = (sequence, file)
 
     def _checked(self, delete: DataFile, sequence: int, file: DataFile, file_sequence: int) -> DataFile:
         if _partition(delete) != _partition(file):
-            msg = (
+            raise FormatError(
                 f"{delete.file_path} deletes rows of {file.file_path}, but is in partition {delete.partition} of spec {delete.spec_id}, "
                 f"not {file.partition} of spec {file.spec_id}: {_REMEDY}"
             )
-            raise FormatError(msg)
         if sequence < file_sequence:
-            msg = (
+            raise FormatError(
                 f"deletion vector in {delete.file_path} has sequence number {sequence}, below that of its data file "
                 f"{file.file_path} ({file_sequence}): {_REMEDY}"
             )
-            raise FormatError(msg)
         return delete
 
     def _may_match(self, file: _Metrics, delete: DataFile) -> bool:

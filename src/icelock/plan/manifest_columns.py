@@ -83,8 +83,7 @@ class ManifestColumns:
         try:
             fields, converters = _flat_fields(form.schema)
         except (LookupError, TypeError) as e:
-            msg = f"a schema that is none: {type(e).__name__}"
-            raise NotColumnarError(msg) from e
+            raise NotColumnarError(f"a schema that is none: {type(e).__name__}") from e
         self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(form.schema, location=manifest.manifest_path))
         self.partitions = Partitions(converters)
         self._names = frozenset(field.column for field in fields)
@@ -95,8 +94,7 @@ class ManifestColumns:
         try:
             *others, last = forms(schema, location=self.manifest.manifest_path)
         except (LookupError, TypeError, ValueError) as e:
-            msg = f"a schema that is none: {type(e).__name__}"
-            raise NotColumnarError(msg) from e
+            raise NotColumnarError(f"a schema that is none: {type(e).__name__}") from e
         for form in others:
             check = RowCheck(form.schema, location=self.manifest.manifest_path)
             if all(map(check.fits, self._blocks)):
@@ -112,13 +110,11 @@ class ManifestColumns:
         stored = self._read(self._blocks, [*_BASE, *self.partitions.columns, *more])
         for name in _REQUIRED:
             if stored.get_column(name).null_count():
-                msg = f"an entry without {name}"
-                raise NotColumnarError(msg)
+                raise NotColumnarError(f"an entry without {name}")
         _check_numbers(stored)
         frame = self._inherited(stored).with_row_index("row")
         if ((frame.get_column("status") != _DELETED) & frame.get_column("sequence_number").is_null()).any():
-            msg = "an entry without a sequence number"
-            raise NotColumnarError(msg)
+            raise NotColumnarError("an entry without a sequence number")
         return kept(frame, frame.get_column("status") != _DELETED)
 
     def some(self, rows: pl.Series, columns: Sequence[str]) -> pl.DataFrame:
@@ -205,8 +201,7 @@ def _check_numbers(frame: pl.DataFrame) -> None:
     wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]
     wrong += [~pl.col(name).cast(pl.Int64).is_between(0, _MOST[name]).fill_null(value=True) for name in _MOST if name in frame.columns]
     if frame.select_seq(pl.any_horizontal(wrong).any()).item():
-        msg = "numbers that no entry has"
-        raise NotColumnarError(msg)
+        raise NotColumnarError("numbers that no entry has")
 
 
 def file_formats(stored: Sequence[str]) -> list[str]:
@@ -239,15 +234,13 @@ def _flat_fields(schema: Any) -> tuple[list[FlatField], list[_Convert | None]]:
                 partition.append(_converter(part["type"]))
     found = [flat.column for flat in fields]
     if len(set(found)) != len(found) or not set(_REQUIRED) <= set(found):
-        msg = f"fields {found}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"fields {found}")
     return fields, partition
 
 
 def _record(schema: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
-        msg = f"no Avro record: {schema!r}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"no Avro record: {schema!r}")
     return schema["fields"]  # type: ignore[no-any-return]
 
 
@@ -265,8 +258,7 @@ def _flat(stored: Mapping[str, Any], names: Mapping[int, str], position: int) ->
     else:
         good = kind in wanted
     if not good:
-        msg = f"{name} of Avro type {avro!r}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"{name} of Avro type {avro!r}")
     return FlatField(column=name, avro=avro)
 
 
@@ -291,6 +283,5 @@ def _converter(avro: Any) -> _Convert | None:
         decimal = DecimalType(kind["precision"], kind.get("scale", 0))
         return lambda value: from_bytes(decimal, value)
     if logical not in _PLAIN_LOGICAL or (logical is not None and name not in ("int", "long")):
-        msg = f"a partition field of Avro type {avro!r}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"a partition field of Avro type {avro!r}")
     return None

@@ -138,8 +138,7 @@ def _mask(expression: BooleanExpression, metrics: ManifestMetrics) -> pl.Series:
     if isinstance(expression, AlwaysFalse):
         return _all(metrics, value=False)
     if not isinstance(expression, BoundPredicate):
-        msg = f"not a bound predicate: {expression}"
-        raise TypeError(msg)
+        raise TypeError(f"not a bound predicate: {expression}")
     try:
         return ~_cannot_match(expression, metrics)
     except _ByFileError:

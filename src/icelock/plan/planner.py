@@ -150,8 +150,9 @@ class Planner(ManifestGroupPlanner):
         for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True):
             file = entry.data_file
             if file.content == DataFileContent.DATA:
-                msg = f"{manifest.manifest_path} is listed as a manifest of delete files, but holds the data file {file.file_path}"
-                raise FormatError(msg)
+                raise FormatError(
+                    f"{manifest.manifest_path} is listed as a manifest of delete files, but holds the data file {file.file_path}"
+                )
             if partition is None or partition(file):
                 kept.append(entry)
         return kept

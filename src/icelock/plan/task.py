@@ -137,8 +137,9 @@ class TaskBuilder:
 
     def _equality_columns(self, ids: tuple[int, ...] | None, path: str) -> tuple[str, ...]:
         if not ids:
-            msg = f"equality delete file {path} names no columns (equality_ids), so it deletes no row that can be told; rewrite it"
-            raise FormatError(msg)
+            raise FormatError(
+                f"equality delete file {path} names no columns (equality_ids), so it deletes no row that can be told; rewrite it"
+            )
         if ids not in self._columns:
             self._columns[ids] = tuple(self._equality_column(field_id, path).model_dump_json() for field_id in ids)
         return self._columns[ids]
@@ -148,8 +149,9 @@ class TaskBuilder:
             found = _path_to(schema.fields, field_id)
             if found is not None:
                 return found
-        msg = f"equality delete file {path} compares field id {field_id}, which no schema of the table has as a single value a row"
-        raise FormatError(msg)
+        raise FormatError(
+            f"equality delete file {path} compares field id {field_id}, which no schema of the table has as a single value a row"
+        )
 
 
 def _path_to(fields: Iterable[NestedField], field_id: int) -> NestedField | None:

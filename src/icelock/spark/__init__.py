@@ -33,8 +33,7 @@ _MODULES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        msg = f"module 'icelock.spark' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'icelock.spark' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"icelock.spark.{_MODULES[name]}"), name)
     return found
 

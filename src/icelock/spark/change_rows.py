@@ -91,8 +91,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
         PySparkException: with icelock's error in its message; nothing was committed and no file is left.
     """
     if not when_matched_update_all and not when_not_matched_insert_all:
-        msg = "neither updates nor inserts are asked for, so there is nothing to do"
-        raise PolicyError(msg)
+        raise PolicyError("neither updates nor inserts are asked for, so there is nothing to do")
     jobs = Jobs(df.sparkSession)
     job = Job(
         action=Action.MERGE,
@@ -133,13 +132,13 @@ def add_files(  # noqa: PLR0913 - as those above
         PySparkException: with icelock's error in its message; nothing was committed and no file is left.
     """
     if not reencrypt:
-        msg = f"table {table} is encrypted, and its files cannot be plain ones: reencrypt=True reads them and writes their rows encrypted"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table} is encrypted, and its files cannot be plain ones: reencrypt=True reads them and writes their rows encrypted"
+        )
     names = [paths] if isinstance(paths, str) else list(paths)
     skipped = [name for name in names if name.rstrip("/").rpartition("/")[2].startswith(("_", "."))]
     if skipped or not names:
-        msg = f"Spark reads no file whose name begins with _ or a dot: {', '.join(skipped)}" if skipped else "no file is named"
-        raise PolicyError(msg)
+        raise PolicyError(f"Spark reads no file whose name begins with _ or a dot: {', '.join(skipped)}" if skipped else "no file is named")
     options = {"mergeSchema": "true", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     writer = write_to(spark.read.options(**options).parquet(*names), table).option("branch", branch)
     for name, value in (snapshot_properties or {}).items():
@@ -203,8 +202,7 @@ class _Merge:
 def _source(df: DataFrame, described: Described, keys: tuple[str, ...], table: str) -> DataFrame:
     """Return the DataFrame with the table's columns in their order; UUIDs as Spark reads them, in lower case."""
     if not keys:
-        msg = f"table {table} has no identifier fields: name the key's columns by join_cols"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table} has no identifier fields: name the key's columns by join_cols")
     given, wanted = df.columns, described.columns
     wrong = [
         *(f"no column {name!r}" for name in wanted if name not in given),
@@ -212,11 +210,11 @@ def _source(df: DataFrame, described: Described, keys: tuple[str, ...], table: s
     ]
     unknown = [key for key in keys if key not in wanted]
     if wrong or len(given) != len(wanted):
-        msg = f"upsert needs a DataFrame with the columns of table {table} ({', '.join(wanted)}); it has {', '.join(wrong) or 'some twice'}"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"upsert needs a DataFrame with the columns of table {table} ({', '.join(wanted)}); it has {', '.join(wrong) or 'some twice'}"
+        )
     if unknown:
-        msg = f"table {table} has no column {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table} has no column {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}")
     columns = {name: F.col(quoted(name)) for name in wanted}
     return df.select(*((F.lower(column) if name in described.uuids else column).alias(name) for name, column in columns.items()))
 
@@ -237,13 +235,11 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
         return None
     without = [key for key in keys if found[f"nulls {key}"]]
     if without:
-        msg = f"key column {', '.join(map(repr, without))} of the DataFrame has nulls, which match no row: nothing was changed"
-        raise PolicyError(msg)
+        raise PolicyError(f"key column {', '.join(map(repr, without))} of the DataFrame has nulls, which match no row: nothing was changed")
     if found[_ROWS] > 1:
-        msg = (
+        raise PolicyError(
             f"the key {', '.join(keys)} occurs more than once in the DataFrame, so it does not say which row is meant: nothing was changed"
         )
-        raise PolicyError(msg)
     return {key: (found[f"min {key}"], found[f"max {key}"]) for key in ranged}
 
 

@@ -90,8 +90,7 @@ def read(  # noqa: PLR0913 - what a read can say
     job = Job(action=Action.ROWS, table=options.table, row_filter=expression, read=options)
     if getattr(spark, "_jsparkSession", None) is None:
         if chosen == Engine.NATIVE:
-            msg = "engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out"
-            raise PolicyError(msg)
+            raise PolicyError("engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out")
         return _by_data_source(spark, _fixed(spark, job, options))
     from icelock.spark.settings.catalogs import scan_of, table_of  # noqa: PLC0415 - catalogs
 
@@ -128,8 +127,7 @@ def _engine(name: str) -> Engine:
     try:
         return Engine(name)
     except ValueError as e:
-        msg = f"engine {name!r} is none of {', '.join(Engine)}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"engine {name!r} is none of {', '.join(Engine)}") from e
 
 
 def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
@@ -148,8 +146,7 @@ def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> Data
         return native.rows
     reason = native.reason or "some of its files are no Parquet files with field ids, or have equality deletes of nested columns or in Avro"
     if engine == Engine.NATIVE and native.rest:
-        msg = f"table {job.table} cannot be read by Spark's own reader alone: {reason}; leave the engine out"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {job.table} cannot be read by Spark's own reader alone: {reason}; leave the engine out")
     if native.rest:
         _logger.info("table %s: %s; the data source reads %s", job.table, reason, "them" if native.rows is not None else "it")
     rest = _by_data_source(spark, replace(job, rest=native.rows is not None))
@@ -179,6 +176,7 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
 def _by_data_source(spark: SparkSession, job: Job) -> DataFrame:
     jobs = Jobs(spark)
     if not job.table.catalog:
-        msg = f"table {'.'.join(job.table.identifier)} has no catalog, and Spark's own reader cannot read all of it: load it by a catalog"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {'.'.join(job.table.identifier)} has no catalog, and Spark's own reader cannot read all of it: load it by a catalog"
+        )
     return jobs.read(job)

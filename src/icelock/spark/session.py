@@ -71,8 +71,9 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
 
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
     if not name or "." in name or name != name.strip():
-        msg = f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it has no dot and no white space around it"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it has no dot and no white space around it"
+        )
     check_nested(properties)
     given = {key: str(value) for key, value in properties.items() if value is not None}
     check_catalog_properties(given)

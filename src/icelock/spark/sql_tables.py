@@ -45,12 +45,10 @@ def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFr
     settings = settings_of(spark)
     jvm = native_jvm(spark)
     if jvm is None:
-        msg = "icelock.spark.sql needs a classic session: over Spark Connect, read the table and query it as a temporary view"
-        raise PolicyError(msg)
+        raise PolicyError("icelock.spark.sql needs a classic session: over Spark Connect, read the table and query it as a temporary view")
     named = jvm.sql_tables(query)
     if named is None:
-        msg = "icelock.spark.sql runs queries; to change a table, use icelock.spark.write_to, delete or upsert"
-        raise PolicyError(msg)
+        raise PolicyError("icelock.spark.sql runs queries; to change a table, use icelock.spark.write_to, delete or upsert")
     catalogs = _catalogs(settings)
     tables = {name: _rows(spark, name, engine) for name in dict.fromkeys(named) if name.split("\0")[0] in catalogs}
     return jvm.sql_rows(query, tables)
@@ -69,18 +67,17 @@ def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bo
     """
     settings = settings_of(spark)
     if getattr(spark, "_jsparkSession", None) is None:
-        msg = "icelock.spark.attach needs a classic session: over Spark Connect, read each table and call createOrReplaceTempView"
-        raise PolicyError(msg)
+        raise PolicyError(
+            "icelock.spark.attach needs a classic session: over Spark Connect, read each table and call createOrReplaceTempView"
+        )
     catalog, _, path = namespace.partition(".")
     if not path:
-        msg = f"namespace {namespace!r} is not of the form catalog.namespace, such as 'lake.demo'"
-        raise PolicyError(msg)
+        raise PolicyError(f"namespace {namespace!r} is not of the form catalog.namespace, such as 'lake.demo'")
     found = session_catalog(spark, settings, TableName.parse(f"{namespace}.any"))
     names = sorted(identifier[-1] for identifier in found.list_tables(tuple(path.split("."))))
     taken = [prefix + name for name in names if spark.catalog.tableExists(quoted(prefix + name))]
     if taken and not replace:
-        msg = f"the session has a table or view named {', '.join(taken)}: give a prefix, or replace=True"
-        raise PolicyError(msg)
+        raise PolicyError(f"the session has a table or view named {', '.join(taken)}: give a prefix, or replace=True")
     views = {prefix + name: read(spark, f"{catalog}.{path}.{name}", engine=engine) for name in names}
     for name, rows in views.items():
         rows.createOrReplaceTempView(quoted(name))
@@ -99,13 +96,13 @@ def _rows(spark: SparkSession, name: str, engine: str) -> DataFrame:
     *parts, version = name.split("\0")
     table = ".".join(parts)
     if len(parts) < _PARTS or any("." in part for part in parts):
-        msg = f"table name {table!r} in the query is not of the form catalog.namespace.table"
-        raise PolicyError(msg)
+        raise PolicyError(f"table name {table!r} in the query is not of the form catalog.namespace.table")
     if not version:
         return read(spark, table, engine=engine)
     if not version.startswith(_VERSION):
-        msg = f"TIMESTAMP AS OF is not read here: icelock.spark.read(spark, {table!r}, as_of_timestamp=...) is; or use VERSION AS OF"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"TIMESTAMP AS OF is not read here: icelock.spark.read(spark, {table!r}, as_of_timestamp=...) is; or use VERSION AS OF"
+        )
     at = version.removeprefix(_VERSION)
     if at.isdigit():
         return read(spark, table, snapshot_id=int(at), engine=engine)

@@ -61,8 +61,7 @@ class TableWriter:
             PolicyError: another format.
         """
         if provider.lower() not in {NAME, "iceberg"}:
-            msg = f"write_to makes encrypted Iceberg tables, not {provider!r}"
-            raise PolicyError(msg)
+            raise PolicyError(f"write_to makes encrypted Iceberg tables, not {provider!r}")
         return self
 
     def option(self, name: str, value: object) -> Self:
@@ -77,8 +76,7 @@ class TableWriter:
             self._spread = spread
             return self
         if name.lower() in {TABLE, OVERWRITE_FILTER, OVERWRITE_MODE}:
-            msg = f"write_to has a method for the option {name}"
-            raise PolicyError(msg)
+            raise PolicyError(f"write_to has a method for the option {name}")
         options = {**self._options, name: str(value)}
         WriteOptions.parse(options, overwrite=False)
         self._options = options
@@ -99,8 +97,7 @@ class TableWriter:
         """Set the partitioning of the table that is made: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``."""
         wrong = [transform for transform in transforms if not isinstance(transform, str)]
         if wrong:
-            msg = f"partitionedBy takes text such as 'days(ts)', not {type(wrong[0]).__name__}"
-            raise PolicyError(msg)
+            raise PolicyError(f"partitionedBy takes text such as 'days(ts)', not {type(wrong[0]).__name__}")
         self._partitioned_by = transforms
         return self
 
@@ -139,8 +136,7 @@ class TableWriter:
 
     def _job(self, action: Action) -> Job:
         if self._properties or self._partitioned_by:
-            msg = f"tableProperty and partitionedBy are of a table that is made, and {action} changes one that exists"
-            raise PolicyError(msg)
+            raise PolicyError(f"tableProperty and partitionedBy are of a table that is made, and {action} changes one that exists")
         return self._of_options(action)
 
     def _own(self, action: Action) -> Job:
@@ -148,8 +144,7 @@ class TableWriter:
 
     def _make(self, action: Action) -> None:
         if BRANCH in {name.lower() for name in self._options}:
-            msg = f"a table is made with its main branch: leave the option {BRANCH} out"
-            raise PolicyError(msg)
+            raise PolicyError(f"a table is made with its main branch: leave the option {BRANCH} out")
         new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
         job = replace(self._of_options(action), new_table=new)
         self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))

@@ -210,6 +210,7 @@ class GivenFiles(Staging):
         scan = self.branch_scan(parse_filter(overwrite_filter), case_sensitive=True, branch=branch)
         matched, cut = ([], []) if scan is None else scan.whole_files()
         if cut:
-            msg = f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others: use overwrite or delete"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others: use overwrite or delete"
+            )
         return matched

@@ -89,11 +89,10 @@ class TableEncryption:
             if self._kms is None:
                 self._kms = load_kms_client(self._settings)
             if self._kms is None:
-                msg = (
+                raise KeyUnavailableError(
                     f"no KMS is configured for {self._owner}: set {names.KMS_TYPE} (such as aws, vault, local) or {names.KMS_IMPL} "
                     "in the catalog's properties"
                 )
-                raise KeyUnavailableError(msg)
             return self._kms
 
     def wrap(self, io: FileIO, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> FileIO:
@@ -116,11 +115,10 @@ class TableEncryption:
         """
         named = properties.get(_LOCATIONS)
         if named is not None and named != self._settings.get(_LOCATIONS):
-            msg = (
+            raise PolicyError(
                 f"table {table} has {_LOCATIONS} {named!r}, which would load a class of the table's choice: remove the property, or set "
                 f"the same for {self._owner} if the class is yours"
             )
-            raise PolicyError(msg)
 
     def locations(self, metadata: TableMetadata, *, table: str) -> LocationProvider:
         """Return what makes up the paths of a table's files.
@@ -147,8 +145,7 @@ class TableEncryption:
         """
         master_key_id = names.encryption_key_id(metadata.properties)
         if master_key_id is None:
-            msg = f"table {table} has no {names.ENCRYPTION_KEY_ID}"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} has no {names.ENCRYPTION_KEY_ID}")
         try:
             kms = self.kms()
         except KeyUnavailableError as e:
@@ -170,8 +167,7 @@ class TableEncryption:
 def _cache_seconds(settings: Mapping[str, str]) -> int:
     value = settings.get(names.KEK_CACHE_SECONDS, str(KEK_CACHE_SECONDS_DEFAULT))
     if not str(value).isdigit() or int(value) > KEK_CACHE_SECONDS_DEFAULT:
-        msg = f"{names.KEK_CACHE_SECONDS} is {value!r}; it must be a number of seconds from 0 to {KEK_CACHE_SECONDS_DEFAULT}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{names.KEK_CACHE_SECONDS} is {value!r}; it must be a number of seconds from 0 to {KEK_CACHE_SECONDS_DEFAULT}")
     return int(value)
 
 
@@ -183,6 +179,7 @@ def _sound(clock: Callable[[], int]) -> int:
     """
     now = clock()
     if not 0 <= now <= LAST_MS:
-        msg = f"the clock of this machine says {now} ms since 1970, which is no time that a table can have: set it (NTP), and do it again"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"the clock of this machine says {now} ms since 1970, which is no time that a table can have: set it (NTP), and do it again"
+        )
     return now

@@ -110,11 +110,13 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     names.check_reserved(properties, making=True)
     check_path_properties(properties, table=table)
     if any(name in properties for name in _FIXED) and format_version != VERSION:
-        msg = f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
+        )
     if names.DATA_KEY_LENGTH in properties and names.ENCRYPTION_KEY_ID not in properties:
-        msg = f"table {table}: {names.DATA_KEY_LENGTH} without {names.ENCRYPTION_KEY_ID}: nothing would be encrypted; set the key id too"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table}: {names.DATA_KEY_LENGTH} without {names.ENCRYPTION_KEY_ID}: nothing would be encrypted; set the key id too"
+        )
 
 
 def check_metadata(metadata: TableMetadata, *, location: str) -> None:
@@ -126,15 +128,17 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
     """
     if not isinstance(metadata, TableMetadataV3):
         if any(name in metadata.properties for name in _FIXED):
-            msg = f"{location} has encryption properties but format version {metadata.format_version}: encryption needs version 3"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{location} has encryption properties but format version {metadata.format_version}: encryption needs version 3"
+            )
         return
     names.check_table_properties({k: v for k, v in metadata.properties.items() if k in _FIXED})
     if names.ENCRYPTION_KEY_ID in metadata.properties:
         return
     if metadata.encryption_keys or any(getattr(snapshot, "key_id", None) is not None for snapshot in metadata.snapshots):
-        msg = f"{location} has encryption keys but no {names.ENCRYPTION_KEY_ID}: the property was removed; restore the metadata file"
-        raise IntegrityError(msg)
+        raise IntegrityError(
+            f"{location} has encryption keys but no {names.ENCRYPTION_KEY_ID}: the property was removed; restore the metadata file"
+        )
 
 
 def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
@@ -156,14 +160,13 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
         elif isinstance(update, AddSnapshotUpdate):
             _check_snapshot(update.snapshot, table=table)
         elif isinstance(update, UpgradeFormatVersionUpdate) and update.format_version != VERSION:
-            msg = f"table {table} is encrypted: format version {update.format_version} cannot hold its keys"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} is encrypted: format version {update.format_version} cannot hold its keys")
         elif isinstance(update, SetLocationUpdate) and update.location != metadata.location:
-            msg = f"table {table} is encrypted: moving it to {update.location} is not supported"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} is encrypted: moving it to {update.location} is not supported")
         elif not isinstance(update, _KNOWN_UPDATES):
-            msg = f"table {table} is encrypted: {type(update).__name__} is not known to this version, so what it would write is not either"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {table} is encrypted: {type(update).__name__} is not known to this version, so what it would write is not either"
+            )
 
 
 def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> None:
@@ -218,13 +221,11 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
     for snapshot in metadata.snapshots:
         key_id = getattr(snapshot, "key_id", None)  # PyIceberg's own class has none
         if key_id is not None and key_id not in entries:
-            msg = f"table {table}: snapshot {snapshot.snapshot_id} needs key {key_id}, which is not in encryption-keys"
-            raise KeyUnavailableError(msg)
+            raise KeyUnavailableError(f"table {table}: snapshot {snapshot.snapshot_id} needs key {key_id}, which is not in encryption-keys")
     for key in entries.values():
         if key.encrypted_by_id in entries or key.encrypted_by_id == master or KEY_TIMESTAMP in key.properties:
             continue
-        msg = f"table {table}: key {key.key_id} is encrypted by {key.encrypted_by_id}, which is not in encryption-keys"
-        raise KeyUnavailableError(msg)
+        raise KeyUnavailableError(f"table {table}: key {key.key_id} is encrypted by {key.encrypted_by_id}, which is not in encryption-keys")
 
 
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:
@@ -240,8 +241,7 @@ def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: st
                 if was
                 else f"cannot be set to {updates[name]!r} on a table that exists"
             )
-            msg = f"table {table}: {name} {what}; create a new table with it and copy the data"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: {name} {what}; create a new table with it and copy the data")
 
 
 def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: str) -> None:
@@ -249,20 +249,19 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
     names.check_reserved(name for name in removals if name not in metadata.properties)
     for name in removals:
         if name in _FIXED and name in metadata.properties:
-            msg = f"table {table}: {name} cannot be removed: the table's files are encrypted with that key"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: {name} cannot be removed: the table's files are encrypted with that key")
 
 
 def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> None:
     """Refuse a commit after which the table is another one, or no longer as much encrypted."""
     for name in _FIXED:
         if staged.properties.get(name) != base.properties.get(name):
-            msg = f"table {table}: {name} would change from {base.properties.get(name)!r} to {staged.properties.get(name)!r}; it is fixed"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {table}: {name} would change from {base.properties.get(name)!r} to {staged.properties.get(name)!r}; it is fixed"
+            )
     for name in ("format_version", "table_uuid", "location"):
         if getattr(staged, name) != getattr(base, name):
-            msg = f"table {table} is encrypted: its {name} cannot change from {getattr(base, name)} to {getattr(staged, name)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} is encrypted: its {name} cannot change from {getattr(base, name)} to {getattr(staged, name)}")
 
 
 def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> dict[str, EncryptedKey]:
@@ -271,13 +270,11 @@ def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: 
     entries: dict[str, EncryptedKey] = {}
     for key in staged.encryption_keys:  # type: ignore[union-attr]  # encrypted, so version 3
         if key.key_id in entries:
-            msg = f"table {table}: key id {key.key_id} would be there twice"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: key id {key.key_id} would be there twice")
         entries[key.key_id] = key
         old = before.get(key.key_id, key)
         if old is not key and old != key:
-            msg = f"table {table}: key entry {key.key_id} would be replaced by another one; entries never change"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: key entry {key.key_id} would be replaced by another one; entries never change")
     master = staged.properties.get(names.ENCRYPTION_KEY_ID)
     added = {key_id: key for key_id, key in entries.items() if key_id not in before}
     for key in added.values():
@@ -295,8 +292,7 @@ def _check_added_entry(key: EncryptedKey, kek: EncryptedKey | None, master: str 
         return
     else:
         what = f"an entry is a KEK under master key {master!r}, or the key of a manifest list under such a KEK and without properties"
-    msg = f"table {table}: refused to add key entry {key.key_id}, encrypted by {key.encrypted_by_id}: {what}"
-    raise PolicyError(msg)
+    raise PolicyError(f"table {table}: refused to add key entry {key.key_id}, encrypted by {key.encrypted_by_id}: {what}")
 
 
 def _check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_keys: dict[str, EncryptedKey], *, table: str) -> None:
@@ -308,29 +304,28 @@ def _check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_ke
             _check_snapshot(snapshot, table=table)
             key_id: str = getattr(snapshot, "key_id")  # noqa: B009 - encrypted, so version 3
             if key_id not in unused:
-                msg = (
+                raise PolicyError(
                     f"table {table}: snapshot {snapshot.snapshot_id} has key-id {key_id}, which is not the id of a manifest list's key "
                     "that this commit adds for it alone"
                 )
-                raise PolicyError(msg)
             unused.remove(key_id)
         elif old is not snapshot and any(getattr(old, name) != getattr(snapshot, name) for name in _SNAPSHOT_KEEPS):
-            msg = f"table {table}: snapshot {snapshot.snapshot_id} would be replaced by another one; snapshots never change"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: snapshot {snapshot.snapshot_id} would be replaced by another one; snapshots never change")
     if unused:
-        msg = f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot; they would stay in the metadata for good"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot; they would stay in the metadata for good"
+        )
 
 
 def _refuse_statistics(table: str) -> NoReturn:
-    msg = f"table {table} is encrypted: statistics files would be plain; there is no encrypted form of them yet"
-    raise PolicyError(msg)
+    raise PolicyError(f"table {table} is encrypted: statistics files would be plain; there is no encrypted form of them yet")
 
 
 def _check_snapshot(snapshot: Any, *, table: str) -> None:
     if getattr(snapshot, "key_id", None) is None:
-        msg = f"table {table} is encrypted, but snapshot {snapshot.snapshot_id} has no key-id: its manifest list would be plain"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table} is encrypted, but snapshot {snapshot.snapshot_id} has no key-id: its manifest list would be plain"
+        )
     check_summary(snapshot.summary.additional_properties if snapshot.summary else {}, table=table)
 
 
@@ -342,5 +337,6 @@ def check_summary(properties: Iterable[str], *, table: str) -> None:
     """
     for name in properties:
         if name.startswith(_PARTITION_SUMMARY):
-            msg = f"table {table} is encrypted: snapshot summary {name!r} would put partition values into metadata.json; remove it"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {table} is encrypted: snapshot summary {name!r} would put partition values into metadata.json; remove it"
+            )

@@ -45,11 +45,10 @@ def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable
     changed = [f"key entry {key_id}" for key_id in sorted(needed) if key_id in mine and mine[key_id] != theirs.get(key_id)]
     changed += [name for name in _FIXED if held.properties.get(name) != current.properties.get(name)]
     if changed:
-        msg = (
+        raise IntegrityError(
             f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Nobody else could read what is "
             "sealed under the old one, so nothing was committed: find out who changed it, and restore the metadata"
         )
-        raise IntegrityError(msg)
 
 
 def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
@@ -63,25 +62,21 @@ def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog:
         return
     remedy = f"catalog {catalog} cannot hold encrypted tables; nothing was deleted: load {table} through a catalog that keeps keys"
     if kept.format_version != sent.format_version or not isinstance(kept, TableMetadataV3):
-        msg = f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}"
-        raise CommitError(msg)
+        raise CommitError(f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}")
     have = _entries(kept)
     changed = [key.key_id for key in sent.encryption_keys if have.get(key.key_id, key) != key]
     if changed:
-        msg = (
+        raise IntegrityError(
             f"table {table}: the commit was made, but catalog {catalog} has other key entries {', '.join(changed)} than the commit is "
             "sealed under: others cannot read it. Nothing was deleted: put the entries back as they were, or commit the rows again"
         )
-        raise IntegrityError(msg)
     lost = [key.key_id for key in sent.encryption_keys if key.key_id not in have]
     if lost:
-        msg = f"table {table}: encryption keys {', '.join(lost)} did not come back after the commit; {remedy}"
-        raise CommitError(msg)
+        raise CommitError(f"table {table}: encryption keys {', '.join(lost)} did not come back after the commit; {remedy}")
     key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in kept.snapshots}
     for snapshot in sent.snapshots:
         if snapshot.snapshot_id in key_ids and key_ids[snapshot.snapshot_id] != snapshot.key_id:
-            msg = f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}"
-            raise CommitError(msg)
+            raise CommitError(f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}")
 
 
 def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:

@@ -28,13 +28,13 @@ def to_millis(moment: object, *, name: str) -> int:
     """
     if isinstance(moment, datetime):
         if moment.utcoffset() is None:
-            msg = (
+            raise PolicyError(
                 f"{name} is {moment.isoformat(sep=' ')} without a time zone, so it does not say which moment is meant: use "
                 "datetime.now(timezone.utc), or moment.astimezone() for local time"
             )
-            raise PolicyError(msg)
         return (moment - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
-    msg = f"{name} is {moment!r}; it must be a datetime with a time zone, such as datetime.now(timezone.utc), or ms since 1970 as an int"
-    raise PolicyError(msg)
+    raise PolicyError(
+        f"{name} is {moment!r}; it must be a datetime with a time zone, such as datetime.now(timezone.utc), or ms since 1970 as an int"
+    )

@@ -55,8 +55,7 @@ class NewTable(Table):
         Raises:
             TableAlreadyExistsError: always.
         """
-        msg = f"Table {'.'.join(fresh.name())} already exists: another writer made it meanwhile"
-        raise TableAlreadyExistsError(msg)
+        raise TableAlreadyExistsError(f"Table {'.'.join(fresh.name())} already exists: another writer made it meanwhile")
 
     def transaction(self) -> CreateTransaction:
         """Return a transaction that makes the table."""
@@ -75,8 +74,9 @@ class NewTable(Table):
                 raise
 
     def _refuse_new(self) -> NoReturn:
-        msg = f"table {'.'.join(self.name())} is not there yet: commit the transaction that makes it, and use the table that it returns"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {'.'.join(self.name())} is not there yet: commit the transaction that makes it, and use the table that it returns"
+        )
 
 
 class CreateTransaction(EncryptedTransaction):

@@ -89,8 +89,7 @@ class DataScan(Filtered, IcebergDataScan):
         """The schema that the filter is bound to and columns are selected from."""
         snapshot = self.snapshot()
         if self.snapshot_id is not None and snapshot is None:
-            msg = f"snapshot {self.snapshot_id} is not in the table's metadata; table.snapshots() lists those that are"
-            raise PolicyError(msg)
+            raise PolicyError(f"snapshot {self.snapshot_id} is not in the table's metadata; table.snapshots() lists those that are")
         if self.snapshot_id is None or self.options.get(_TABLE_SCHEMA) == "current" or snapshot is None or snapshot.schema_id is None:
             return self.table_metadata.schema()
         return self.table_metadata.schema_by_id(snapshot.schema_id) or self.table_metadata.schema()
@@ -134,8 +133,7 @@ class DataScan(Filtered, IcebergDataScan):
             ValueError: a snapshot id is set already.
         """
         if name not in self.table_metadata.refs:
-            msg = f"the table {no_such_ref(self.table_metadata.refs, name)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"the table {no_such_ref(self.table_metadata.refs, name)}")
         scan = super().use_ref(name)
         if self.table_metadata.refs[name].snapshot_ref_type == SnapshotRefType.BRANCH:
             return scan.update(options={**self.options, _TABLE_SCHEMA: "current"})

@@ -130,8 +130,7 @@ class Table(IcebergTable):
             PolicyError: the table is plain.
         """
         if not is_encrypted(metadata):
-            msg = f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only")
         return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), spare=spare)  # type: ignore[return-value]
 
     def location_provider(self) -> LocationProvider:
@@ -164,8 +163,9 @@ class Table(IcebergTable):
         """
         if fresh.metadata.table_uuid != self.metadata.table_uuid:
             was, now = self.metadata.table_uuid, fresh.metadata.table_uuid
-            msg = f"table {'.'.join(self.name())} was dropped and made again meanwhile (uuid {was}, now {now}): nothing is committed to it"
-            raise CommitError(msg)
+            raise CommitError(
+                f"table {'.'.join(self.name())} was dropped and made again meanwhile (uuid {was}, now {now}): nothing is committed to it"
+            )
         self._version = self._loaded(fresh)
 
     def advance(self, other: Table) -> None:
@@ -283,8 +283,7 @@ class Table(IcebergTable):
         self._refuse("DataFusion's own reader")
 
     def _refuse(self, what: str) -> NoReturn:
-        msg = f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and hand the Arrow data on"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and hand the Arrow data on")
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)
@@ -327,8 +326,7 @@ class Table(IcebergTable):
 
     def update_statistics(self) -> NoReturn:
         """Refused: statistics files are plain."""
-        msg = f"table {'.'.join(self.name())}: statistics files would be plain; there is no encrypted form of them yet"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {'.'.join(self.name())}: statistics files would be plain; there is no encrypted form of them yet")
 
     @property
     def maintenance(self) -> MaintenanceTable:  # type: ignore[override]  # PyIceberg's would leave the keys behind
@@ -341,13 +339,11 @@ class StaticTable(Table, IcebergStaticTable):
 
     def refresh(self) -> NoReturn:
         """Refused: a static table is one version."""
-        msg = "a static table cannot be refreshed: load the new metadata file"
-        raise PolicyError(msg)
+        raise PolicyError("a static table cannot be refreshed: load the new metadata file")
 
     def transaction(self) -> NoReturn:
         """Refused: there is no catalog to commit to."""
-        msg = f"{self.metadata_location} was loaded as a static table: there is no catalog to commit to; load it through one"
-        raise PolicyError(msg)
+        raise PolicyError(f"{self.metadata_location} was loaded as a static table: there is no catalog to commit to; load it through one")
 
     @property
     def maintenance(self) -> NoReturn:

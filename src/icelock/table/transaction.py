@@ -170,8 +170,7 @@ class EncryptedTransaction(GivenFiles):
             ValidationException: when committed, if another writer changed rows with such keys (``write.merge.isolation-level``).
         """
         if not when_matched_update_all and not when_not_matched_insert_all:
-            msg = "upsert with neither when_matched_update_all nor when_not_matched_insert_all does nothing"
-            raise PolicyError(msg)
+            raise PolicyError("upsert with neither when_matched_update_all nor when_not_matched_insert_all does nothing")
         isolation_level(self.table_metadata, Operation.OVERWRITE, MERGE_ISOLATION)
         rows = df.read_all() if isinstance(df, pa.RecordBatchReader) else df
         self._before_writing(rows, branch)
@@ -212,11 +211,10 @@ class EncryptedTransaction(GivenFiles):
         """
         plain = PlainFiles(self, file_paths, check_duplicates=check_duplicate_files, branch=branch)
         if not reencrypt:
-            msg = (
+            raise PolicyError(
                 f"table {self._name()} is encrypted: add_files would take plain files into it; with reencrypt=True their rows are "
                 "written again, encrypted, and the files stay as they are"
             )
-            raise PolicyError(msg)
         check_branch(self.table_metadata.refs, branch, table=self._name())
         plain.check()
         self.prepare_kek()
@@ -260,8 +258,7 @@ class EncryptedTransaction(GivenFiles):
         return write_data_files(self.write_context(), batches, task_id=0, entropy=self.entropy)
 
     def _refuse(self, what: str) -> NoReturn:
-        msg = f"table {self._name()} is encrypted: {what} is not supported; nothing was changed"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {self._name()} is encrypted: {what} is not supported; nothing was changed")
 
 
 def _lazily(write: Callable[[], Iterable[DataFile]]) -> Iterator[DataFile]:

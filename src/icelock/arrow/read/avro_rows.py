@@ -97,8 +97,9 @@ class AvroRows:
             yield rows, size
 
     def _refuse(self, found: str) -> None:
-        msg = f"{self._file.location} has {found} rows, its manifest entry says {self._record_count}: it was cut or replaced; {RESTORE}"
-        raise IntegrityError(msg)
+        raise IntegrityError(
+            f"{self._file.location} has {found} rows, its manifest entry says {self._record_count}: it was cut or replaced; {RESTORE}"
+        )
 
     def _decoder(self, columns: Sequence[AvroColumn]) -> RowDecoder:
         stored, wanted = _record(self._columns), _record(columns)
@@ -113,8 +114,9 @@ class AvroRows:
             try:
                 arrays.append(column.type.build([row[column.name] for row in rows]))
             except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as e:
-                msg = f"{self._file.location}: column {column.name!r} has a value that is no {column.field.type}: {e}; {RESTORE}"
-                raise FormatError(msg) from e
+                raise FormatError(
+                    f"{self._file.location}: column {column.name!r} has a value that is no {column.field.type}: {e}; {RESTORE}"
+                ) from e
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
 
 

@@ -65,8 +65,9 @@ def avro_columns(schema: Any, *, location: str) -> tuple[AvroColumn, ...]:
     try:
         return _Reader().columns(schema)
     except (_Unreadable, KeyError, TypeError, ValueError, AttributeError) as e:
-        msg = f"{location}: the file's Avro schema is not one of an Iceberg data file ({type(e).__name__.lstrip('_')}: {e}); rewrite it"
-        raise FormatError(msg) from e
+        raise FormatError(
+            f"{location}: the file's Avro schema is not one of an Iceberg data file ({type(e).__name__.lstrip('_')}: {e}); rewrite it"
+        ) from e
 
 
 class _Unreadable(Exception):  # noqa: N818 - it does not leave this module
@@ -84,8 +85,7 @@ class _Reader:
 
     def columns(self, schema: Any) -> tuple[AvroColumn, ...]:
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
-            msg = "it is no record"
-            raise _Unreadable(msg)
+            raise _Unreadable("it is no record")
         self._remember(schema)
         return tuple(self._column(one) for one in schema["fields"])
 
@@ -97,8 +97,7 @@ class _Reader:
         self.depth += 1
         self.made += 1
         if self.depth > _DEEPEST or self.made > MOST_TYPES:
-            msg = f"a type holds itself, or there are more than {MOST_TYPES}"
-            raise _Unreadable(msg)
+            raise _Unreadable(f"a type holds itself, or there are more than {MOST_TYPES}")
         try:
             return self._union(written) if isinstance(written, list) else self._single(written)
         finally:
@@ -107,8 +106,7 @@ class _Reader:
     def _union(self, branches: list[Any]) -> AvroType:
         others = [branch for branch in branches if branch not in ("null", {"type": "null"})]
         if len(others) != 1 or len(branches) > 2 or isinstance(others[0], list):  # noqa: PLR2004 - null and one type
-            msg = f"a union that is not of null and one type: {branches}"
-            raise _Unreadable(msg)
+            raise _Unreadable(f"a union that is not of null and one type: {branches}")
         inner = self._type(others[0])
         schema = [inner.schema if branch is others[0] else "null" for branch in branches]
         return AvroType(arrow=inner.arrow, schema=schema, build=inner.build, optional=len(branches) > 1)
@@ -174,8 +172,7 @@ class _Reader:
         pair = self._type(written["items"])
         names = [one.name for one in pair.arrow] if pa.types.is_struct(pair.arrow) else []
         if names != ["key", "value"] or pair.optional or pair.arrow.field(0).nullable:
-            msg = "a map whose records are not a required key and a value"
-            raise _Unreadable(msg)
+            raise _Unreadable("a map whose records are not a required key and a value")
         arrow = pa.map_(pair.arrow.field(0), pair.arrow.field(1))
 
         def build(values: Values) -> pa.Array:
@@ -201,8 +198,7 @@ def _offsets(values: Values) -> pa.Array:
 
 def _primitive(kind: str, written: Mapping[str, Any]) -> AvroType:
     if kind not in _PRIMITIVES:
-        msg = f"an unknown type {kind!r}"
-        raise _Unreadable(msg)
+        raise _Unreadable(f"an unknown type {kind!r}")
     stored = _PRIMITIVES[kind]
     logical = written.get("logicalType")
     if kind == "bytes" and logical == "decimal":
@@ -230,8 +226,7 @@ def _plain(values: Values, stored: pa.DataType, meant: pa.DataType) -> pa.Array:
 def _decimal(written: Mapping[str, Any]) -> pa.DataType:
     precision, scale = int(written["precision"]), int(written.get("scale", 0))
     if not 0 < precision <= _MOST_DIGITS:
-        msg = f"a decimal of {precision} digits"
-        raise _Unreadable(msg)
+        raise _Unreadable(f"a decimal of {precision} digits")
     return pa.decimal128(precision, scale)
 
 

@@ -56,11 +56,11 @@ def check_deletes(context: ReadContext, task: ScanTask) -> None:
     """
     for delete in task.deletes:
         if delete.content not in (POSITION_DELETES, EQUALITY_DELETES):
-            msg = f"{delete.path} is listed as a delete file with content {delete.content}; 1 (positions) and 2 (equality) are known"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{delete.path} is listed as a delete file with content {delete.content}; 1 (positions) and 2 (equality) are known"
+            )
         if delete.content == EQUALITY_DELETES and (not delete.equality_ids or len(delete.equality_columns) != len(delete.equality_ids)):
-            msg = f"equality delete file {delete.path} does not say which columns it compares: {delete.equality_ids}"
-            raise FormatError(msg)
+            raise FormatError(f"equality delete file {delete.path} does not say which columns it compares: {delete.equality_ids}")
         _stored(context, delete)
         if _is_vector(delete):
             _check_vector(delete, task)
@@ -147,11 +147,10 @@ def _positions_of(context: ReadContext, delete: DeleteFile, data_file: str) -> B
 
 def _check_range(positions: BitMap64, delete: DeleteFile, task: ScanTask) -> None:
     if positions and positions.max() >= task.record_count:
-        msg = (
+        raise IntegrityError(
             f"{delete.path} deletes row {positions.max()} of {task.path}, which has {task.record_count} rows: "
             f"one of them is not the file that was written; {RESTORE}"
         )
-        raise IntegrityError(msg)
 
 
 def _is_vector(delete: DeleteFile) -> bool:
@@ -160,11 +159,11 @@ def _is_vector(delete: DeleteFile) -> bool:
 
 def _check_vector(delete: DeleteFile, task: ScanTask) -> None:
     if delete.referenced_data_file != task.path:
-        msg = f"the deletion vector in {delete.path} is about {delete.referenced_data_file}, not {task.path}: the entries were mixed up"
-        raise FormatError(msg)
+        raise FormatError(
+            f"the deletion vector in {delete.path} is about {delete.referenced_data_file}, not {task.path}: the entries were mixed up"
+        )
     if delete.content_offset is None or delete.content_size is None:
-        msg = f"the deletion vector of {task.path} in {delete.path} has no offset or size in its manifest entry; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"the deletion vector of {task.path} in {delete.path} has no offset or size in its manifest entry; {RESTORE}")
 
 
 def _stored(context: ReadContext, delete: DeleteFile) -> StoredFile:
@@ -215,8 +214,7 @@ def _add_positions(found: dict[str, BitMap64], batch: pa.RecordBatch, location: 
         return
     positions = batch.column(1)
     if pc.min(positions).as_py() < 0:
-        msg = f"{location} deletes position {pc.min(positions)}, which no file has; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{location} deletes position {pc.min(positions)}, which no file has; {RESTORE}")
     paths = batch.column(0).dictionary_encode()
     names = paths.dictionary.to_pylist()
     if len(names) > 1:
@@ -273,5 +271,6 @@ def check_count(stored: StoredFile, found: int) -> None:
         IntegrityError: it has more, or fewer.
     """
     if found != stored.record_count:
-        msg = f"{stored.path} has {found} deletes, its manifest entry says {stored.record_count}: it was cut or replaced; {RESTORE}"
-        raise IntegrityError(msg)
+        raise IntegrityError(
+            f"{stored.path} has {found} deletes, its manifest entry says {stored.record_count}: it was cut or replaced; {RESTORE}"
+        )

@@ -54,11 +54,10 @@ def file_fields(schema: pa.Schema, name_mapping: NameMapping | None, *, location
     fields = tuple(_fields(schema, 0))
     if not any(field.field_id is not None for top in fields for field in _walk(top)):
         if name_mapping is None:
-            msg = (
+            raise FormatError(
                 f"{location} has no field ids, and its table has no name mapping: set the table property schema.name-mapping.default, "
                 "or rewrite the file with field ids"
             )
-            raise FormatError(msg)
         fields = tuple(_with_mapping(field, list(name_mapping)) for field in fields)
     leaves = range(fields[-1].leaves.stop if fields else 0)
     root = FileField(name="", field_id=None, arrow_type=pa.struct(schema), leaves=leaves, children=fields)
@@ -147,8 +146,7 @@ def _check_unique(root: FileField, location: str) -> None:
         if field.field_id is None:
             continue
         if field.field_id in seen:
-            msg = (
+            raise FormatError(
                 f"{location} has field id {field.field_id} twice ({seen[field.field_id]!r}, {field.name!r}): it breaks the spec; rewrite it"
             )
-            raise FormatError(msg)
         seen[field.field_id] = field.name

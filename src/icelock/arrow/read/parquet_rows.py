@@ -69,8 +69,9 @@ class ParquetRows:
                     yield position, batch
                     position += batch.num_rows
                 if position - first != group.num_rows:
-                    msg = f"{self._source.location}: row group {number} has {position - first} rows, its footer says {group.num_rows}"
-                    raise IntegrityError(msg)
+                    raise IntegrityError(
+                        f"{self._source.location}: row group {number} has {position - first} rows, its footer says {group.num_rows}"
+                    )
             first += group.num_rows
 
 

@@ -113,10 +113,9 @@ class Projection:
             else:
                 array = field.read(batch, arrow.type)
             if not arrow.nullable and array.null_count:
-                msg = (
+                raise FormatError(
                     f"{self._source.location}: required field {arrow.name!r} (id {field_id}) has {array.null_count} nulls; rewrite the file"
                 )
-                raise FormatError(msg)
             arrays.append(array)
         if not arrays:
             return batch.select([])
@@ -158,11 +157,11 @@ class _Compiler:
         if wanted.field_id in self._constants:
             return _Field(value=self._constants[wanted.field_id])
         if self._complete:
-            msg = f"{self._location} lacks column {where!r} (id {wanted.field_id}), which it is there for; rewrite the file"
-            raise FormatError(msg)
+            raise FormatError(f"{self._location} lacks column {where!r} (id {wanted.field_id}), which it is there for; rewrite the file")
         if wanted.initial_default is None and wanted.required:
-            msg = f"{self._location} lacks required field {where!r} (id {wanted.field_id}), which has no initial default; rewrite the file"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{self._location} lacks required field {where!r} (id {wanted.field_id}), which has no initial default; rewrite the file"
+            )
         return _Field(value=wanted.initial_default)
 
     def _column(self, wanted: NestedField, target: pa.DataType, stored: FileField, where: str) -> _Column:
@@ -195,10 +194,9 @@ class _Compiler:
                 try:
                     array = array.cast(values)
                 except pa.ArrowInvalid as e:
-                    msg = (
+                    raise FormatError(
                         f"{location}: field {where!r} (id {wanted.field_id}, {array.type}) has a value that is no {wanted.field_type}: {e}"
-                    )
-                    raise FormatError(msg) from e
+                    ) from e
             return array if values == target else pa.ExtensionArray.from_storage(target, array)
 
         return _Column(leaves=tuple(stored.leaves), read=read, as_is=True)
@@ -252,8 +250,9 @@ class _Compiler:
         found = stored.child(wanted.field_id)
         if found is None:
             ids = [child.field_id for child in stored.children]
-            msg = f"{self._location}: {where!r} has id {wanted.field_id}, but in the file {ids}: field ids are missing or wrong; rewrite it"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{self._location}: {where!r} has id {wanted.field_id}, but in the file {ids}: field ids are missing or wrong; rewrite it"
+            )
         return self._column(wanted, target, found, where)
 
 

@@ -61,8 +61,7 @@ class StoredFile:
         known = tuple(formats) or FORMATS
         file_format = planned.file_format.upper()
         if file_format not in known:
-            msg = f"{planned.path} is in {planned.file_format}, which is not read here: {', '.join(known)} are; rewrite it"
-            raise PolicyError(msg)
+            raise PolicyError(f"{planned.path} is in {planned.file_format}, which is not read here: {', '.join(known)} are; rewrite it")
         return cls(
             path=planned.path,
             file_format=file_format,
@@ -76,12 +75,10 @@ def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> K
         try:
             return KeyMetadata.decode(planned.key_metadata.reveal())
         except FormatError as e:
-            msg = f"{planned.path}: the manifest entry's key metadata is damaged: {e}"
-            raise FormatError(msg) from e
+            raise FormatError(f"{planned.path}: the manifest entry's key metadata is damaged: {e}") from e
     if not allow_plaintext:
-        msg = (
+        raise PolicyError(
             f"{planned.path} has no key metadata, but its table is encrypted: refused to read a plain file; "
             "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
         )
-        raise PolicyError(msg)
     return None

@@ -124,10 +124,9 @@ def _constants(context: ReadContext, task: ScanTask) -> dict[int, Any]:
     """Return values that all rows share, by field id: identity partition values for columns that the file lacks, metadata columns."""
     spec = context.specs.get(task.spec_id)
     if task.partition and (spec is None or len(spec.fields) != len(task.partition)):
-        msg = (
+        raise FormatError(
             f"{task.path} has {len(task.partition)} partition values, which do not fit partition spec {task.spec_id} of the table ({spec})"
         )
-        raise FormatError(msg)
     constants = file_constants(context.schema, path=task.path, spec=spec, spec_id=task.spec_id, partition=task.partition)
     if spec is not None:
         for field, value in zip(spec.fields, task.partition, strict=False):

@@ -116,8 +116,9 @@ class _Converter:
         if isinstance(kind, UUIDType):
             return self._fixed("uuid_fixed", 16, {"logicalType": "uuid"})
         if type(kind) not in _SIMPLE:
-            msg = f"column {path!r} is of type {kind}, which Avro files do not hold: drop the column or set write.format.default=parquet"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"column {path!r} is of type {kind}, which Avro files do not hold: drop the column or set write.format.default=parquet"
+            )
         return _SIMPLE[type(kind)]
 
     def _map(self, kind: MapType, path: str) -> dict[str, Any]:

@@ -75,8 +75,7 @@ class InputPlan:
         self._slots = compiler.slots(target.schema.fields, stored, source, "")
         self._schema = target.arrow
         if compiler.problems:
-            msg = f"the input does not fit the table: {'; '.join(compiler.problems)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"the input does not fit the table: {'; '.join(compiler.problems)}")
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch in the stored schema, without a copy where the forms are the same.
@@ -256,16 +255,19 @@ def _converted(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: s
         if isinstance(e, PolicyError):
             raise
         if "UTF8" in str(e):
-            msg = f"column {path!r} has text that is no UTF-8, which no table can hold: decode it by the encoding that it is in"
-            raise PolicyError(msg) from e
-        msg = f"column {path!r} has values that the table's column cannot hold: {type(e).__name__} converting {array.type}"
-        raise PolicyError(msg) from e
+            raise PolicyError(
+                f"column {path!r} has text that is no UTF-8, which no table can hold: decode it by the encoding that it is in"
+            ) from e
+        raise PolicyError(
+            f"column {path!r} has values that the table's column cannot hold: {type(e).__name__} converting {array.type}"
+        ) from e
 
 
 def _check_present(path: str, missing: int) -> None:
     if missing > 0:
-        msg = f"column {path!r} is required, and the input has {missing} nulls in it: give them values, or make the column optional"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"column {path!r} is required, and the input has {missing} nulls in it: give them values, or make the column optional"
+        )
 
 
 def _hint(source: pa.DataType, target: IcebergType) -> str:

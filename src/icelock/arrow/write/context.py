@@ -53,9 +53,7 @@ class WriteContext:
 
     def __post_init__(self) -> None:
         if self.data_key_length not in DATA_KEY_LENGTHS:
-            msg = f"the data key length is {self.data_key_length}; it must be 16, 24 or 32"
-            raise PolicyError(msg)
+            raise PolicyError(f"the data key length is {self.data_key_length}; it must be 16, 24 or 32")
         if self.max_open_files < 1 or self.max_buffered_bytes < 1:
-            msg = f"max_open_files ({self.max_open_files}) and max_buffered_bytes ({self.max_buffered_bytes}) must be above 0"
-            raise PolicyError(msg)
+            raise PolicyError(f"max_open_files ({self.max_open_files}) and max_buffered_bytes ({self.max_buffered_bytes}) must be above 0")
         object.__setattr__(self, "properties", dict(self.properties))

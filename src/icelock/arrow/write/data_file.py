@@ -152,8 +152,7 @@ class OpenDataFile:
         """
         closed = self._file.close()
         if closed.rows != self._rows:
-            msg = f"{self._file.location} has {closed.rows} rows, {self._rows} were written: do not commit it"
-            raise IntegrityError(msg)
+            raise IntegrityError(f"{self._file.location} has {closed.rows} rows, {self._rows} were written: do not commit it")
         metrics = None if self._metrics is None else self._metrics.finish(closed.footer)
         data_file = DataFile.from_args(
             content=DataFileContent.DATA,

@@ -33,8 +33,7 @@ def check_rows(df: Any) -> None:
         return
     kind = type(df)
     said = "None" if df is None else f"{kind.__module__.partition('.')[0]}.{kind.__name__}".removeprefix("builtins.")
-    msg = f"expected a pyarrow Table or RecordBatchReader, got {said}: make a Table by {_call(df)} (import pyarrow as pa)"
-    raise PolicyError(msg)
+    raise PolicyError(f"expected a pyarrow Table or RecordBatchReader, got {said}: make a Table by {_call(df)} (import pyarrow as pa)")
 
 
 def _call(df: Any) -> str:

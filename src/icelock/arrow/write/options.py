@@ -120,28 +120,26 @@ def file_format(properties: Mapping[str, str]) -> str:
     value = properties.get(FORMAT, PARQUET)
     if value.lower() not in (PARQUET, AVRO):
         why = "Iceberg cannot encrypt ORC files" if value.lower() == "orc" else "there is no such format"
-        msg = f"{FORMAT} is {value!r}, and encrypted tables are written as Parquet or Avro ({why}): set it to 'parquet'"
-        raise PolicyError(msg)
+        raise PolicyError(f"{FORMAT} is {value!r}, and encrypted tables are written as Parquet or Avro ({why}): set it to 'parquet'")
     return value.lower()
 
 
 def _refuse_unsupported(properties: Mapping[str, str]) -> None:
     version = properties.get(PAGE_VERSION, "v1")
     if version.lower() != "v1":
-        msg = f"{PAGE_VERSION} is {version!r}: encrypted pages of version 2 cannot be read across Java and Arrow; set it to 'v1'"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{PAGE_VERSION} is {version!r}: encrypted pages of version 2 cannot be read across Java and Arrow; set it to 'v1'"
+        )
     blooms = [name for name, value in properties.items() if name.startswith(BLOOM_FILTER) and value.strip().lower() == "true"]
     if blooms:
-        msg = f"bloom filters cannot be written into encrypted Parquet files; remove {', '.join(map(repr, sorted(blooms)))}"
-        raise PolicyError(msg)
+        raise PolicyError(f"bloom filters cannot be written into encrypted Parquet files; remove {', '.join(map(repr, sorted(blooms)))}")
 
 
 def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:
     name = properties.get(CODEC, "zstd")
     codec = _CODECS.get(name.lower())
     if codec is None or not (codec == "none" or pa.Codec.is_available(codec)):
-        msg = f"{CODEC} is {name!r}; it must be one of {', '.join(sorted(set(_CODECS) - {'none'}))}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{CODEC} is {name!r}; it must be one of {', '.join(sorted(set(_CODECS) - {'none'}))}")
     text = properties.get(LEVEL)
     if text is None or text.lower() == "null" or codec == "none":
         return codec, _ZSTD_LEVEL if codec == "zstd" else None
@@ -149,20 +147,17 @@ def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:
         level = int(text)
         pa.Codec(codec, compression_level=level)
     except ValueError as e:
-        msg = f"{LEVEL} is {text!r}, which {name} does not have: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"{LEVEL} is {text!r}, which {name} does not have: {e}") from e
     lowest, highest = _level_range(codec)
     if not lowest <= level <= highest:
-        msg = f"{LEVEL} is {level}; {name} has levels {lowest} to {highest}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{LEVEL} is {level}; {name} has levels {lowest} to {highest}")
     return codec, level
 
 
 def _avro_codec(properties: Mapping[str, str]) -> AvroCodec:
     name = properties.get(AVRO_CODEC, "gzip")
     if name.lower() not in _AVRO_CODECS:
-        msg = f"{AVRO_CODEC} is {name!r}; it must be one of {', '.join(sorted(_AVRO_CODECS))}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{AVRO_CODEC} is {name!r}; it must be one of {', '.join(sorted(_AVRO_CODECS))}")
     codec, default = _AVRO_CODECS[name.lower()]
     text = properties.get(AVRO_LEVEL)
     if codec not in _AVRO_LEVELS or text is None or text.lower() == "null":
@@ -171,11 +166,9 @@ def _avro_codec(properties: Mapping[str, str]) -> AvroCodec:
     try:
         level = int(text)
     except ValueError as e:
-        msg = f"{AVRO_LEVEL} is {text!r}; it must be a whole number"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"{AVRO_LEVEL} is {text!r}; it must be a whole number") from e
     if not lowest <= level <= highest:
-        msg = f"{AVRO_LEVEL} is {level}; {name} has levels {lowest} to {highest}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{AVRO_LEVEL} is {level}; {name} has levels {lowest} to {highest}")
     return AvroCodec(name=codec, level=level)
 
 
@@ -186,6 +179,5 @@ def _level_range(codec: str) -> tuple[int, int]:
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
     text = str(properties.get(name, default)).strip()
     if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) == 0:
-        msg = f"{name} is {text[:40]!r}; it must be a whole number above 0, of at most {_MOST_DIGITS} digits"
-        raise PolicyError(msg)
+        raise PolicyError(f"{name} is {text[:40]!r}; it must be a whole number above 0, of at most {_MOST_DIGITS} digits")
     return int(text)

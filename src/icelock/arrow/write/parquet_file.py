@@ -70,11 +70,10 @@ class EncryptedParquetFile:
         except OSError as e:
             if not any(text in str(e) for text in _OUT_OF_NUMBERS):
                 raise
-            msg = (
+            raise PolicyError(
                 f"{self.location} would have more than {MAX_PARTS} pages in a column chunk, or row groups, which an encrypted Parquet file "
                 f"cannot number: raise {PAGE_ROWS} and {PAGE_BYTES}, or lower {ROW_GROUP_BYTES} (pages), or raise it (row groups)"
-            )
-            raise PolicyError(msg) from e
+            ) from e
         self.parts += 1
 
     def close(self) -> ClosedFile:
@@ -89,8 +88,9 @@ class EncryptedParquetFile:
         check_stored(self._io, self.location, size=size, magic=ENCRYPTED_MAGIC)
         footer = self._writer.writer.metadata
         if footer.num_row_groups != self.parts:
-            msg = f"{self.location} has {footer.num_row_groups} row groups in its footer, {self.parts} were written: do not commit it"
-            raise IntegrityError(msg)
+            raise IntegrityError(
+                f"{self.location} has {footer.num_row_groups} row groups in its footer, {self.parts} were written: do not commit it"
+            )
         return ClosedFile(size=size, rows=footer.num_rows, footer=footer, key_metadata=self._file_key.closed(size))
 
     def abort(self) -> None:

@@ -51,11 +51,10 @@ class _Source:
             return self.transform(self.leaf.array(batch))
         except (pa.ArrowException, ArithmeticError) as e:
             kind = self.field.transform.result_type(self.leaf.iceberg_type)
-            msg = (
+            raise PolicyError(
                 f"partition field {self.field.name!r}, {self.field.transform} of a {self.leaf.iceberg_type}, has no value of its type "
                 f"{kind} for some of the rows: they are too large or too small for it; leave them out, or change the partition spec"
-            )
-            raise PolicyError(msg) from e
+            ) from e
 
 
 class Partitioner:
@@ -110,8 +109,7 @@ def _source(field: PartitionField, target: WriteSchema) -> _Source | None:
         return None
     leaf = target.leaf(field.source_id)
     if leaf is None:
-        msg = f"partition field {field.name!r} needs column id {field.source_id}, which is no column with one value a row"
-        raise PolicyError(msg)
+        raise PolicyError(f"partition field {field.name!r} needs column id {field.source_id}, which is no column with one value a row")
     return _Source(field=field, leaf=leaf, transform=array_transform(field.transform, leaf.iceberg_type))
 
 

@@ -92,11 +92,9 @@ def write_schema(schema: Schema) -> WriteSchema:
         )
     )
     if len(leaves) > MAX_PARTS:
-        msg = f"the table has {len(leaves)} leaf columns; an encrypted Parquet file can have {MAX_PARTS}: split the table"
-        raise PolicyError(msg)
+        raise PolicyError(f"the table has {len(leaves)} leaf columns; an encrypted Parquet file can have {MAX_PARTS}: split the table")
     if not leaves:
-        msg = "the table has no column that is stored; add one before writing"
-        raise PolicyError(msg)
+        raise PolicyError("the table has no column that is stored; add one before writing")
     return WriteSchema(schema=schema, fields=fields, arrow=arrow, leaves=leaves)
 
 
@@ -120,16 +118,14 @@ def _field(field: NestedField, path: str) -> pa.Field:
 def _type(iceberg_type: IcebergType, path: str) -> pa.DataType:
     if isinstance(iceberg_type, StructType):
         if not iceberg_type.fields:
-            msg = f"column {path!r} is a struct without fields, which Parquet cannot store: drop it or add a field"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {path!r} is a struct without fields, which Parquet cannot store: drop it or add a field")
         return pa.struct([_field(field, f"{path}.{field.name}") for field in iceberg_type.fields])
     if isinstance(iceberg_type, ListType):
         return pa.list_(_field(iceberg_type.element_field, f"{path}.element"))
     if isinstance(iceberg_type, MapType):
         return pa.map_(_field(iceberg_type.key_field, f"{path}.key"), _field(iceberg_type.value_field, f"{path}.value"))
     if isinstance(iceberg_type, _UNWRITABLE) or not isinstance(iceberg_type, PrimitiveType):
-        msg = f"column {path!r} is of type {iceberg_type}, which is not written: drop the column or write with another engine"
-        raise PolicyError(msg)
+        raise PolicyError(f"column {path!r} is of type {iceberg_type}, which is not written: drop the column or write with another engine")
     return output_type(iceberg_type)
 
 

@@ -44,8 +44,7 @@ class RowSorter:
         for field in order.fields:
             leaf = target.leaf(field.source_id)
             if leaf is None:
-                msg = f"sort order {order.order_id} needs column id {field.source_id}, which is no column with one value a row"
-                raise PolicyError(msg)
+                raise PolicyError(f"sort order {order.order_id} needs column id {field.source_id}, which is no column with one value a row")
             key = _Key(
                 leaf=leaf,
                 transform=array_transform(field.transform, leaf.iceberg_type),

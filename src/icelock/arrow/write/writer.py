@@ -115,8 +115,7 @@ class DataFileWriter:
 
     def _check_active(self) -> None:
         if self._done:
-            msg = "the writer was closed or aborted; make a new one"
-            raise PolicyError(msg)
+            raise PolicyError("the writer was closed or aborted; make a new one")
 
     def _fail(self, error: BaseException) -> None:
         left = self.abort()

@@ -44,12 +44,12 @@ def check_loadable(base: TableMetadata | None, staged: TableMetadata, updates: I
     try:
         parse_metadata(MetadataForm.of(staged).text.encode(), location=location)
     except UnicodeEncodeError as e:
-        msg = f"table {table}: a name, comment or property has half of a surrogate pair in it, which is no text; nothing was changed"
-        raise PolicyError(msg) from e
+        raise PolicyError(
+            f"table {table}: a name, comment or property has half of a surrogate pair in it, which is no text; nothing was changed"
+        ) from e
     except FormatError as e:
         problem = str(e).removeprefix(f"{location} is not valid table metadata: ")
-        msg = f"table {table}: the change would make metadata that nobody can load, so nothing was changed: {problem}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"table {table}: the change would make metadata that nobody can load, so nothing was changed: {problem}") from e
 
 
 def check_form(spec: PartitionSpec, order: SortOrder, schema: Schema) -> None:
@@ -62,8 +62,7 @@ def check_form(spec: PartitionSpec, order: SortOrder, schema: Schema) -> None:
         spec.check_compatible(schema)
         order.check_compatible(schema)
     except (ValidationError, ValueError) as e:
-        msg = f"the table cannot be made: {e}; choose another transform or column"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"the table cannot be made: {e}; choose another transform or column") from e
 
 
 def _ordinary(base: TableMetadata, update: Any) -> bool:

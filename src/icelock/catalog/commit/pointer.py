@@ -172,8 +172,7 @@ class PointerCommits(MetastoreCatalog):
             stream.write(data)
         found = len(io.new_input(location))
         if found != len(data):
-            msg = f"{location} has {found} bytes on storage, {len(data)} were written: the storage lost some; nothing was changed"
-            raise OSError(msg)
+            raise OSError(f"{location} has {found} bytes on storage, {len(data)} were written: the storage lost some; nothing was changed")
         return data
 
 
@@ -191,9 +190,7 @@ def named_metadata(parameters: Mapping[str, str] | None, *, table: str, where: s
     known = parameters or {}
     kind = known.get(TABLE_TYPE)
     if kind is None or kind.lower() != ICEBERG:
-        msg = f"{table} in {where} is no Iceberg table: its {TABLE_TYPE} is {kind!r}"
-        raise NoSuchIcebergTableError(msg)
+        raise NoSuchIcebergTableError(f"{table} in {where} is no Iceberg table: its {TABLE_TYPE} is {kind!r}")
     if not known.get(METADATA_LOCATION):
-        msg = f"table {table} has no {METADATA_LOCATION} in {where}"
-        raise NoSuchPropertyException(msg)
+        raise NoSuchPropertyException(f"table {table} has no {METADATA_LOCATION} in {where}")
     return str(known[METADATA_LOCATION])

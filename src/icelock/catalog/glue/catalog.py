@@ -55,8 +55,9 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
         """
         name = self.free_name(identifier)
         if overwrite:
-            msg = f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
+            )
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=".".join(name), location=metadata_location)
         io = self._load_file_io(location=metadata_location)
@@ -72,14 +73,11 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
         """
         database, name = self.identifier_to_database_and_table(identifier)
         if not self.namespace_exists(database):
-            msg = f"Database does not exist: {database}"
-            raise NoSuchNamespaceError(msg)
+            raise NoSuchNamespaceError(f"Database does not exist: {database}")
         if self.table_exists(identifier):
-            msg = f"Table {database}.{name} already exists"
-            raise TableAlreadyExistsError(msg)
+            raise TableAlreadyExistsError(f"Table {database}.{name} already exists")
         if self._is_s3tables_database(database):
-            msg = f"database {database} is one of S3 Tables, where icelock makes no encrypted tables"
-            raise PolicyError(msg)
+            raise PolicyError(f"database {database} is one of S3 Tables, where icelock makes no encrypted tables")
         return database, name
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> IcebergTable:

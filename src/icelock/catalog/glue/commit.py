@@ -61,8 +61,7 @@ class GlueRows(PointerCommits, IcebergGlueCatalog):
         try:
             row = self._row(identifier)
         except (BotoCoreError, ClientError) as e:
-            msg = f"Glue does not say what table {'.'.join(identifier)} is: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(f"Glue does not say what table {'.'.join(identifier)} is: {e}; nothing was changed") from e
         yield GlueTurn(self, row)
 
     def _row(self, identifier: Identifier) -> Any | None:
@@ -96,13 +95,10 @@ class GlueRows(PointerCommits, IcebergGlueCatalog):
             if ours:
                 discard(staged)
             if isinstance(e, self.glue.exceptions.AlreadyExistsException):
-                msg = f"Table {table} already exists"
-                raise TableAlreadyExistsError(msg) from e
+                raise TableAlreadyExistsError(f"Table {table} already exists") from e
             if row is None and isinstance(e, self.glue.exceptions.EntityNotFoundException):
-                msg = f"Database does not exist: {staged.name()[0]}"
-                raise NoSuchNamespaceError(msg) from e
-            msg = f"Glue refused the change of table {table}: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+                raise NoSuchNamespaceError(f"Database does not exist: {staged.name()[0]}") from e
+            raise CommitFailedException(f"Glue refused the change of table {table}: {e}; nothing was changed") from e
 
     def _send(self, staged: StagedTable, row: Any | None, replaces: str | None, digest: str | None) -> None:
         database, name = staged.name()

@@ -66,8 +66,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
         if overwrite:
-            msg = f"table {identifier}: register_table with overwrite is not supported; drop the table first (its files stay)"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {identifier}: register_table with overwrite is not supported; drop the table first (its files stay)")
         database, name = self.free_name(identifier)
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=f"{database}.{name}", location=metadata_location)
@@ -103,8 +102,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
         except CommitFailedException as e:
             if ours:
                 discard(staged)
-            msg = f"table {'.'.join(staged.name())} was not made: {e}"
-            raise CommitError(msg) from e
+            raise CommitError(f"table {'.'.join(staged.name())} was not made: {e}") from e
         return self.load_table(staged.name())
 
     def free_name(self, identifier: str | Identifier) -> tuple[str, str]:
@@ -115,16 +113,14 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
         """
         database, name = self.identifier_to_database_and_table(identifier)
         if not self.namespace_exists(database):
-            msg = f"Namespace does not exist: {database}"
-            raise NoSuchNamespaceError(msg)
+            raise NoSuchNamespaceError(f"Namespace does not exist: {database}")
         try:
             with self._client as client:
                 self._get_hive_table(client, database, name)
         except NoSuchTableError:
             self.pins.gone((database, name))
             return database, name
-        msg = f"Table {database}.{name} already exists"
-        raise TableAlreadyExistsError(msg)
+        raise TableAlreadyExistsError(f"Table {database}.{name} already exists")
 
     def _staged(self, database: str, name: str, metadata: TableMetadata, location: str) -> StagedTable:
         io = self._load_file_io(location=location)

@@ -140,6 +140,7 @@ class BoundedSocket(TSocket):  # type: ignore[misc]  # thrift has no types
 def _uris(properties: Mapping[str, str]) -> list[str]:
     uris = [uri.strip() for uri in str(properties.get(URI) or "").split(",") if uri.strip()]
     if not uris or not all(urlsplit(uri).scheme == "thrift" and urlsplit(uri).hostname and urlsplit(uri).port for uri in uris):
-        msg = f"uri of a Hive catalog is {properties.get(URI)!r}; it must be like thrift://metastore:9083 (several are separated by commas)"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"uri of a Hive catalog is {properties.get(URI)!r}; it must be like thrift://metastore:9083 (several are separated by commas)"
+        )
     return uris

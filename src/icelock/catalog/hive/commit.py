@@ -111,16 +111,16 @@ class HiveRows(PointerCommits, IcebergHiveCatalog):
             if self._landed(staged, replaces, patient=False):
                 return
             _discard(staged, ours=ours)
-            msg = f"Table {table} already exists"
-            raise TableAlreadyExistsError(msg) from e
+            raise TableAlreadyExistsError(f"Table {table} already exists") from e
         except _ANSWERS as e:
             landed = self._landed(staged, replaces, patient=False)
             if landed is None:
                 raise unknown(staged, e, who="the metastore") from e
             if not landed:
                 _discard(staged, ours=ours)
-                msg = f"the metastore refused the change of table {table}: {getattr(e, 'message', e)}; nothing was changed"
-                raise CommitFailedException(msg) from e
+                raise CommitFailedException(
+                    f"the metastore refused the change of table {table}: {getattr(e, 'message', e)}; nothing was changed"
+                ) from e
         except Exception as e:
             if not self._landed(staged, replaces, patient=True):
                 raise unknown(staged, e, who="the metastore") from e
@@ -160,8 +160,7 @@ class HiveRows(PointerCommits, IcebergHiveCatalog):
             try:
                 client = stack.enter_context(self._client)
             except (TException, OSError) as e:
-                msg = f"no metastore answers at {self.properties.get('uri')}: {e}; nothing was changed"
-                raise CommitFailedException(msg) from e
+                raise CommitFailedException(f"no metastore answers at {self.properties.get('uri')}: {e}; nothing was changed") from e
             yield client
 
     def _row(self, client: Any, database: str, name: str) -> Any | None:
@@ -170,8 +169,7 @@ class HiveRows(PointerCommits, IcebergHiveCatalog):
         except NoSuchTableError:
             return None
         except TException as e:
-            msg = f"the metastore failed to read table {database}.{name}: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(f"the metastore failed to read table {database}.{name}: {e}; nothing was changed") from e
 
     @staticmethod
     def _alter(client: Any, row: Any, replaces: str) -> None:
@@ -253,5 +251,6 @@ def _hive_types(table: IcebergTable) -> Iterator[None]:
         yield
     except KeyError as e:
         kind = e.args[0]
-        msg = f"table {'.'.join(table.name())}: a Hive metastore has no column type for {getattr(kind, '__name__', kind)}; use another type"
-        raise PolicyError(msg) from e
+        raise PolicyError(
+            f"table {'.'.join(table.name())}: a Hive metastore has no column type for {getattr(kind, '__name__', kind)}; use another type"
+        ) from e

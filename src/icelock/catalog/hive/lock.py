@@ -117,8 +117,7 @@ class TableLock:
         try:
             state = self._client.check_lock(CheckLockRequest(lockid=self._lock_id)).state
         except TException as e:
-            msg = f"the lock on table {self._name()} was lost before the commit: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(f"the lock on table {self._name()} was lost before the commit: {e}; nothing was changed") from e
         if state != LockState.ACQUIRED:
             self._refuse(state)
 
@@ -127,15 +126,17 @@ class TableLock:
         check = 0
         while state == LockState.WAITING:
             if check >= self._wait.checks:
-                msg = f"table {self._name()} is locked by another writer, and was at {check} checks of its lock; nothing was changed"
-                raise CommitFailedException(msg)
+                raise CommitFailedException(
+                    f"table {self._name()} is locked by another writer, and was at {check} checks of its lock; nothing was changed"
+                )
             time.sleep(self._wait.seconds(check))
             check += 1
             try:
                 state = self._client.check_lock(CheckLockRequest(lockid=self._lock_id)).state
             except TException as e:
-                msg = f"the metastore failed while the lock on table {self._name()} was waited for: {e}; nothing was changed"
-                raise CommitFailedException(msg) from e
+                raise CommitFailedException(
+                    f"the metastore failed while the lock on table {self._name()} was waited for: {e}; nothing was changed"
+                ) from e
         if state != LockState.ACQUIRED:
             self._refuse(state)
 
@@ -149,8 +150,7 @@ class TableLock:
                 answer = self._client.lock(request)
             except TException as e:
                 if attempt + 1 == REQUESTS or isinstance(e, TTransportException):
-                    msg = f"the metastore gave no lock on table {self._name()}: {e}; nothing was changed"
-                    raise CommitFailedException(msg) from e
+                    raise CommitFailedException(f"the metastore gave no lock on table {self._name()}: {e}; nothing was changed") from e
                 self.release()
                 time.sleep(self._wait.seconds(attempt))
             else:
@@ -188,8 +188,7 @@ class TableLock:
 
     def _refuse(self, state: int) -> None:
         name = LockState._VALUES_TO_NAMES.get(state, state)  # noqa: SLF001 - thrift's generated table
-        msg = f"the lock on table {self._name()} is in state {name}, not ACQUIRED; nothing was changed"
-        raise CommitFailedException(msg)
+        raise CommitFailedException(f"the lock on table {self._name()} is in state {name}, not ACQUIRED; nothing was changed")
 
     def _name(self) -> str:
         return f"{self._database}.{self._table}"

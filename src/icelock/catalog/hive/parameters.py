@@ -107,11 +107,10 @@ def check_row(  # noqa: PLR0913 - by name
     if key_id is None:
         if digest or is_encrypted(metadata):
             has = f"a {METADATA_HASH}" if digest else "a metadata file with encryption keys or a key id"
-            msg = (
+            raise IntegrityError(
                 f"table {table} has {has} but no {names.ENCRYPTION_KEY_ID} in the metastore: the parameter was removed, or {location} "
                 "might have been modified; compare both with a backup before you restore either"
             )
-            raise IntegrityError(msg)
         return
     _check_keys(parameters, metadata, table=table, location=location)
     if not isinstance(metadata, TableMetadataV3):
@@ -119,12 +118,11 @@ def check_row(  # noqa: PLR0913 - by name
     if digest:
         _check_hash(digest, metadata, file_digest, table=table, location=location)
     elif require_hash:
-        msg = (
+        raise IntegrityError(
             f"table {table} is encrypted, but the metastore has no {METADATA_HASH} for it: the hash was removed, or the table was last "
             f"committed by a client that writes none (Java before 1.11). If you trust {location}, set the catalog property "
             f"{names.HIVE_REQUIRE_HASH}=false and commit once (any change), which writes the hash; then take the property out again"
         )
-        raise IntegrityError(msg)
 
 
 def warn_beyond_bmp(metadata: TableMetadata, *, table: str, text: str) -> None:
@@ -157,8 +155,9 @@ def _check_hash(digest: str, metadata: TableMetadataV3, file_digest: bytes, *, t
     try:
         expected = base64.b64decode(digest, validate=True)
     except ValueError as e:
-        msg = f"{METADATA_HASH} of table {table} in the metastore is {digest!r}, which is not base64: restore the parameter"
-        raise IntegrityError(msg) from e
+        raise IntegrityError(
+            f"{METADATA_HASH} of table {table} in the metastore is {digest!r}, which is not base64: restore the parameter"
+        ) from e
     if hmac.compare_digest(expected, file_digest):
         return
     found = metadata_hash(metadata)
@@ -167,8 +166,7 @@ def _check_hash(digest: str, metadata: TableMetadataV3, file_digest: bytes, *, t
 
 
 def _modified(table: str, location: str, why: str) -> NoReturn:
-    msg = (
+    raise IntegrityError(
         f"metadata file {location} of table {table} might have been modified: {why}; restore the file that was committed, or find out "
         "which client changed the table without writing the hash"
     )
-    raise IntegrityError(msg)

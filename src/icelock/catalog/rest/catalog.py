@@ -95,8 +95,9 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         except (RequestException, RESTError) as e:
             if not may_be_done(e):
                 raise
-            msg = f"the REST server did not say whether table {'.'.join(name)} was made ({type(e).__name__}: {e}): look before you repeat"
-            raise CommitStateUnknownException(msg) from e
+            raise CommitStateUnknownException(
+                f"the REST server did not say whether table {'.'.join(name)} was made ({type(e).__name__}: {e}): look before you repeat"
+            ) from e
         check_new(first.metadata, table=".".join(name), catalog=self.name)
         return self._read_back(name, wanted, request=request, first=first)
 
@@ -165,11 +166,9 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         """
         name = self._identifier_to_validated_tuple(identifier)
         if not self.namespace_exists(name[:-1]):
-            msg = f"Namespace does not exist: {'.'.join(name[:-1])}"
-            raise NoSuchNamespaceError(msg)
+            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
         if self.table_exists(name):
-            msg = f"Table {'.'.join(name)} already exists"
-            raise TableAlreadyExistsError(msg)
+            raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
         return name
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
@@ -184,8 +183,9 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         """
         name = self._identifier_to_validated_tuple(identifier)
         if overwrite:
-            msg = f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
+            )
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=".".join(name), location=metadata_location)
         self._register(name, metadata_location)
@@ -270,18 +270,16 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             if not problem and made.properties.get(setting) != wanted.get(setting):
                 problem = f"{setting} is {made.properties.get(setting)!r} in catalog {self.name} instead of {wanted.get(setting)!r}"
         if problem:
-            msg = (
+            raise CommitError(
                 f"table {'.'.join(name)}: {problem}: it cannot hold encrypted tables. The table at {made.location} has no data: "
                 "drop it, and use another catalog"
             )
-            raise CommitError(msg)
         problem = "" if request is None else other_form(request, made, wanted)
         if problem:
-            msg = (
+            raise CommitError(
                 f"table {'.'.join(name)}: catalog {self.name} made it in a form of its own: {problem}. The table at {made.location} has no "
                 "data: drop it, and ask for what the server makes, or use another catalog"
             )
-            raise CommitError(msg)
 
     def _table(self, name: Identifier, answer: TableAnswer) -> IcebergTable:
         metadata, location, config = answer.metadata, answer.location, dict(answer.config)

@@ -84,8 +84,7 @@ class RestTurn(Turn):
             IntegrityError: it is not what was pinned, or goes back behind what was seen.
         """
         if self._answer is None:
-            msg = f"the REST server has no table {'.'.join(self._identifier)} any more; nothing was changed"
-            raise NoSuchTableError(msg)
+            raise NoSuchTableError(f"the REST server has no table {'.'.join(self._identifier)} any more; nothing was changed")
         return self._made(self._answer)
 
 
@@ -144,8 +143,7 @@ class RestCommits(RestNames):
         except (RequestException, RESTError) as e:
             if isinstance(e, AnswerError) or not (may_be_done(e) or not_sent(e)):
                 raise  # another try would get the same
-            msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(f"no REST server answers at {self.uri}: {e}; nothing was changed") from e
 
     def load_table(self, identifier: str | Identifier) -> IcebergTable:
         """Load a table.
@@ -195,8 +193,7 @@ class RestCommits(RestNames):
             return self._after_refusal(turn, sent, staged, e)
         except RequestException as e:
             if not_sent(e):
-                msg = f"no REST server answers at {self.uri}: {e}; nothing was changed"
-                raise CommitFailedException(msg) from e
+                raise CommitFailedException(f"no REST server answers at {self.uri}: {e}; nothing was changed") from e
             return self._looked_up(base, staged, updates, e)
         except NotImplementedError:
             turn.stage = Stage.PREPARING  # there is no such endpoint, so nothing was sent

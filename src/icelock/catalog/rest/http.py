@@ -98,8 +98,7 @@ class _Exchange:
         """
         left = self.ends - time.monotonic()
         if left <= 0:
-            msg = "the answer was not complete in time"
-            raise TimeoutError(msg)
+            raise TimeoutError("the answer was not complete in time")
         return left
 
     def count(self, size: int) -> None:
@@ -165,8 +164,7 @@ class BoundedSender:
                 request = _redirected(request, response.status_code, response.headers.get("Location"))
         finally:
             _EXCHANGE.reset(token)
-        msg = f"the REST server sends {request.method} {_shown(request.url)} round in circles; look at the catalog's uri"
-        raise RedirectError(msg)
+        raise RedirectError(f"the REST server sends {request.method} {_shown(request.url)} round in circles; look at the catalog's uri")
 
     def _new(self) -> _Exchange:
         size = self._limits.size
@@ -188,11 +186,11 @@ class BoundedSender:
         except TransportError as e:
             raise ChunkedEncodingError(e, request=request) from e
         except _TooLargeError:
-            msg = f"the answer to {request.method} {_shown(request.url)} is too large: {names.REST_MAX_ANSWER} is {self._limits.size} bytes"
-            raise AnswerError(msg) from None
+            raise AnswerError(
+                f"the answer to {request.method} {_shown(request.url)} is too large: {names.REST_MAX_ANSWER} is {self._limits.size} bytes"
+            ) from None
         except UnicodeDecodeError as e:
-            msg = f"the answer to {request.method} {_shown(request.url)} is no UTF-8: {e}"
-            raise AnswerError(msg) from e
+            raise AnswerError(f"the answer to {request.method} {_shown(request.url)} is no UTF-8: {e}") from e
         except TimeoutError as e:
             raise ReadTimeout(e, request=request) from e
         response._content, response._content_consumed = content, True  # noqa: SLF001
@@ -204,8 +202,9 @@ def _body(response: Response, exchange: _Exchange) -> bytes:
     """Read a body, unpacked."""
     coding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in {"identity", "gzip", "x-gzip", "deflate"}:
-        msg = f"the answer to {response.request.method} {_shown(response.url)} is compressed as {coding[:40]!r}, which was not asked for"
-        raise AnswerError(msg)
+        raise AnswerError(
+            f"the answer to {response.request.method} {_shown(response.url)} is compressed as {coding[:40]!r}, which was not asked for"
+        )
     packed = None if coding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib
     most = min(exchange.left, _SMALL) if response.status_code >= _ERROR else exchange.left
     parts: list[bytes] = []
@@ -234,8 +233,7 @@ def _turn_page(exchange: _Exchange, request: PreparedRequest) -> None:
     if "pageToken=" not in page:
         return
     if page in exchange.pages:
-        msg = f"the pages of {_shown(page)} go round in circles: the REST server sends a next-page-token again"
-        raise AnswerError(msg)
+        raise AnswerError(f"the pages of {_shown(page)} go round in circles: the REST server sends a next-page-token again")
     exchange.pages.add(page)
 
 
@@ -255,8 +253,7 @@ def _redirected(request: PreparedRequest, status: int, target: str | None) -> Pr
         why = "credentials go to the catalog's own scheme, host and port only"
     if why:
         what = f"{request.method} {_shown(request.url)} on to {_shown(place)}"
-        msg = f"the REST server sends {what}: not followed, because {why}; correct the catalog's uri"
-        raise RedirectError(msg)
+        raise RedirectError(f"the REST server sends {what}: not followed, because {why}; correct the catalog's uri")
     again = request.copy()
     again.prepare_url(place, None)
     return again

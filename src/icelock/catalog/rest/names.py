@@ -81,8 +81,7 @@ class RestNames(RestRequests):
             CommitStateUnknownException: the server did not say whether the table was made, and it is not there.
         """
         if self.table_exists(name):
-            msg = f"Table {'.'.join(name)} already exists"
-            raise TableAlreadyExistsError(msg)
+            raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
         try:
             self._ask_register(name, location)
         except _REFUSALS as e:

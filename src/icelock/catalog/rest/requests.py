@@ -108,8 +108,7 @@ def answers(what: str) -> Iterator[None]:
     try:
         yield
     except (ValidationError, RecursionError) as e:
-        msg = f"the REST server's answer to {what} is not what the protocol demands: {str(e)[:500]}"
-        raise FormatError(msg) from e
+        raise FormatError(f"the REST server's answer to {what} is not what the protocol demands: {str(e)[:500]}") from e
 
 
 class RestRequests(IcebergRestCatalog):
@@ -129,8 +128,7 @@ class RestRequests(IcebergRestCatalog):
         self._lent: Mapping[str, str] = {}
         self._limits = _limits(properties)
         if properties.get(SNAPSHOT_LOADING_MODE, "all") != "all":
-            msg = f"catalog {name}: {SNAPSHOT_LOADING_MODE} must be all: expiry and purge have to see every snapshot"
-            raise PolicyError(msg)
+            raise PolicyError(f"catalog {name}: {SNAPSHOT_LOADING_MODE} must be all: expiry and purge have to see every snapshot")
         super().__init__(name, **properties)
 
     def _config_headers(self, session: Session) -> None:

@@ -43,6 +43,7 @@ class BoundedTokens(OAuth2TokenProvider):
             answer = response.json()
             token, seconds = str(answer["access_token"]), int(answer.get("expires_in", self.expires_in))
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
-            msg = f"{self.token_url} did not answer with access_token and expires_in (or set expires_in in the catalog's auth)"
-            raise FormatError(msg) from e
+            raise FormatError(
+                f"{self.token_url} did not answer with access_token and expires_in (or set expires_in in the catalog's auth)"
+            ) from e
         self._token, self._expires_at = token, int(time.monotonic()) + seconds - self.refresh_margin

@@ -39,16 +39,16 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         try:
             super().__init__(name, **properties)
         except ModuleNotFoundError as e:
-            msg = f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
-            raise NotInstalledError(msg) from e
+            raise NotInstalledError(
+                f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
+            ) from e
         except ArgumentError:
             # Its text may have the password of the uri in it.
             scheme = str(properties.get("uri", "")).partition(":")[0][:20]
-            msg = (
+            raise PolicyError(
                 f"catalog {name}: its uri, which begins with {scheme!r}, is none of SQLAlchemy's: write it as sqlite:////data/catalog.db "
                 "or postgresql+psycopg://user:password@host/database"
-            )
-            raise PolicyError(msg) from None
+            ) from None
         # Else connections of a catalog that nobody closed stay open until the database drops them.
         weakref.finalize(self, self.engine.dispose)
 
@@ -71,8 +71,7 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         """
         table = ".".join(Catalog.identifier_to_tuple(identifier))
         if overwrite:
-            msg = f"table {table}: register_table with overwrite is not supported; drop the table first (its files stay)"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: register_table with overwrite is not supported; drop the table first (its files stay)")
         metadata = self.read_metadata_file(metadata_location)
         self.check_register(metadata, table=table, location=metadata_location)
         name = self.free_name(identifier)
@@ -122,19 +121,16 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         name = Catalog.identifier_to_tuple(identifier)
         namespace = Catalog.namespace_from(identifier)
         if not self.namespace_exists(namespace):
-            msg = f"Namespace does not exist: {namespace}"
-            raise NoSuchNamespaceError(msg)
+            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
         if self.table_exists(identifier):
-            msg = f"Table {'.'.join(name)} already exists"
-            raise TableAlreadyExistsError(msg)
+            raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
         return name
 
     def _insert(self, staged: StagedTable) -> None:
         with self.turn(staged.name()) as turn:
             assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
             if turn.location is not None:
-                msg = f"Table {'.'.join(staged.name())} already exists"
-                raise TableAlreadyExistsError(msg)
+                raise TableAlreadyExistsError(f"Table {'.'.join(staged.name())} already exists")
             with undone(staged):
                 self._write_form(MetadataForm.of(staged.metadata), staged.io, staged.metadata_location)
             turn.swap(staged)
@@ -142,7 +138,6 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> IcebergTable:
         location = orm_table.metadata_location
         if location is None:
-            msg = f"Table {orm_table.table_namespace}.{orm_table.table_name} has no metadata location"
-            raise NoSuchTableError(msg)
+            raise NoSuchTableError(f"Table {orm_table.table_namespace}.{orm_table.table_name} has no metadata location")
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return self.load_from_metadata(identifier, location)

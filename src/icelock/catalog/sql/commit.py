@@ -75,8 +75,9 @@ class SqlRows(PointerCommits, IcebergSqlCatalog):
             self.facts.ensure()
             connection, location = self._locked(identifier)
         except SQLAlchemyError as e:
-            msg = f"the database gave no lock on table {'.'.join(identifier)}: {_first_line(e)}; nothing was changed"
-            raise CommitFailedException(msg) from e
+            raise CommitFailedException(
+                f"the database gave no lock on table {'.'.join(identifier)}: {_first_line(e)}; nothing was changed"
+            ) from e
         try:
             yield SqlTurn(self, connection, identifier, location)
         finally:
@@ -150,10 +151,8 @@ class SqlTurn(PointerTurn):
         except (SQLAlchemyError, CommitFailedException) as e:
             discard(staged)
             if self.location is None and isinstance(e, SqlIntegrityError):
-                msg = f"Table {table} already exists"
-                raise TableAlreadyExistsError(msg) from e
-            msg = f"the database refused the change of table {table}: {_first_line(e)}; nothing was changed"
-            raise CommitFailedException(msg) from e
+                raise TableAlreadyExistsError(f"Table {table} already exists") from e
+            raise CommitFailedException(f"the database refused the change of table {table}: {_first_line(e)}; nothing was changed") from e
         try:
             self._connection.commit()
         except Exception as e:  # noqa: BLE001 - whatever it was, the row tells
@@ -171,8 +170,7 @@ class SqlTurn(PointerTurn):
             .values(metadata_location=staged.metadata_location, previous_metadata_location=self.location)
         )
         if self._connection.execute(change).rowcount < 1:
-            msg = "another writer was first"
-            raise CommitFailedException(msg)
+            raise CommitFailedException("another writer was first")
 
     def _resolve(self, staged: StagedTable, cause: Exception) -> None:
         """Find out whether a COMMIT that failed was made; return if it was."""
@@ -191,8 +189,9 @@ class SqlTurn(PointerTurn):
         if made is None or self.location is None:
             raise unknown(staged, cause, who="the database") from cause
         discard(staged)
-        msg = f"the database did not commit the change of table {'.'.join(self._identifier)}: {_first_line(cause)}; nothing was changed"
-        raise CommitFailedException(msg) from cause
+        raise CommitFailedException(
+            f"the database did not commit the change of table {'.'.join(self._identifier)}: {_first_line(cause)}; nothing was changed"
+        ) from cause
 
 
 def _row(catalog: str, identifier: Identifier) -> tuple[Any, ...]:
@@ -231,8 +230,7 @@ def check_named(location: object, *, table: str) -> None:
     """
     if location is not None and not (isinstance(location, str) and location):
         kind = "empty" if location == "" else f"a {type(location).__name__}"
-        msg = (
+        raise FormatError(
             f"the row of table {table} in the catalog's database is damaged: its metadata_location is {kind}, expected the name of a file; "
             "restore the row, or remove it and register_table the newest metadata file"
         )
-        raise FormatError(msg)

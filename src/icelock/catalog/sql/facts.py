@@ -80,8 +80,9 @@ class TableFacts:
         if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
             return
         if not self._there:
-            msg = f"the database has no table {NAME} for facts of encrypted tables, and its user may not create it: grant that once"
-            raise CommitFailedException(msg)
+            raise CommitFailedException(
+                f"the database has no table {NAME} for facts of encrypted tables, and its user may not create it: grant that once"
+            )
         values = {
             "metadata_location": location,
             "key_id": metadata.properties[names.ENCRYPTION_KEY_ID],

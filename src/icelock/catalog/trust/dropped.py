@@ -57,8 +57,7 @@ def check_left(  # noqa: PLR0913 - what a message needs
         except Exception as e:  # noqa: BLE001 - the catalog has said that it was done, and nothing says otherwise
             logger.warning("catalog %s says that table %s was %s, but cannot be asked whether it was: %s", catalog, table, what, e)
             return
-    msg = (
+    raise CommitStateUnknownException(
         f"catalog {catalog} says that table {table} was {what}, but has a table of this name: it was not done, or somebody made another "
         "one at this moment. No file was deleted: look before you repeat it"
     )
-    raise CommitStateUnknownException(msg)

@@ -66,8 +66,7 @@ def check_facts(
 
 
 def _modified(facts: Facts, table: str, location: str, why: str) -> NoReturn:
-    msg = (
+    raise IntegrityError(
         f"metadata file {location} of table {table} might have been modified: {why}; restore the file that was committed. If another "
         f"client has made the table anew, {facts.anew}"
     )
-    raise IntegrityError(msg)

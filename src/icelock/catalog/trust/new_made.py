@@ -32,11 +32,10 @@ def check_new(made: TableMetadata, *, table: str, catalog: str, sent: TableMetad
     """
     strange = next(_surplus(made, sent), "")
     if strange:
-        msg = (
+        raise IntegrityError(
             f"table {table}: it was made just now, and comes from catalog {catalog} with {strange} that this client did not send. Do not "
             "write to it: drop it, without deleting files, and find out who gave it to the catalog"
         )
-        raise IntegrityError(msg)
 
 
 def _surplus(made: Any, sent: TableMetadata | None) -> Iterator[str]:

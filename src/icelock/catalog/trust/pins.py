@@ -190,11 +190,10 @@ class Pins:
         pinned = self._key_ids.get(table)
         found = metadata.properties.get(names.ENCRYPTION_KEY_ID)
         if pinned is not None and found != (pinned or None):
-            msg = (
+            raise IntegrityError(
                 f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
                 "metadata was changed or exchanged; restore it, or correct the pin if the table was made anew"
             )
-            raise IntegrityError(msg)
 
 
 def _name(table: Identifier | str) -> str:
@@ -250,8 +249,7 @@ def _refuse_older(seen: Seen, metadata: TableMetadataV3, where: str, *, table: s
 
 
 def _refuse(table: str, location: str, why: str) -> NoReturn:
-    msg = (
+    raise IntegrityError(
         f"metadata {location} of table {table} was rolled back, changed or exchanged: {why}; restore what the catalog named before. If "
         f"it is right so (made anew, or restored from a backup), call catalog.pins.forget({table!r})"
     )
-    raise IntegrityError(msg)

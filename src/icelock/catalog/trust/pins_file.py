@@ -58,12 +58,10 @@ class Seen:
         try:
             values = {name: entry[name.replace("_", "-")] for name in kinds}
         except (TypeError, KeyError) as e:
-            msg = f"{where}: {e} is missing; restore the file, or remove it and begin anew"
-            raise FormatError(msg) from e
+            raise FormatError(f"{where}: {e} is missing; restore the file, or remove it and begin anew") from e
         wrong = [name for name, value in values.items() if type(value) is not kinds[name]]
         if wrong:
-            msg = f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and begin anew"
-            raise FormatError(msg)
+            raise FormatError(f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and begin anew")
         return cls(**values)
 
 
@@ -113,15 +111,14 @@ class PinsFile:
         except FileNotFoundError:
             return {}
         except OSError as e:
-            msg = f"icelock.pins-file {self.path} cannot be read: {e.strerror}"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"icelock.pins-file {self.path} cannot be read: {e.strerror}") from e
         except ValueError as e:
-            msg = f"icelock.pins-file {self.path} is damaged: {e}; restore it, or remove it and begin anew"
-            raise FormatError(msg) from e
+            raise FormatError(f"icelock.pins-file {self.path} is damaged: {e}; restore it, or remove it and begin anew") from e
         tables = content.get("tables") if isinstance(content, dict) and content.get("version") == _VERSION else None
         if not isinstance(tables, dict) or not all(isinstance(entries, dict) for entries in tables.values()):
-            msg = f"icelock.pins-file {self.path} is no file of pins of version {_VERSION}; restore it, or remove it and begin anew"
-            raise FormatError(msg)
+            raise FormatError(
+                f"icelock.pins-file {self.path} is no file of pins of version {_VERSION}; restore it, or remove it and begin anew"
+            )
         return tables
 
     def _write(self, tables: dict[str, dict[str, Any]]) -> None:
@@ -129,8 +126,7 @@ class PinsFile:
         try:
             replace_file(self.path, data)
         except OSError as e:
-            msg = f"icelock.pins-file {self.path} cannot be written: {e.strerror}"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"icelock.pins-file {self.path} cannot be written: {e.strerror}") from e
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -140,8 +136,7 @@ class PinsFile:
         except TimeoutError as e:
             raise PolicyError(str(e)) from e
         except OSError as e:
-            msg = f"lock file {lock} of icelock.pins-file cannot be opened: {e.strerror}"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"lock file {lock} of icelock.pins-file cannot be opened: {e.strerror}") from e
         try:
             yield
         finally:

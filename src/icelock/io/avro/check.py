@@ -88,8 +88,7 @@ class RowCheck:
         try:
             self._row = _compiled(json.dumps(schema))
         except (_Unfit, LookupError, TypeError, ValueError, AttributeError, RecursionError, re.error, OverflowError) as e:
-            msg = f"{location}: the file's Avro schema is none ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}"
-            raise FormatError(msg) from e
+            raise FormatError(f"{location}: the file's Avro schema is none ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}") from e
 
     def fits(self, block: AvroBlock) -> bool:
         """Whether ``check`` finds nothing."""
@@ -122,8 +121,7 @@ class RowCheck:
             self._refuse(f"{block.rows} rows have {position} bytes, it has {len(data)}")
 
     def _refuse(self, what: str) -> NoReturn:
-        msg = f"{self._location}: an Avro block does not hold rows of the file's schema: {what}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{self._location}: an Avro block does not hold rows of the file's schema: {what}; {RESTORE}")
 
 
 def first_bytes(types: Sequence[Any], data: bytes) -> list[int]:
@@ -139,8 +137,7 @@ def first_bytes(types: Sequence[Any], data: bytes) -> list[int]:
             firsts.append(data[position])
             position = _compiled(json.dumps(one)).walk("value")(data, position)
     except (_Unfit, IndexError, UnicodeDecodeError) as e:
-        msg = f"no row: {e}"
-        raise FormatError(msg) from e
+        raise FormatError(f"no row: {e}") from e
     return firsts
 
 
@@ -161,8 +158,7 @@ class _Compiler:
         self._depth += 1
         self._made += 1
         if self._depth > _DEEPEST or self._made > MOST_TYPES:
-            msg = f"types are nested more than {_DEEPEST} deep, a type holds itself, or there are more than {MOST_TYPES}"
-            raise _Unfit(msg)
+            raise _Unfit(f"types are nested more than {_DEEPEST} deep, a type holds itself, or there are more than {MOST_TYPES}")
         try:
             return self._union(written) if isinstance(written, list) else self._single(written)
         finally:
@@ -194,8 +190,7 @@ class _Compiler:
     def _union(self, branches: list[Any]) -> _Type:
         kinds = [self.type(branch) for branch in branches]
         if not 0 < len(kinds) <= _MOST_BRANCHES:
-            msg = f"a union of {len(kinds)} branches"
-            raise _Unfit(msg)
+            raise _Unfit(f"a union of {len(kinds)} branches")
         least = 1 + min(kind.least for kind in kinds)
         if all(kind.pattern is not None for kind in kinds):
             cases = (re.escape(bytes([2 * tag])) + (kind.pattern or b"") for tag, kind in enumerate(kinds))
@@ -214,8 +209,7 @@ class _Compiler:
 def _fixed(written: Mapping[str, Any]) -> _Type:
     size, prefix = written["size"], bytes.fromhex(written.get("prefix", ""))
     if not isinstance(size, int) or isinstance(size, bool) or size < len(prefix):
-        msg = f"a fixed type of {size!r} bytes"
-        raise _Unfit(msg)
+        raise _Unfit(f"a fixed type of {size!r} bytes")
     return _Type(pattern=re.escape(prefix) + b".{%d}" % (size - len(prefix)), least=size)
 
 
@@ -225,8 +219,7 @@ def _enum(written: Mapping[str, Any]) -> _Type:
     def step(data: bytes, position: int) -> int:
         index, position = _number(data, position)
         if not 0 <= index < known:
-            msg = f"symbol {index} of an enum that has {known}"
-            raise _Unfit(msg)
+            raise _Unfit(f"symbol {index} of an enum that has {known}")
         return position
 
     return _Type(step=step, least=1)
@@ -270,8 +263,7 @@ def _unfit_field(fields: Sequence[tuple[str, bytes]], data: bytes, position: int
     for name, pattern in fields:
         found = re.compile(pattern, re.DOTALL).match(data, position)
         if found is None:
-            msg = f"no value of {name} at byte {position}: {data[position : position + 8].hex(' ') or 'the end'}"
-            raise _Unfit(msg)
+            raise _Unfit(f"no value of {name} at byte {position}: {data[position : position + 8].hex(' ') or 'the end'}")
         position = found.end()
     raise AssertionError
 
@@ -280,8 +272,7 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
     """Return a long, and the position behind it."""
     found = _NUMBER.match(data, position)
     if found is None:
-        msg = f"no number of at most 64 bits at byte {position}: {data[position : position + 11].hex(' ') or 'the end'}"
-        raise _Unfit(msg)
+        raise _Unfit(f"no number of at most 64 bits at byte {position}: {data[position : position + 11].hex(' ') or 'the end'}")
     value = reduce(lambda high, byte: high << 7 | byte & 0x7F, reversed(found[0]), 0)
     return (value >> 1) ^ -(value & 1), found.end()
 
@@ -292,8 +283,7 @@ def _bytes(data: bytes, position: int) -> int:
         return position + 1 + (size >> 1)  # whether that is past the end is seen by what comes next
     size, position = _number(data, position)
     if not 0 <= size <= len(data) - position:
-        msg = f"a length of {size} at byte {position}, where {max(0, len(data) - position)} bytes are left"
-        raise _Unfit(msg)
+        raise _Unfit(f"a length of {size} at byte {position}, where {max(0, len(data) - position)} bytes are left")
     return position + size
 
 
@@ -315,8 +305,7 @@ def _branches(steps: Sequence[_Step]) -> _Step:
     def step(data: bytes, position: int) -> int:
         tag = data[position]
         if tag >= known or tag & 1:
-            msg = f"branch {tag:02x} at byte {position} of a union that has {known // 2}"
-            raise _Unfit(msg)
+            raise _Unfit(f"branch {tag:02x} at byte {position} of a union that has {known // 2}")
         return steps[tag >> 1](data, position + 1)
 
     return step
@@ -341,12 +330,10 @@ def _items(item: _Type) -> _Step:
                 size, position = _number(data, position)
                 count = -count
             if count * item.least > len(data) - position or (not item.least and count > _MOST_EMPTY_ITEMS):
-                msg = f"{count} items at byte {position}, where {max(0, len(data) - position)} bytes are left"
-                raise _Unfit(msg)
+                raise _Unfit(f"{count} items at byte {position}, where {max(0, len(data) - position)} bytes are left")
             start, position = position, several(data, position, count)
             if size is not None and position - start != size:
-                msg = f"items of {position - start} bytes at byte {start}, said to have {size}"
-                raise _Unfit(msg)
+                raise _Unfit(f"items of {position - start} bytes at byte {start}, said to have {size}")
 
     return step
 

@@ -72,11 +72,9 @@ class ColumnReader:
             NotColumnarError: polars is not installed, or was used before this process was forked, or the bytes are not exactly these rows.
         """
         if _first_process() != os.getpid():
-            msg = "the threads of polars do not survive a fork"
-            raise NotColumnarError(msg)
+            raise NotColumnarError("the threads of polars do not survive a fork")
         if importlib.util.find_spec("polars") is None:
-            msg = "polars is not installed"
-            raise NotColumnarError(msg)
+            raise NotColumnarError("polars is not installed")
         wanted = [self.guard, *(column for column in columns if column != self.guard)]
         layout = None if any(_inner(flat.avro) == "boolean" for flat in self.fields) else self._layout_of_first(blocks)
         frame = None if layout is None else self._decoded(blocks, wanted, layout)
@@ -84,8 +82,7 @@ class ColumnReader:
             self._check_all(blocks)
             frame = self._decoded(blocks, wanted, _Layout.of(self.fields, None, self.guard))
         if frame is None:
-            msg = "the rows do not use the bytes of their blocks"
-            raise NotColumnarError(msg)
+            raise NotColumnarError("the rows do not use the bytes of their blocks")
         return frame
 
     def _layout_of_first(self, blocks: Sequence[AvroBlock]) -> _Layout | None:
@@ -112,8 +109,7 @@ class ColumnReader:
             if id(block) in self._checked:
                 continue
             if not self.check.fits(block):
-                msg = "a block does not hold these rows"
-                raise NotColumnarError(msg)
+                raise NotColumnarError("a block does not hold these rows")
             self._checked.add(id(block))
 
     def _decoded(self, blocks: Sequence[AvroBlock], wanted: Sequence[str], layout: _Layout) -> pl.DataFrame | None:
@@ -136,8 +132,7 @@ class ColumnReader:
             nulls = [pl.lit(None).alias(column) for column in wanted if column in layout.nulls]
             return frame.head(rows).select_seq(stored).with_columns_seq(ints + nulls)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as e:
-            msg = f"{type(e).__name__}: {e}"
-            raise NotColumnarError(msg) from e
+            raise NotColumnarError(f"{type(e).__name__}: {e}") from e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +233,12 @@ def stored_type(avro: Any) -> Any:
         return {"type": "fixed", "name": "fixed", "size": avro["size"]}
     if isinstance(avro, Mapping) and kind == "array":
         return {"type": "array", "items": _item(avro.get("items"))}
-    msg = f"Avro type {avro!r}"
-    raise NotColumnarError(msg)
+    raise NotColumnarError(f"Avro type {avro!r}")
 
 
 def _union(branches: Sequence[Any]) -> Any:
     if len(branches) != 2 or branches[0] != "null" or isinstance(branches[1], list):  # noqa: PLR2004 - null and another
-        msg = f"Avro union {branches!r}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"Avro union {branches!r}")
     return ["null", stored_type(branches[1])]
 
 
@@ -257,8 +250,7 @@ def _item(avro: Any) -> Any:
             return {"type": "record", "name": "pair", "fields": fields}
     kind = stored_type(avro)
     if not isinstance(kind, str):
-        msg = f"Avro array of {avro!r}"
-        raise NotColumnarError(msg)
+        raise NotColumnarError(f"Avro array of {avro!r}")
     return kind
 
 

@@ -53,20 +53,17 @@ class AvroFile:
         self._limits = limits
         self._cursor = _Cursor(source)
         if self._cursor.take(len(MAGIC)) != MAGIC:
-            msg = f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}"
-            raise FormatError(msg)
+            raise FormatError(f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}")
         header = self.header = self._header()
         self.sync = self._cursor.take(_SYNC)
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         if codec not in _CODECS:
-            msg = f"{self.location} has Avro codec {codec!r}; known are {', '.join(_CODECS)}; rewrite it"
-            raise FormatError(msg)
+            raise FormatError(f"{self.location} has Avro codec {codec!r}; known are {', '.join(_CODECS)}; rewrite it")
         self._decompress = _CODECS[codec]
         try:
             self.schema: Any = json.loads(header["avro.schema"])
         except (KeyError, ValueError, RecursionError) as e:
-            msg = f"{self.location}: the Avro header has no schema that is JSON; {RESTORE}"
-            raise FormatError(msg) from e
+            raise FormatError(f"{self.location}: the Avro header has no schema that is JSON; {RESTORE}") from e
 
     def blocks(self) -> Iterator[AvroBlock]:
         """Yield the blocks in file order.
@@ -78,8 +75,7 @@ class AvroFile:
         while not self._cursor.at_end():
             rows, size = self._cursor.varint(), self._cursor.varint()
             if rows < 0 or size < 0:
-                msg = f"{self.location}: an Avro block of {rows} rows and {size} bytes; {RESTORE}"
-                raise FormatError(msg)
+                raise FormatError(f"{self.location}: an Avro block of {rows} rows and {size} bytes; {RESTORE}")
             most = self._limits.avro_block_bytes
             if size > most:
                 refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
@@ -87,13 +83,11 @@ class AvroFile:
                 refuse(self.location, "rows in an Avro block", self._limits.avro_block_rows, LIMIT_AVRO_BLOCK_ROWS)
             stored = self._cursor.take(size)
             if self._cursor.take(_SYNC) != self.sync:
-                msg = f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}"
-                raise FormatError(msg)
+                raise FormatError(f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}")
             try:
                 data = self._decompress(stored, most)
             except (zlib.error, pa.ArrowException, OSError, ValueError) as e:
-                msg = f"{self.location}: an Avro block does not decompress: {e}; {RESTORE}"
-                raise FormatError(msg) from e
+                raise FormatError(f"{self.location}: an Avro block does not decompress: {e}; {RESTORE}") from e
             if data is None:
                 refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
             yield AvroBlock(rows=rows, data=data)
@@ -123,12 +117,10 @@ class AvroFile:
             for _ in range(abs(count)):
                 name = self._cursor.take(self._cursor.varint()).decode("utf-8", "replace")
                 if name in found:
-                    msg = f"{self.location}: the Avro header has {name!r} twice; {RESTORE}"
-                    raise FormatError(msg)
+                    raise FormatError(f"{self.location}: the Avro header has {name!r} twice; {RESTORE}")
                 found[name] = self._cursor.take(self._cursor.varint())
                 if len(found) > _MOST_ENTRIES:
-                    msg = f"{self.location}: the Avro header has no end; {RESTORE}"
-                    raise FormatError(msg)
+                    raise FormatError(f"{self.location}: the Avro header has no end; {RESTORE}")
             count = self._cursor.varint()
         return found
 
@@ -161,8 +153,9 @@ class RowDecoder:
         try:
             decoded: Any = fastavro.schemaless_reader(stream, self._stored, self._wanted)
         except Exception as e:  # fastavro raises whatever the bytes lead to
-            msg = f"{self._location}: an Avro block does not hold rows of the file's schema ({type(e).__name__}: {e}); {RESTORE}"
-            raise FormatError(msg) from e
+            raise FormatError(
+                f"{self._location}: an Avro block does not hold rows of the file's schema ({type(e).__name__}: {e}); {RESTORE}"
+            ) from e
         return decoded  # type: ignore[no-any-return]
 
 
@@ -180,8 +173,7 @@ class _Cursor:
 
     def take(self, size: int) -> bytes:
         if size < 0:
-            msg = f"{self._source.location}: an Avro length of {size}; {RESTORE}"
-            raise FormatError(msg)
+            raise FormatError(f"{self._source.location}: an Avro length of {size}; {RESTORE}")
         kept = self._window[self._used : self._used + size]
         self._used += len(kept)
         missing = size - len(kept)
@@ -205,8 +197,7 @@ class _Cursor:
                 if value >> 64:
                     break
                 return (value >> 1) ^ -(value & 1)
-        msg = f"{self._source.location}: a number of more than 64 bits where Avro has a long; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{self._source.location}: a number of more than 64 bits where Avro has a long; {RESTORE}")
 
 
 def encode_long(value: int) -> bytes:
@@ -224,8 +215,7 @@ def _deflate(data: bytes, limit: int) -> bytes | None:
     found = inflate(data, limit)
     # Python writers leave what they did not strip of zlib's checksum behind the stream.
     if found is not None and len(found[1]) > _ZLIB_CHECKSUM:
-        msg = "bytes are left over behind the deflate stream"
-        raise ValueError(msg)
+        raise ValueError("bytes are left over behind the deflate stream")
     return None if found is None else found[0]
 
 
@@ -241,12 +231,10 @@ def _snappy(data: bytes, limit: int) -> bytes | None:
     if length > limit:
         return None
     if length > _SNAPPY_RATIO * len(body):
-        msg = f"a Snappy block of {len(body)} bytes cannot hold {length}"
-        raise ValueError(msg)
+        raise ValueError(f"a Snappy block of {len(body)} bytes cannot hold {length}")
     plain: bytes = pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True)
     if zlib.crc32(plain).to_bytes(4, "big") != checksum:
-        msg = "the CRC-32 of a Snappy block is wrong"
-        raise ValueError(msg)
+        raise ValueError("the CRC-32 of a Snappy block is wrong")
     return plain
 
 

@@ -37,11 +37,9 @@ def read_blob(source: PlainInput | PlainBytes, offset: int, size: int) -> bytes:
         IntegrityError: bytes of an encrypted file were changed.
     """
     if source.length < len(MAGIC) or source.read_at(0, len(MAGIC)) != MAGIC:
-        msg = f"{source.location} is no Puffin file: it does not begin with {MAGIC!r}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{source.location} is no Puffin file: it does not begin with {MAGIC!r}; {RESTORE}")
     if offset < len(MAGIC):
-        msg = f"{source.location}: a blob at {offset} would lie in the file's magic; the manifest entry is not the file's own"
-        raise FormatError(msg)
+        raise FormatError(f"{source.location}: a blob at {offset} would lie in the file's magic; the manifest entry is not the file's own")
     return source.read_at(offset, size)
 
 
@@ -53,24 +51,21 @@ def decode_deletion_vector(blob: bytes, *, cardinality: int, name: str) -> BitMa
         IntegrityError: its checksum is wrong, or it has another number of positions than the entry says.
     """
     if len(blob) < _LEAST:
-        msg = f"{name}: a deletion vector has at least {_LEAST} bytes, got {len(blob)}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{name}: a deletion vector has at least {_LEAST} bytes, got {len(blob)}; {RESTORE}")
     (length,) = _UINT32.unpack_from(blob)
     if length != len(blob) - 8:
-        msg = f"{name}: the deletion vector says {length} bytes, its manifest entry {len(blob) - 8}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{name}: the deletion vector says {length} bytes, its manifest entry {len(blob) - 8}; {RESTORE}")
     body = memoryview(blob)[4:-4]
     if body[:4] != VECTOR_MAGIC:
-        msg = f"{name}: no deletion vector: expected magic {VECTOR_MAGIC.hex()}, got {bytes(body[:4]).hex()}; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{name}: no deletion vector: expected magic {VECTOR_MAGIC.hex()}, got {bytes(body[:4]).hex()}; {RESTORE}")
     (expected,) = _UINT32.unpack_from(blob, len(blob) - 4)
     if zlib.crc32(body) != expected:
-        msg = f"{name}: the deletion vector's CRC-32 is {zlib.crc32(body):08x}, expected {expected:08x}; {RESTORE}"
-        raise IntegrityError(msg)
+        raise IntegrityError(f"{name}: the deletion vector's CRC-32 is {zlib.crc32(body):08x}, expected {expected:08x}; {RESTORE}")
     positions = _roaring64(bytes(body[4:]), name)
     if len(positions) != cardinality:
-        msg = f"{name}: the deletion vector has {len(positions)} positions, its manifest entry says {cardinality}; {RESTORE}"
-        raise IntegrityError(msg)
+        raise IntegrityError(
+            f"{name}: the deletion vector has {len(positions)} positions, its manifest entry says {cardinality}; {RESTORE}"
+        )
     return positions
 
 
@@ -78,12 +73,9 @@ def _roaring64(data: bytes, name: str) -> BitMap64:
     try:
         positions = BitMap64.deserialize(data)
     except (ValueError, IndexError) as e:
-        msg = f"{name}: the deletion vector is no Roaring bitmap in portable form: {e}; {RESTORE}"
-        raise FormatError(msg) from e
+        raise FormatError(f"{name}: the deletion vector is no Roaring bitmap in portable form: {e}; {RESTORE}") from e
     if len(positions.serialize()) != len(data):
-        msg = f"{name}: bytes are left over behind the deletion vector's bitmap; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{name}: bytes are left over behind the deletion vector's bitmap; {RESTORE}")
     if positions and positions.max() > _LARGEST_POSITION:
-        msg = f"{name}: the deletion vector has position {positions.max()}, which no file has; {RESTORE}"
-        raise FormatError(msg)
+        raise FormatError(f"{name}: the deletion vector has position {positions.max()}, which no file has; {RESTORE}")
     return positions

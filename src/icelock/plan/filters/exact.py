@@ -62,8 +62,7 @@ def exact_filter(row_filter: ex.BooleanExpression, schema: Schema, *, case_sensi
     try:
         return _Exact(schema, case_sensitive=case_sensitive).of(row_filter, negated=False)
     except RecursionError as e:
-        msg = "the filter is nested too deeply: use IN for many values"
-        raise PolicyError(msg) from e
+        raise PolicyError("the filter is nested too deeply: use IN for many values") from e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +94,7 @@ class _Exact:
         kind = given.as_unbound if isinstance(given, ex.BoundPredicate) else type(given)
         if isinstance(column.kind, UnreadType):
             said = shortened(str(column.kind))
-            msg = f"column {shortened(column.name)!r} is of type {said}, whose values are not read: it cannot be filtered by"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {shortened(column.name)!r} is of type {said}, whose values are not read: it cannot be filtered by")
         if kind in _NEGATIVE:
             kind, negated = _NEGATIVE[kind], not negated
         if kind is ex.IsNull:
@@ -105,8 +103,7 @@ class _Exact:
             return _is_nan(column, negated=negated)
         if isinstance(column.kind, (StructType, ListType, MapType)):
             hint = ": name a field of it" if isinstance(column.kind, StructType) else ""
-            msg = f"column {shortened(column.name)!r} is a {_word(column.kind)}, which can be filtered by null only{hint}"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {shortened(column.name)!r} is a {_word(column.kind)}, which can be filtered by null only{hint}")
         if isinstance(column.kind, UnknownType):
             return ex.AlwaysFalse()  # it holds nulls only
         if kind is ex.In:
@@ -121,8 +118,9 @@ class _Exact:
         try:
             self._schema.accessor_for_field(field.field_id)
         except ValueError as e:
-            msg = f"column {shortened(name)!r} is inside a list or map: a row has many values of it, so it cannot be filtered by"
-            raise PolicyError(msg) from e
+            raise PolicyError(
+                f"column {shortened(name)!r} is inside a list or map: a row has many values of it, so it cannot be filtered by"
+            ) from e
         nullable = _nullable(self._schema.fields, field.field_id)
         if nullable is None:
             return _Column(name=name, kind=field.field_type, present=ex.AlwaysTrue(), missing=ex.AlwaysFalse())
@@ -134,11 +132,11 @@ class _Exact:
         if isinstance(term, ex.BoundReference):
             return self._schema.find_field(term.field.field_id)
         if not isinstance(term, ex.Reference):
-            msg = f"a filter is made of columns and values, not of {shortened(str(given))}"
-            raise PolicyError(msg)
+            raise PolicyError(f"a filter is made of columns and values, not of {shortened(str(given))}")
         if is_metadata_column(term.name) and not _known(self._schema, term.name):
-            msg = f"{term.name!r} is a metadata column, which filters do not know: select it, and filter the rows that come out"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{term.name!r} is a metadata column, which filters do not know: select it, and filter the rows that come out"
+            )
         return find_column(self._schema, term.name, case_sensitive=self._case_sensitive)
 
 
@@ -211,8 +209,7 @@ def _among(column: _Column, literals: Any, *, negated: bool) -> ex.BooleanExpres
 
 def _starts_with(column: _Column, literal: Any, *, negated: bool) -> ex.BooleanExpression:
     if not isinstance(column.kind, StringType):
-        msg = f"column {shortened(column.name)!r} is {column.kind}, and only text starts with something"
-        raise PolicyError(msg)
+        raise PolicyError(f"column {shortened(column.name)!r} is {column.kind}, and only text starts with something")
     prefix = compared(column.name, column.kind, ex.EqualTo, literal)
     value = literal if isinstance(prefix, bool) else prefix[1]
     return _both(column.present, _made(ex.NotStartsWith, column.name, value)) if negated else _made(ex.StartsWith, column.name, value)

@@ -72,8 +72,7 @@ class NanosLiteral(lit.TimestampLiteral):
             TypeError: the type does not count nanoseconds.
         """
         if not isinstance(type_var, NANOS):
-            msg = f"Cannot convert NanosLiteral into {type_var}"
-            raise TypeError(msg)
+            raise TypeError(f"Cannot convert NanosLiteral into {type_var}")
         return self
 
 
@@ -107,8 +106,7 @@ def compared(name: str, kind: ice.IcebergType, comparison: Comparison, literal: 
     except (ArithmeticError, TypeError, ValueError) as e:
         shown = shortened(repr(literal.value if isinstance(literal, lit.Literal) else literal))
         why = f": {e}" if isinstance(e, _UnfitError) else ""
-        msg = f"column {shortened(name)!r} is {kind}, and {shown} is nothing to compare it with{why}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"column {shortened(name)!r} is {kind}, and {shown} is nothing to compare it with{why}") from e
 
 
 def _on_grid(grid: _Grid, comparison: Comparison, position: Fraction | float) -> tuple[Comparison, Any] | bool:
@@ -149,8 +147,7 @@ def _same(kind: ice.IcebergType, literal: Any) -> Any:
         text.value.encode()  # half of a surrogate pair is no text
         return text
     if not isinstance(kind, (ice.BooleanType, ice.BinaryType, ice.FixedType, ice.UUIDType)):
-        msg = "values of this type are not compared"
-        raise _UnfitError(msg)
+        raise _UnfitError("values of this type are not compared")
     return literal.to(kind)
 
 
@@ -190,15 +187,13 @@ def _number(literal: Any) -> Fraction | float:
             number = Decimal("NaN")
         if number.is_finite():
             return _bounded(number)
-    msg = "it is no number"
-    raise _UnfitError(msg)
+    raise _UnfitError("it is no number")
 
 
 def _bounded(number: Decimal) -> Fraction | float:
     """Return a number; infinity in the place of one that is beyond every type."""
     if number.is_nan():
-        msg = "it is no number"
-        raise _UnfitError(msg)
+        raise _UnfitError("it is no number")
     if number.is_infinite() or (number and number.adjusted() > _MOST_DIGITS):
         return math.copysign(math.inf, number)
     if number and number.adjusted() < -_MOST_DIGITS:
@@ -215,11 +210,9 @@ def _days(literal: Any) -> Fraction | float:
         try:
             return Fraction(date_str_to_days(literal.value))
         except ValueError as e:
-            msg = "it must be text such as '2026-01-31', in the years 0001 to 9999"
-            raise _UnfitError(msg) from e
+            raise _UnfitError("it must be text such as '2026-01-31', in the years 0001 to 9999") from e
     if isinstance(literal, lit.LongLiteral):  # 20260131 would be a day in the year 57436, and all rows before it
-        msg = "a date is text such as '2026-01-31', or a date; a whole number would count days since 1970"
-        raise _UnfitError(msg)
+        raise _UnfitError("a date is text such as '2026-01-31', or a date; a whole number would count days since 1970")
     return _whole(literal)
 
 
@@ -232,8 +225,7 @@ def _micros_of_day(literal: Any) -> Fraction | float:
 def _whole(literal: Any) -> Fraction | float:
     if isinstance(literal, (lit.AboveMax, lit.BelowMin, lit.LongLiteral)):
         return _number(literal)
-    msg = "it is of another kind"
-    raise _UnfitError(msg)
+    raise _UnfitError("it is of another kind")
 
 
 def _nanos(literal: Any, *, zoned: bool) -> Fraction | float:
@@ -252,8 +244,7 @@ def _nanos_of_text(text: str, *, zoned: bool) -> int:
     found = _MOMENT.fullmatch(text)
     if found is None or (found[3] is not None) != zoned:
         shape = "'2026-01-31T12:00:00+00:00', with a zone" if zoned else "'2026-01-31T12:00:00', without a zone"
-        msg = f"it must be text such as {shape}"
-        raise _UnfitError(msg)
+        raise _UnfitError(f"it must be text such as {shape}")
     try:
         seconds = datetime.fromisoformat(found[1] + (found[3] or ""))
     except ValueError as e:

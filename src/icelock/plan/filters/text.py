@@ -35,22 +35,19 @@ def parse_filter(row_filter: str | BooleanExpression) -> BooleanExpression:
     if isinstance(row_filter, BooleanExpression):
         return row_filter
     if not isinstance(row_filter, str):
-        msg = f'the filter is a {type(row_filter).__name__}; it must be text such as "{_EXAMPLE}", or a PyIceberg expression'
-        raise PolicyError(msg)
+        raise PolicyError(f'the filter is a {type(row_filter).__name__}; it must be text such as "{_EXAMPLE}", or a PyIceberg expression')
     text = _QUOTED.sub(_plain_underscores, row_filter)
     try:
         return parse(text)
     except ParseBaseException as e:
         raise PolicyError(_unreadable(row_filter, where_wrong(row_filter) or (e.loc, f'it is text such as "{_EXAMPLE}"'))) from e
     except RecursionError as e:
-        msg = "the filter cannot be read: its parentheses are too deep; give a PyIceberg expression"
-        raise PolicyError(msg) from e
+        raise PolicyError("the filter cannot be read: its parentheses are too deep; give a PyIceberg expression") from e
     except (ValueError, TypeError, ArithmeticError) as e:
         wrong = where_wrong(row_filter)
         if wrong is not None:
             raise PolicyError(_unreadable(row_filter, wrong)) from e
-        msg = f'the filter cannot be read: {shortened(" ".join(str(e).split()))}; it is text such as "{_EXAMPLE}"'
-        raise PolicyError(msg) from e
+        raise PolicyError(f'the filter cannot be read: {shortened(" ".join(str(e).split()))}; it is text such as "{_EXAMPLE}"') from e
 
 
 def _unreadable(text: str, wrong: tuple[int, str]) -> str:
@@ -63,9 +60,11 @@ def _plain_underscores(match: re.Match[str]) -> str:
     if like is None:
         return match[0]
     if _ANY_CHARACTER.search(pattern):
-        msg = f"like {shortened(pattern)!r}: _ stands for any character in SQL, which is not supported; write \\_ for the character itself"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"like {shortened(pattern)!r}: _ stands for any character in SQL, which is not supported; write \\_ for the character itself"
+        )
     if _ANY_TEXT.search(pattern):
-        msg = f"like {shortened(pattern)!r}: % stands for any text at the end of a pattern only; write \\% for the character itself"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"like {shortened(pattern)!r}: % stands for any text at the end of a pattern only; write \\% for the character itself"
+        )
     return f"{like}'{pattern}'".replace(r"\_", "_")

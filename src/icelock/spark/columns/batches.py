@@ -55,8 +55,7 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     try:
         return array.cast(target)
     except pa.ArrowException as e:
-        msg = f"column {path!r} is {array.type} and cannot be given to Spark as {target}"
-        raise FormatError(msg) from e
+        raise FormatError(f"column {path!r} is {array.type} and cannot be given to Spark as {target}") from e
 
 
 def _convert_struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
@@ -90,8 +89,7 @@ def _mask(array: pa.Array) -> pa.Array | None:
 def _check_nulls(array: pa.Array, field: pa.Field, path: str, parents: int = 0) -> None:
     """Refuse nulls in a column that Spark was told has none: Spark would read them as zeros."""
     if not field.nullable and array.null_count > parents:
-        msg = f"column {path!r} has nulls, but it is required: the data file does not fit the table"
-        raise FormatError(msg)
+        raise FormatError(f"column {path!r} has nulls, but it is required: the data file does not fit the table")
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:

@@ -32,8 +32,7 @@ def project(schema: Schema, asked: sp.StructType, *, table: str, case_sensitive:
         PolicyError: a name that is not a column, another type than the table's, or a column said to have no nulls that may have some.
     """
     if not asked.fields:
-        msg = f"no column of table {table} is asked for: name one at least"
-        raise PolicyError(msg)
+        raise PolicyError(f"no column of table {table} is asked for: name one at least")
     fields = _Projector(table=table, case_sensitive=case_sensitive).fields(schema.fields, asked, "")
     return Schema(*fields, schema_id=schema.schema_id)
 
@@ -60,8 +59,7 @@ class _Projector:
         if field is None:
             raise PolicyError(self._missing(known, asked.name, path))
         if field.optional and not asked.nullable:
-            msg = f"column {path + asked.name!r} of table {self.table} may have nulls: ask for it as nullable"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {path + asked.name!r} of table {self.table} may have nulls: ask for it as nullable")
         kind = self._type(field.field_type, asked.dataType, path + asked.name)
         # A copy, because the default of rows that were there before the column has to come along.
         return field.model_copy(update={"name": asked.name, "field_type": kind})
@@ -85,14 +83,12 @@ class _Projector:
         expected = spark_type(kind, path, self.table)
         if expected != asked:
             wrong = f"{expected.simpleString()} in Spark, not {asked.simpleString()}"
-            msg = f"column {path!r} of table {self.table} is {wrong}: cast it after reading"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {path!r} of table {self.table} is {wrong}: cast it after reading")
         return kind
 
     def _check_nulls(self, path: str, *, required: bool, nullable: bool) -> None:
         if not required and not nullable:
-            msg = f"{path!r} of table {self.table} may have nulls: ask for it as such"
-            raise PolicyError(msg)
+            raise PolicyError(f"{path!r} of table {self.table} may have nulls: ask for it as such")
 
     def _missing(self, known: tuple[NestedField, ...], name: str, path: str) -> str:
         names = [field.name for field in known]

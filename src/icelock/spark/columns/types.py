@@ -112,18 +112,16 @@ def spark_type(kind: ice.IcebergType, path: str, table: str) -> sp.DataType:
     if isinstance(kind, ice.DecimalType):
         return sp.DecimalType(kind.precision, kind.scale)
     if isinstance(kind, UnreadType):
-        msg = (
+        raise PolicyError(
             f"column {path!r} of table {table} is of type {kind}, whose values icelock does not read; name the columns to read without it "
             "(option columns)"
         )
-        raise PolicyError(msg)
     found = _PRIMITIVES.get(type(kind))
     if found is None:
-        msg = (
+        raise PolicyError(
             f"column {path!r} of table {table} is of type {kind}, which Spark has no exact type for; name the columns to read without it "
             "(option columns), or read it with plain Python: table.scan().to_arrow()"
         )
-        raise PolicyError(msg)
     return found
 
 
@@ -143,6 +141,5 @@ def _arrow_type(kind: sp.DataType, path: str) -> pa.DataType:
         return pa.decimal128(kind.precision, kind.scale)
     found = _ARROW.get(type(kind))
     if found is None:
-        msg = f"column {path!r} is of Spark type {kind.simpleString()}, which no Iceberg column takes: cast it or drop it"
-        raise PolicyError(msg)
+        raise PolicyError(f"column {path!r} is of Spark type {kind.simpleString()}, which no Iceberg column takes: cast it or drop it")
     return found

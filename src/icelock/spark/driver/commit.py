@@ -125,8 +125,7 @@ def _opened(job: Job, messages: Sequence[WriterCommitMessage | None]) -> list[Fi
     opened: list[FilesWritten] = []
     for task, message in enumerate(messages):
         if not isinstance(message, SealedFiles):
-            msg = f"expected the files of {len(messages)} tasks, got {type(message).__name__} from one: nothing is committed"
-            raise CommitError(msg)
+            raise CommitError(f"expected the files of {len(messages)} tasks, got {type(message).__name__} from one: nothing is committed")
         opened.append(message.open(recipient, task=task))
     return opened
 

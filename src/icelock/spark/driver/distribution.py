@@ -201,14 +201,12 @@ def _mode(text: str | None, what: str) -> Mode | None:
     try:
         return Mode(text.strip().lower())
     except ValueError as e:
-        msg = f"{what} is {text!r}; it must be {', '.join(Mode)}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"{what} is {text!r}; it must be {', '.join(Mode)}") from e
 
 
 def _flag(text: str | None, what: str) -> bool | None:
     if text is None:
         return None
     if text.strip().lower() not in {"true", "false"}:
-        msg = f"{what} is {text!r}; it must be true or false"
-        raise PolicyError(msg)
+        raise PolicyError(f"{what} is {text!r}; it must be true or false")
     return text.strip().lower() == "true"

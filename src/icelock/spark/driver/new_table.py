@@ -72,11 +72,10 @@ def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
         job = replace(job, action=Action.REPLACE if there else Action.CREATE)
     wanted = catalog.new_tables.of_new(_new(job).properties, table=str(job.table)) if job.action == Action.CREATE else None
     if wanted is not None and names.ENCRYPTION_KEY_ID not in wanted:
-        msg = (
+        raise PolicyError(
             f"table {job.table} would be plain, and icelock makes encrypted tables only: name its master key by "
             f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
         )
-        raise PolicyError(msg)
     return job
 
 
@@ -97,8 +96,9 @@ def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructT
         properties=dict(new.properties),
     )
     if not isinstance(transaction, EncryptedTransaction):
-        msg = f"table {job.table} is plain (format version 2 or below), and icelock writes encrypted tables only: replace it with Java"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {job.table} is plain (format version 2 or below), and icelock writes encrypted tables only: replace it with Java"
+        )
     return transaction
 
 
@@ -154,13 +154,11 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
         try:
             source = schema.find_field(column)
         except ValueError as e:
-            msg = (
+            raise PolicyError(
                 f"table {table} is to be partitioned by {text!r}, but it has no column {column!r}; it has {', '.join(schema.column_names)}"
-            )
-            raise PolicyError(msg) from e
+            ) from e
         if not transform.can_transform(source.field_type):
-            msg = f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}")
         name = column if suffix is None else f"{column}_{suffix}"
         fields.append(PartitionField(source.field_id, PARTITION_FIELD_ID_START + number, transform, name))
     return PartitionSpec(*fields)
@@ -178,12 +176,12 @@ def _parsed(text: str) -> tuple[str, Transform, str | None]:  # type: ignore[typ
     if name in {"bucket", "truncate"} and len(arguments) == 2 and arguments[0].isdigit() and int(arguments[0]):  # noqa: PLR2004
         width = int(arguments[0])
         return (arguments[1], BucketTransform(width), "bucket") if name == "bucket" else (arguments[1], TruncateTransform(width), "trunc")
-    msg = f"{text!r} is no partitioning: it is a column, or years, months, days, hours (column), bucket or truncate (number, column)"
-    raise PolicyError(msg)
+    raise PolicyError(
+        f"{text!r} is no partitioning: it is a column, or years, months, days, hours (column), bucket or truncate (number, column)"
+    )
 
 
 def _new(job: Job) -> NewTable:
     if job.new_table is None:
-        msg = f"a job to {job.action} needs a table's properties"
-        raise PolicyError(msg)
+        raise PolicyError(f"a job to {job.action} needs a table's properties")
     return job.new_table

@@ -110,8 +110,7 @@ def plan_read(
         if loaded.snapshot_id is not None:
             scan = scan.pinned(loaded.snapshot_id)
         if schema_from_json(loaded.schema).as_struct() != scan.projection().as_struct():
-            msg = f"the columns of table {options.table} changed since the DataFrame was made: load it again"
-            raise PolicyError(msg)
+            raise PolicyError(f"the columns of table {options.table} changed since the DataFrame was made: load it again")
     kind = PushDownReader if settings.push_down else PlanningReader
     empty = loaded is not None and loaded.snapshot_id is None
     return kind(settings, options, table, scan, schema, empty=empty, rest=given.rest)

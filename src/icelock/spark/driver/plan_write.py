@@ -100,8 +100,7 @@ def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteC
     try:
         check_input(context.schema, pa.schema([field.with_name(name) for field, name in zip(given, columns, strict=True)]))
     except PolicyError as e:
-        msg = f"table {job.table}: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"table {job.table}: {e}") from e
     storage = executor_properties(context.io.properties, catalog)
     return WritePlan.of(context, columns, storage, sender=job.recipient.sender, merges=merges)
 
@@ -123,6 +122,5 @@ def table_columns(schema: Schema, given: StructType, *, table: str, case_sensiti
         names.append(field.name if found is None else found.name)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        msg = f"table {table}: the input has more than one column for {', '.join(map(repr, twice))}: rename or drop one"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table}: the input has more than one column for {', '.join(map(repr, twice))}: rename or drop one")
     return names

@@ -65,13 +65,15 @@ def begin(
     elif write.job.action in CREATES:
         transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
         if transaction.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
-            msg = f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
-            raise CommitError(msg)
+            raise CommitError(
+                f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
+            )
     else:
         table = table_of(catalog, name)
         if str(table.metadata.table_uuid) != write.table_uuid:
-            msg = f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
-            raise CommitError(msg)
+            raise CommitError(
+                f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
+            )
         for schema in schemas:
             _check_columns(write, schema_from_json(schema), table.schema())
         transaction = table.transaction()
@@ -152,5 +154,6 @@ def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Jo
     if job.purpose == Purpose.MERGE:
         wanted &= seen
     if seen != wanted:
-        msg = f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; do it again"
-        raise CommitError(msg)
+        raise CommitError(
+            f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; do it again"
+        )

@@ -45,8 +45,7 @@ class SpentSource(DataSource):
 
     def schema(self) -> NoReturn:
         """Refused: this object has no settings."""
-        msg = "this copy of the icelock data source was used for planning already and holds no settings"
-        raise PolicyError(msg)
+        raise PolicyError("this copy of the icelock data source was used for planning already and holds no settings")
 
 
 class IcelockSource(DataSource):

@@ -56,8 +56,9 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
     exact_filter(job.row_filter, schema, case_sensitive=True)
     for field in schema.fields:
         if field.name in _RESERVED:
-            msg = f"column {field.name!r} of table {job.table} has a reserved name, and changing rows needs it: rename the column"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"column {field.name!r} of table {job.table} has a reserved name, and changing rows needs it: rename the column"
+            )
     ref = table.metadata.refs.get(job.branch)
     found = {
         "uuid": str(table.metadata.table_uuid),
@@ -91,8 +92,9 @@ def check_validate_from(table: Table, job: Job) -> None:
         PolicyError: it is not.
     """
     if job.validate_from is not None and table.metadata.snapshot_by_id(job.validate_from) is None:
-        msg = f"table {job.table} has no snapshot {job.validate_from} (option {VALIDATE_FROM}): read its rows again, and name what was read"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {job.table} has no snapshot {job.validate_from} (option {VALIDATE_FROM}): read its rows again, and name what was read"
+        )
 
 
 def mode(table: Table, name: str, identifier: TableName) -> bool:
@@ -103,8 +105,7 @@ def mode(table: Table, name: str, identifier: TableName) -> bool:
     """
     value = table.metadata.properties.get(name, "copy-on-write").lower()
     if value not in _MODES:
-        msg = f"table {identifier}: {name} is {value!r}; it must be {' or '.join(_MODES)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {identifier}: {name} is {value!r}; it must be {' or '.join(_MODES)}")
     return _MODES[value]
 
 
@@ -125,8 +126,9 @@ def check_base(table: Table, base: Base, name: TableName) -> None:
         CommitError: it is another one of that name.
     """
     if str(table.metadata.table_uuid) != base.table_uuid:
-        msg = f"table {name} was replaced by another one while rows were written (uuid {base.table_uuid} before): nothing is committed"
-        raise CommitError(msg)
+        raise CommitError(
+            f"table {name} was replaced by another one while rows were written (uuid {base.table_uuid} before): nothing is committed"
+        )
 
 
 def target_scan(table: Table, job: Job) -> DataScan:

@@ -186,8 +186,9 @@ def still_there(what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as e:
-        msg = f"{what} cannot be planned again: it was expired since, or a file was removed ({e}); read the table again"
-        raise FileNotFoundError(msg) from e
+        raise FileNotFoundError(
+            f"{what} cannot be planned again: it was expired since, or a file was removed ({e}); read the table again"
+        ) from e
 
 
 def stream(columns: dict[str, pa.Array]) -> bytes:

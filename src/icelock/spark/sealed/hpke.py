@@ -83,8 +83,9 @@ class Recipient:
             return _SUITE.decrypt(sealed, self.private_key, info=_info(self.job, place))
         except InvalidTag as e:
             operation, action = self.job
-            msg = f"what {place} sent does not authenticate: it was changed, or is of another task or job than {action} {operation}"
-            raise IntegrityError(msg) from e
+            raise IntegrityError(
+                f"what {place} sent does not authenticate: it was changed, or is of another task or job than {action} {operation}"
+            ) from e
 
 
 def _info(job: tuple[str, str], place: Place) -> bytes:

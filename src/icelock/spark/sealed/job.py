@@ -147,8 +147,9 @@ class Job:
         try:
             opened = aes_gcm.decrypt(settings.session_key, base64.b64decode(text), _AAD)
         except (IntegrityError, ValueError) as e:
-            msg = f"option {JOB} is made by icelock.spark.write_to, delete and upsert in the session that uses it, and by nothing else"
-            raise PolicyError(msg) from e
+            raise PolicyError(
+                f"option {JOB} is made by icelock.spark.write_to, delete and upsert in the session that uses it, and by nothing else"
+            ) from e
         job: Job = pickle.loads(opened)  # noqa: S301 - authenticated
         return job
 
@@ -161,8 +162,7 @@ class Job:
     def pinned(self) -> Base:
         """What the operation was planned on."""
         if self.base is None:
-            msg = f"a job to {self.action} needs a base"
-            raise PolicyError(msg)
+            raise PolicyError(f"a job to {self.action} needs a base")
         return self.base
 
 

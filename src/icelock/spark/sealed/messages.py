@@ -100,8 +100,7 @@ class SealedFiles(WriterCommitMessage):
             IntegrityError: the message was changed, or is not that of this task of this job.
         """
         if not self.parts:
-            msg = f"the message of task {task} is empty: its parts were lost"
-            raise IntegrityError(msg)
+            raise IntegrityError(f"the message of task {task} is empty: its parts were lost")
         places = [Place(task=task, part=part, last=part == len(self.parts) - 1) for part in range(len(self.parts))]
         opened = [recipient.open(part, place) for part, place in zip(self.parts, places, strict=True)]
         written: list[FilesWritten] = [pickle.loads(part) for part in opened]  # noqa: S301 - Spark had unpickled the message already

@@ -123,11 +123,10 @@ def _sources(message: Any) -> Iterable[Mapping[str, str]]:
 
 
 def _refuse(table: TableName, why: str) -> None:
-    msg = (
+    raise PolicyError(
         f"the rows come from table {table} itself, which {why}; so it is not known since when other writers' commits are to be looked at: "
         f"say it by option({VALIDATE_FROM!r}, <the snapshot that was read>)"
     )
-    raise PolicyError(msg)
 
 
 def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:

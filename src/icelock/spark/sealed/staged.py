@@ -74,8 +74,9 @@ def check_staged(staged: Staged | None, job: Job) -> None:
         CommitError: it has not; without the new rows, removing the old ones would lose them.
     """
     if staged is None and job.purpose != Purpose.DELETE:
-        msg = f"{_path(job)} is gone, so nothing is committed: the operation ended before, or the driver's temporary folder was emptied"
-        raise CommitError(msg)
+        raise CommitError(
+            f"{_path(job)} is gone, so nothing is committed: the operation ended before, or the driver's temporary folder was emptied"
+        )
 
 
 def _path(job: Job) -> Path:

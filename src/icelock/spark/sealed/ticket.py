@@ -88,8 +88,9 @@ class Ticket:
         try:
             sealed = Path(self._path).read_bytes()
         except OSError as e:
-            msg = f"{self._path} is gone, so nothing is committed: the write ended before, or the driver's temporary folder was emptied"
-            raise CommitError(msg) from e
+            raise CommitError(
+                f"{self._path} is gone, so nothing is committed: the write ended before, or the driver's temporary folder was emptied"
+            ) from e
         self.discard()
         write: PlannedWrite = pickle.loads(aes_gcm.decrypt(self._key, sealed, _AAD))  # noqa: S301 - authenticated
         return write

@@ -35,13 +35,13 @@ def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tupl
         config = read_configuration()
         if not configured(config, name):
             registered = ", ".join(known) or "none"
-            msg = f"no catalog {name!r}: register(...) was given {registered}, and {not_configured(config, name)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"no catalog {name!r}: register(...) was given {registered}, and {not_configured(config, name)}")
     catalog = load_catalog(name, **(properties or {}))
     if catalog.one_process:
         catalog.close()
-        msg = f"catalog {name} is in memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"catalog {name} is in memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"
+        )
     return catalog
 
 
@@ -78,11 +78,13 @@ def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
     try:
         table = catalog.load_table(name.identifier)
     except NoSuchTableError as e:
-        msg = f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
-        raise NoSuchTableError(msg) from e
+        raise NoSuchTableError(
+            f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
+        ) from e
     if not isinstance(table, Table):
-        msg = f"table {name} has format version {table.format_version}, so it is not encrypted: read it with Iceberg's own Spark runtime"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {name} has format version {table.format_version}, so it is not encrypted: read it with Iceberg's own Spark runtime"
+        )
     return table
 
 
@@ -103,8 +105,7 @@ def scan_of(table: Table, options: ReadOptions) -> DataScan:
         if isinstance(e, PolicyError) and "option columns" in str(e):
             raise
         columns = ", ".join(scan.full_schema.column_names)
-        msg = f"option columns: {e}; table {options.table} has {columns}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"option columns: {e}; table {options.table} has {columns}") from e
     return scan
 
 
@@ -116,8 +117,7 @@ def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
         return found.snapshot_id
     history = table.history()
     first = f"its first snapshot is of {history[0].timestamp_ms}" if history else "it has no snapshots"
-    msg = f"table {options.table} had no snapshot at {options.as_of_ms} (ms since 1970); {first}"
-    raise PolicyError(msg)
+    raise PolicyError(f"table {options.table} had no snapshot at {options.as_of_ms} (ms since 1970); {first}")
 
 
 def check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) -> None:
@@ -129,8 +129,6 @@ def check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) ->
     refs = table.metadata.refs
     found = refs.get(ref)
     if found is None:
-        msg = f"table {name} {no_such_ref(refs, ref, kind)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {name} {no_such_ref(refs, ref, kind)}")
     if found.snapshot_ref_type != kind:
-        msg = f"{ref!r} of table {name} is a {found.snapshot_ref_type}, not a {kind}: use the option {found.snapshot_ref_type}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{ref!r} of table {name} is a {found.snapshot_ref_type}, not a {kind}: use the option {found.snapshot_ref_type}")

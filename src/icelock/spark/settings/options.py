@@ -66,8 +66,7 @@ class TableName:
         """
         catalog, *rest = (part.strip() for part in text.split("."))
         if len(rest) < _CATALOG_AND_NAMESPACE or not all((catalog, *rest)):
-            msg = f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'"
-            raise PolicyError(msg)
+            raise PolicyError(f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'")
         return cls(catalog=catalog, identifier=tuple(rest))
 
     def __str__(self) -> str:
@@ -93,8 +92,7 @@ class ReadOptions:
             PolicyError: as ``parse``.
         """
         if isinstance(columns, str):
-            msg = f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']"
-            raise PolicyError(msg)
+            raise PolicyError(f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']")
         options = {name.replace("_", "-"): str(value) for name, value in at.items() if value is not None}
         read = cls.parse({TABLE: table, **options})
         return read if columns is None else replace(read, columns=_unique(tuple(columns)))
@@ -109,8 +107,7 @@ class ReadOptions:
         given = _known(options, _READ, "read")
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
-            msg = f"the options {' and '.join(chosen)} exclude each other: keep one"
-            raise PolicyError(msg)
+            raise PolicyError(f"the options {' and '.join(chosen)} exclude each other: keep one")
         snapshot_id = given.get(SNAPSHOT_ID)
         as_of = given.get(AS_OF_TIMESTAMP)
         return cls(
@@ -152,15 +149,14 @@ class WriteOptions:
         validate_from = None if VALIDATE_FROM not in given else _integer(VALIDATE_FROM, given[VALIDATE_FROM])
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
         if misplaced:
-            msg = f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append"
-            raise PolicyError(msg)
+            raise PolicyError(f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append")
         mode = given.get(OVERWRITE_MODE, STATIC).lower()
         if mode not in {STATIC, DYNAMIC}:
-            msg = f"option {OVERWRITE_MODE} is {given[OVERWRITE_MODE]!r}; it must be {STATIC} or {DYNAMIC}"
-            raise PolicyError(msg)
+            raise PolicyError(f"option {OVERWRITE_MODE} is {given[OVERWRITE_MODE]!r}; it must be {STATIC} or {DYNAMIC}")
         if mode == DYNAMIC and OVERWRITE_FILTER in given:
-            msg = f"{OVERWRITE_MODE}={DYNAMIC} replaces the partitions that get rows, so it excludes {OVERWRITE_FILTER}: keep one"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"{OVERWRITE_MODE}={DYNAMIC} replaces the partitions that get rows, so it excludes {OVERWRITE_FILTER}: keep one"
+            )
         return cls(
             table=table,
             branch=_name(given, BRANCH),
@@ -218,27 +214,23 @@ def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dic
 def _table(given: Mapping[str, str], method: str) -> TableName:
     path, table = given.get(PATH), given.get(TABLE)
     if path is not None and table is not None and path != table:
-        msg = f"two tables are named, {path!r} in {method}() and {table!r} by the option {TABLE}: keep one"
-        raise PolicyError(msg)
+        raise PolicyError(f"two tables are named, {path!r} in {method}() and {table!r} by the option {TABLE}: keep one")
     name = path if path is not None else table
     if name is None:
-        msg = f"no table is named: {method}('catalog.namespace.table')"
-        raise PolicyError(msg)
+        raise PolicyError(f"no table is named: {method}('catalog.namespace.table')")
     return TableName.parse(name)
 
 
 def _columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        msg = f"option {COLUMNS} is {text!r}; it must be column names separated by commas, such as 'id, address.city'"
-        raise PolicyError(msg)
+        raise PolicyError(f"option {COLUMNS} is {text!r}; it must be column names separated by commas, such as 'id, address.city'")
     return _unique(names)
 
 
 def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
-        msg = f"{COLUMNS} names a column twice: {', '.join(names)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{COLUMNS} names a column twice: {', '.join(names)}")
     return names
 
 
@@ -246,15 +238,13 @@ def _integer(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as e:
-        msg = f"option {name} is {text!r}; it must be a whole number"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"option {name} is {text!r}; it must be a whole number") from e
 
 
 def _name(given: Mapping[str, str], name: str) -> str | None:
     value = given.get(name)
     if value is not None and not value.strip():
-        msg = f"option {name} is empty; it must name a {name} of the table"
-        raise PolicyError(msg)
+        raise PolicyError(f"option {name} is empty; it must name a {name} of the table")
     return value
 
 
@@ -266,10 +256,10 @@ def _milliseconds(text: str) -> int:
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError as e:
-        msg = f"option {AS_OF_TIMESTAMP} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'"
-        raise PolicyError(msg) from e
+        raise PolicyError(
+            f"option {AS_OF_TIMESTAMP} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'"
+        ) from e
     if moment.tzinfo is None:
-        msg = f"option {AS_OF_TIMESTAMP} is {text!r}, which has no time zone; add one, such as '{stripped}Z'"
-        raise PolicyError(msg)
+        raise PolicyError(f"option {AS_OF_TIMESTAMP} is {text!r}, which has no time zone; add one, such as '{stripped}Z'")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000

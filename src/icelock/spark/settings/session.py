@@ -63,6 +63,7 @@ def settings_of(spark: SparkSession) -> Settings:
     """
     found = attached(spark)
     if found is None:
-        msg = "this Spark session does not know icelock: call icelock.spark.register(spark, catalogs=...) with this session object first"
-        raise PolicyError(msg)
+        raise PolicyError(
+            "this Spark session does not know icelock: call icelock.spark.register(spark, catalogs=...) with this session object first"
+        )
     return found

@@ -33,6 +33,7 @@ def executor_properties(storage: Mapping[str, str], catalog: Mapping[str, str]) 
     more = tuple(prefix for prefix in (part.strip() for part in catalog.get(names.SPARK_EXECUTOR_PROPERTIES, "").split(",")) if prefix)
     bad = [prefix for prefix in more if prefix.startswith(_NEVER) or any(never.startswith(prefix) for never in _NEVER)]
     if bad:
-        msg = f"{names.SPARK_EXECUTOR_PROPERTIES} names {', '.join(map(repr, bad))}: settings of keys and catalogs never go to executors"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{names.SPARK_EXECUTOR_PROPERTIES} names {', '.join(map(repr, bad))}: settings of keys and catalogs never go to executors"
+        )
     return {name: value for name, value in storage.items() if name.startswith(_PREFIXES + more)}

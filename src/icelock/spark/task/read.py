@@ -79,8 +79,7 @@ class ExecutorReader(DataSourceReader):
 
     def partitions(self) -> Any:
         """Refused: only the driver plans."""
-        msg = "an executor does not plan"
-        raise PolicyError(msg)
+        raise PolicyError("an executor does not plan")
 
 
 class TaskReader(ExecutorReader):

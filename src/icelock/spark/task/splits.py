@@ -72,8 +72,7 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
     text = str(properties.get(name, default)).strip()
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        msg = f"table property {name} is {text!r}; it must be a whole number of bytes above 0"
-        raise PolicyError(msg)
+        raise PolicyError(f"table property {name} is {text!r}; it must be a whole number of bytes above 0")
     return int(text)
 
 

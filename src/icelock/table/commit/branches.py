@@ -48,11 +48,9 @@ def check_branch(refs: Mapping[str, SnapshotRef], branch: str | None, *, table: 
     if found is None:
         make = "if it is meant, make it by table.manage_snapshots().create_branch(snapshot_id, name).commit()"
         remedy = make if refs else "write to the main branch first"
-        msg = f"table {table} {no_such_ref(refs, branch, SnapshotRefType.BRANCH)}; nothing was written: {remedy}"
-        raise PolicyError(msg)
+        raise PolicyError(f"table {table} {no_such_ref(refs, branch, SnapshotRefType.BRANCH)}; nothing was written: {remedy}")
     if found.snapshot_ref_type != SnapshotRefType.BRANCH:
-        msg = f"{branch!r} of table {table} is a tag, which stays where it is: write to a branch"
-        raise PolicyError(msg)
+        raise PolicyError(f"{branch!r} of table {table} is a tag, which stays where it is: write to a branch")
 
 
 class ManageSnapshots(IcebergManageSnapshots):
@@ -104,8 +102,7 @@ class ManageSnapshots(IcebergManageSnapshots):
             PolicyError: no such tag, or a branch.
         """
         if self._ref(tag_name).snapshot_ref_type != SnapshotRefType.TAG:
-            msg = f"{tag_name} is a branch: remove_branch removes it"
-            raise PolicyError(msg)
+            raise PolicyError(f"{tag_name} is a branch: remove_branch removes it")
         super().remove_tag(tag_name)
         return self
 
@@ -116,8 +113,7 @@ class ManageSnapshots(IcebergManageSnapshots):
             PolicyError: no such snapshot or ref; or both were given, or none.
         """
         if (snapshot_id is None) == (ref_name is None):
-            msg = "set_current_snapshot takes a snapshot_id or a ref_name, one of them"
-            raise PolicyError(msg)
+            raise PolicyError("set_current_snapshot takes a snapshot_id or a ref_name, one of them")
         self._check_snapshot(self._ref(ref_name).snapshot_id if ref_name is not None else snapshot_id)
         super().set_current_snapshot(snapshot_id, ref_name)
         return self
@@ -145,11 +141,10 @@ class ManageSnapshots(IcebergManageSnapshots):
             metadata = self._transaction.table_metadata
             ancestors = {snapshot.snapshot_id for snapshot in ancestors_of(metadata.snapshot_by_id(target.snapshot_id), metadata)}
             if head.snapshot_id not in ancestors:
-                msg = (
+                raise PolicyError(
                     f"cannot fast-forward branch {from_branch} to {to_ref}: {head.snapshot_id} is no ancestor of {target.snapshot_id}; "
                     "replace_branch moves it all the same"
                 )
-                raise PolicyError(msg)
         return self._move(from_branch, target.snapshot_id)
 
     def replace_branch(self, branch: str, to_ref: str) -> Self:
@@ -177,8 +172,7 @@ class ManageSnapshots(IcebergManageSnapshots):
         Raises:
             PolicyError: always.
         """
-        msg = f"snapshot {snapshot_id} cannot be cherry-picked in this version: fast-forward a branch, or append its rows"
-        raise PolicyError(msg)
+        raise PolicyError(f"snapshot {snapshot_id} cannot be cherry-picked in this version: fast-forward a branch, or append its rows")
 
     def _move(self, branch: str, snapshot_id: int) -> Self:
         updates, requirements = self._transaction._set_ref_snapshot(snapshot_id, branch, SnapshotRefType.BRANCH)  # noqa: SLF001
@@ -199,34 +193,29 @@ class ManageSnapshots(IcebergManageSnapshots):
     def _ref(self, name: str) -> SnapshotRef:
         refs = self._refs()
         if name not in refs:
-            msg = f"the table {no_such_ref(refs, name)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"the table {no_such_ref(refs, name)}")
         return refs[name]
 
     def _branch(self, name: str) -> SnapshotRef:
         found = self._ref(name)
         if found.snapshot_ref_type != SnapshotRefType.BRANCH:
-            msg = f"{name} is a tag, which stays where it is; move a branch, or remove it with remove_tag"
-            raise PolicyError(msg)
+            raise PolicyError(f"{name} is a tag, which stays where it is; move a branch, or remove it with remove_tag")
         return found
 
     def _check_new(self, name: str, snapshot_id: int) -> None:
         known = self._refs().get(name)
         if known is not None:
             how = "replace_branch moves it" if known.snapshot_ref_type == SnapshotRefType.BRANCH else "remove it first with remove_tag"
-            msg = f"there is a {known.snapshot_ref_type} {name!r} already, at snapshot {known.snapshot_id}; {how}"
-            raise PolicyError(msg)
+            raise PolicyError(f"there is a {known.snapshot_ref_type} {name!r} already, at snapshot {known.snapshot_id}; {how}")
         self._check_snapshot(snapshot_id)
 
     def _check_snapshot(self, snapshot_id: int | None) -> None:
         metadata = self._transaction.table_metadata
         if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
-            msg = f"the table has no snapshot {snapshot_id}; table.snapshots() lists those it has"
-            raise PolicyError(msg)
+            raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those it has")
 
 
 def _check_ages(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None and value < 1:
-            msg = f"{name} is {value}; it must be a number from 1 on, or left out"
-            raise PolicyError(msg)
+            raise PolicyError(f"{name} is {value}; it must be a number from 1 on, or left out")

@@ -73,8 +73,9 @@ class Window:
             oldest = snapshot
             yield snapshot
         if oldest is not None and oldest.parent_snapshot_id != base_id:
-            msg = f"snapshot {base_id}, on which the change was planned, is no ancestor of {self.head.snapshot_id} any more; plan it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"snapshot {base_id}, on which the change was planned, is no ancestor of {self.head.snapshot_id} any more; plan it again"
+            )
 
     def check(self, metadata: TableMetadata) -> None:
         """Check that ``head`` comes after ``base``.
@@ -171,8 +172,9 @@ class Conflicts:
         return self._in_partition[file.spec_id](file) and self._may_match(file)
 
     def _refuse(self, entry: ManifestEntry, what: str) -> None:
-        msg = f"conflict: snapshot {entry.snapshot_id} of another writer {what} (in {entry.data_file.file_path}); look and do it again"
-        raise ValidationException(msg)
+        raise ValidationException(
+            f"conflict: snapshot {entry.snapshot_id} of another writer {what} (in {entry.data_file.file_path}); look and do it again"
+        )
 
 
 def isolation_level(metadata: TableMetadata, operation: Operation, name: str | None = None) -> IsolationLevel:
@@ -190,8 +192,7 @@ def isolation_level(metadata: TableMetadata, operation: Operation, name: str | N
         return metadata.isolation_level(operation) if name is None else IsolationLevel(metadata.properties.get(name, _STRICTEST))
     except ValueError as e:
         which = name or "write.delete.isolation-level and write.update.isolation-level"
-        msg = f"{which} must be serializable or snapshot: {e}"
-        raise PolicyError(msg) from e
+        raise PolicyError(f"{which} must be serializable or snapshot: {e}") from e
 
 
 def _only_rows_of_before(file: DataFile, sequence_number: int) -> bool:

@@ -61,8 +61,7 @@ def check_given_once(files: Iterable[DataFile], *, table: str) -> None:
     seen: set[str] = set()
     for file in files:
         if file.file_path in seen:
-            msg = f"table {table}: {file.file_path} is given twice, so its rows would be there twice: give it once"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {table}: {file.file_path} is given twice, so its rows would be there twice: give it once")
         seen.add(file.file_path)
 
 
@@ -74,11 +73,10 @@ def check_place(metadata: TableMetadata, file: DataFile, *, table: str) -> None:
     """
     folders = [metadata.location, *(metadata.properties[name] for name in _DATA_FOLDERS if name in metadata.properties)]
     if not any(file.file_path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
-        msg = (
+        raise PolicyError(
             f"table {table}: {file.file_path} is not at the table's location ({metadata.location}), so it is another table's, with that "
             "table's field ids and key: read its rows and append them"
         )
-        raise PolicyError(msg)
 
 
 def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
@@ -98,5 +96,4 @@ def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Sn
             continue
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
             if entry.data_file.file_path in wanted:
-                msg = f"table {table} has {entry.data_file.file_path} already, so its rows would be there twice: leave it out"
-                raise PolicyError(msg)
+                raise PolicyError(f"table {table} has {entry.data_file.file_path} already, so its rows would be there twice: leave it out")

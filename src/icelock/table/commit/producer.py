@@ -105,8 +105,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def new_manifest_output(self) -> OutputFile:
         """Not used: PyIceberg's own would be plain."""
-        msg = "manifests of encrypted tables are opened by new_manifest_writer"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("manifests of encrypted tables are opened by new_manifest_writer")
 
     def new_manifest_writer(self, spec: PartitionSpec, content: ManifestContent = ManifestContent.DATA) -> EncryptedManifestWriter:
         """Return the writer of a new manifest with a key of its own."""
@@ -252,8 +251,7 @@ class _OnlyAdds(EncryptedProducer):
         Raises:
             PolicyError: always.
         """
-        msg = f"an append removes no file ({data_file.file_path}): use update_snapshot().overwrite() or .delete() of the table"
-        raise PolicyError(msg)
+        raise PolicyError(f"an append removes no file ({data_file.file_path}): use update_snapshot().overwrite() or .delete() of the table")
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
         try:

@@ -115,11 +115,10 @@ class CommitProtocol(Transaction):
         ref = self._table.metadata.refs.get(branch)
         found = None if ref is None else ref.snapshot_id
         if found != wanted:
-            msg = (
+            raise ValidationException(
                 f"conflict: the rows that replace table {'.'.join(self._table.name())} were read from snapshot {wanted} of it, and another "
                 f"writer committed snapshot {found}; read and do it again"
             )
-            raise ValidationException(msg)
 
     def commit_transaction(self) -> Table:
         """Commit what is staged.
@@ -186,12 +185,12 @@ class CommitProtocol(Transaction):
         self._turn, self.cannot_lose = None, False
         with self._table.catalog.turn(self._table.name()) as turn:  # type: ignore[attr-defined]  # an EncryptedCatalog
             if turn.location is None and not self.makes_table:
-                msg = f"table {'.'.join(self._table.name())} was dropped or renamed meanwhile: nothing is committed"
-                raise NoSuchTableError(msg)
+                raise NoSuchTableError(f"table {'.'.join(self._table.name())} was dropped or renamed meanwhile: nothing is committed")
             if self._snapshot_producers and turn.location not in {None, self._table.metadata_location}:
                 if not again:
-                    msg = f"table {'.'.join(self._table.name())}: another writer was first, and commit.retry.num-retries is 0"
-                    raise CommitFailedException(msg)
+                    raise CommitFailedException(
+                        f"table {'.'.join(self._table.name())}: another writer was first, and commit.retry.num-retries is 0"
+                    )
                 self._follow(turn.load())
                 if self._landed():
                     return True

@@ -67,5 +67,6 @@ def check_partitioned(spec: PartitionSpec) -> None:
         PolicyError: it has none, or no longer any.
     """
     if spec.is_unpartitioned() or all(str(field.transform) == "void" for field in spec.fields):
-        msg = f"partition spec {spec.spec_id} is unpartitioned: there are no partitions to replace; use overwrite, or delete and append"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"partition spec {spec.spec_id} is unpartitioned: there are no partitions to replace; use overwrite, or delete and append"
+        )

@@ -217,8 +217,9 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         table = self._transaction._table  # noqa: SLF001 - what others committed, without what is staged here
         window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
         if window.head is None and window.base is not None:
-            msg = f"branch {self._target_branch!r} was replaced by an empty one since this was planned; look and do it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"branch {self._target_branch!r} was replaced by an empty one since this was planned; look and do it again"
+            )
         if window.is_empty() or window.head is None:
             return
         commits = Window(base=window.base, head=window.head)
@@ -272,5 +273,6 @@ class _Goes:
     def check_found(self, head: Any) -> None:
         if self._missing:
             where = "the branch" if head is None else f"snapshot {head.snapshot_id}"
-            msg = f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; look and do it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; look and do it again"
+            )

@@ -64,8 +64,7 @@ class Staging(CommitProtocol):
         """Return the staged metadata, which is that of a v3 table."""
         metadata = self.table_metadata
         if not isinstance(metadata, TableMetadataV3):
-            msg = f"table {self._name()}: encryption needs format version 3, not {metadata.format_version}"
-            raise PolicyError(msg)
+            raise PolicyError(f"table {self._name()}: encryption needs format version 3, not {metadata.format_version}")
         return metadata
 
     def current_io(self) -> EncryptingFileIO:

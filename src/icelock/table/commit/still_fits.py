@@ -49,8 +49,9 @@ def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -
     check_same_columns(before.schema(), now.schema(), table=table)
     spec = before.spec()
     if not any(known.spec_id == spec.spec_id and known.fields == spec.fields for known in now.partition_specs):
-        msg = f"table {table} has lost partition spec {spec.spec_id}, with which this was written: nothing is committed; do it again"
-        raise ValidationException(msg)
+        raise ValidationException(
+            f"table {table} has lost partition spec {spec.spec_id}, with which this was written: nothing is committed; do it again"
+        )
 
 
 def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
@@ -63,11 +64,10 @@ def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
         return
     changed = list(_changed(written.as_struct(), now.as_struct()))
     if changed:
-        msg = (
+        raise ValidationException(
             f"table {table} has other columns than when this was planned ({'; '.join(changed)}), so values would be lost: nothing is "
             "committed; load the table and do it again"
         )
-        raise ValidationException(msg)
 
 
 def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, table: str) -> None:
@@ -79,8 +79,9 @@ def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, t
     for field_id in field_ids:
         name, found = before.find_column_name(field_id), now.find_column_name(field_id)
         if name != found:
-            msg = f"column {name!r} of table {table} is called {found!r} now: nothing is committed; load the table and do it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"column {name!r} of table {table} is called {found!r} now: nothing is committed; load the table and do it again"
+            )
 
 
 def _changed(written: IcebergType, now: IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:

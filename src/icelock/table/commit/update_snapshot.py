@@ -59,5 +59,4 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
 
     def delete(self) -> NoReturn:
         """Refused: PyIceberg's producer takes files with nulls for wholly matching (``plan.planner``)."""
-        msg = "deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided"
-        raise PolicyError(msg)
+        raise PolicyError("deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided")

@@ -73,11 +73,10 @@ class Home:
         """
         doubt = self._reason()
         if doubt:
-            msg = (
+            raise IntegrityError(
                 f"{doubt}, so where the table's files lie is only what the catalog says, and nothing was deleted: "
                 "find out why the catalog names that file, or delete what is left by hand"
             )
-            raise IntegrityError(msg)
 
     def owns(self, location: str) -> bool:
         """Whether a file is the table's own by where it lies."""

@@ -215,8 +215,7 @@ class _StillExpirable:
 
     def validate(self, base_metadata: TableMetadata | None) -> None:
         if base_metadata is None or not self._holds(base_metadata):
-            msg = "what was to be expired is in use by another writer's commit; nothing was changed"
-            raise CommitFailedException(msg)
+            raise CommitFailedException("what was to be expired is in use by another writer's commit; nothing was changed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,5 +288,6 @@ def check_gc(metadata: TableMetadata, *, table: str) -> None:
         PolicyError: ``gc.enabled`` is false.
     """
     if not property_as_bool(metadata.properties, GC_ENABLED, default=True):
-        msg = f"table {table}: {GC_ENABLED} is false, so its files may belong to other tables too: set it to true to delete any"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"table {table}: {GC_ENABLED} is false, so its files may belong to other tables too: set it to true to delete any"
+        )

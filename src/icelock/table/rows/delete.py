@@ -127,8 +127,9 @@ class DeleteByFilter:
     def _check_gone(self, tasks: Mapping[str, FileScanTask]) -> None:
         gone = sorted(path for path, result in self._results.items() if result and path not in tasks)
         if gone and not self._follow:
-            msg = f"another writer removed data files whose rows this change replaces: {', '.join(gone)}; look and do it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"another writer removed data files whose rows this change replaces: {', '.join(gone)}; look and do it again"
+            )
 
     def _may_hold_moved_rows(self, task: FileScanTask, metadata: TableMetadata) -> bool:
         """Whether a file that came after planning may hold rows of before: any but an append's."""

@@ -70,8 +70,7 @@ class DeleteMode(Enum):
         try:
             return cls(value.lower())
         except ValueError as e:
-            msg = f"{name} is {value!r}; it must be {' or '.join(mode.value for mode in cls)}"
-            raise PolicyError(msg) from e
+            raise PolicyError(f"{name} is {value!r}; it must be {' or '.join(mode.value for mode in cls)}") from e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,5 +224,4 @@ def check_lineage_names(schema: Schema) -> None:
     """
     for field in schema.fields:
         if field.name in {lineage.name for lineage in _LINEAGE}:
-            msg = f"column {field.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {field.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column")

@@ -101,8 +101,9 @@ class GivenChange:
         wanted = [*self._change.removed, *(planned for planned, _ in self._change.cut)]
         moved = sorted(planned.file.file_path for planned in wanted if there.get(planned.file.file_path) != FileState.of(planned))
         if moved:
-            msg = f"another writer changed data files that this change was worked out on: {', '.join(moved)}; look and do it again"
-            raise ValidationException(msg)
+            raise ValidationException(
+                f"another writer changed data files that this change was worked out on: {', '.join(moved)}; look and do it again"
+            )
 
 
 class _Given(FileWork):

@@ -64,8 +64,7 @@ class PlainFiles:
         places = [place_of(path) for path in self._paths]
         twice = sorted({path for path, place in zip(self._paths, places, strict=True) if places.count(place) > 1})
         if twice:
-            msg = f"each file can be given once: {', '.join(twice)}"
-            raise PolicyError(msg)
+            raise PolicyError(f"each file can be given once: {', '.join(twice)}")
         if self._check_duplicates:
             self._check_new()
         for path in self._paths:
@@ -89,8 +88,7 @@ class PlainFiles:
         known = set() if scan is None else {place_of(planned.file.file_path) for planned in scan.plan_files()}
         ours = sorted(path for path in self._paths if place_of(path) in known)
         if ours:
-            msg = f"these files are the table's: {', '.join(ours)}; leave them out"
-            raise PolicyError(msg)
+            raise PolicyError(f"these files are the table's: {', '.join(ours)}; leave them out")
 
     def _fields(self, path: str, source: ParquetInput) -> FileField:
         fields = file_fields(source.schema, self._names.mapping, location=path)
@@ -134,11 +132,10 @@ class _Names:
             if named.field_id not in {None, field.field_id}:
                 contradicted = field
         if own and contradicted is not None:
-            msg = (
+            raise PolicyError(
                 f"{path} has column {contradicted.name!r} with the field id {contradicted.field_id}, which was called so here once, "
                 f"and another column is called {contradicted.name!r} now: which is meant cannot be told; write the file without field ids"
             )
-            raise PolicyError(msg)
         return own
 
 
@@ -153,13 +150,13 @@ def _check_columns(path: str, file: FileField, schema: Schema) -> None:
     known = set(schema.field_ids)
     extra = [".".join(names) for names, field, _ in _walk(file) if field.field_id not in known]
     if extra:
-        msg = f"{path} has columns that the table lacks: {', '.join(extra)}; add them with union_by_name, or write the file without them"
-        raise PolicyError(msg)
+        raise PolicyError(
+            f"{path} has columns that the table lacks: {', '.join(extra)}; add them with union_by_name, or write the file without them"
+        )
     there = {field.field_id for field in file.children}
     lacking = [field.name for field in schema.fields if field.required and field.initial_default is None and field.field_id not in there]
     if lacking:
-        msg = f"{path} lacks required columns: {', '.join(lacking)}"
-        raise PolicyError(msg)
+        raise PolicyError(f"{path} lacks required columns: {', '.join(lacking)}")
 
 
 def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset[int], *, downcast_ns: bool) -> None:
@@ -183,10 +180,9 @@ def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset
         if primitive_converter(storage(field.arrow_type), kind, output_type(kind), downcast_ns=downcast_ns) is None:
             problems.append(f"column {'.'.join(names)!r} is {kind}, and the file has {field.arrow_type}")
     if problems:
-        msg = (
+        raise PolicyError(
             f"{path} does not fit the table: {'; '.join(problems)}. Write the file with the table's types, or append its rows cast to them"
         )
-        raise PolicyError(msg)
 
 
 def _walk(

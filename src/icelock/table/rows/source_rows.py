@@ -66,14 +66,16 @@ class SourceRows:
         columns = [key_column(self.stored.column(field.name)) for field in self._key]
         for field, column in zip(self._key, columns, strict=True):
             if column.null_count:
-                msg = f"key column {field.name!r} of the input has {column.null_count} nulls, which equal no key: fill or drop them"
-                raise PolicyError(msg)
+                raise PolicyError(
+                    f"key column {field.name!r} of the input has {column.null_count} nulls, which equal no key: fill or drop them"
+                )
         self.keys = KeyIndex(columns)
         duplicate = self.keys.first_duplicate
         if duplicate is not None:
             names = ", ".join(repr(field.name) for field in self._key)
-            msg = f"row {duplicate} of the input has a key ({names}) that an earlier one has: one row of the table cannot become two"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"row {duplicate} of the input has a key ({names}) that an earlier one has: one row of the table cannot become two"
+            )
         self.row_filter = _filter(self._key, columns)
 
     @property
@@ -94,8 +96,9 @@ class SourceRows:
         """
         lacking = [name for name in self.stored.column_names if name not in self.rows.column_names]
         if lacking:
-            msg = f"the input lacks column {', '.join(map(repr, lacking))}: updated rows would lose its values; add it to the input"
-            raise PolicyError(msg)
+            raise PolicyError(
+                f"the input lacks column {', '.join(map(repr, lacking))}: updated rows would lose its values; add it to the input"
+            )
 
     def batch_of(self, numbers: pa.Array) -> pa.RecordBatch:
         """Return source rows by number, in the table's types."""
@@ -113,15 +116,13 @@ def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensiti
     else:
         names = list(join_cols)
     if not names:
-        msg = "upsert needs a key: give join_cols, or set the table's identifier fields"
-        raise PolicyError(msg)
+        raise PolicyError("upsert needs a key: give join_cols, or set the table's identifier fields")
     top = {field.field_id for field in schema.fields}
     found = {field.field_id: field for field in (find_column(schema, name, case_sensitive=case_sensitive) for name in names)}
     for field in found.values():
         if field.field_id not in top or not isinstance(field.field_type, PrimitiveType):
             name = schema.find_column_name(field.field_id)
-            msg = f"column {name!r} cannot be a key: it is no column with one value at top level"
-            raise PolicyError(msg)
+            raise PolicyError(f"column {name!r} cannot be a key: it is no column with one value at top level")
     return list(found.values())
 
 

@@ -111,8 +111,9 @@ class Upsert(DeleteByFilter):
         matches = [result.matches for result in self._results.values() if isinstance(result, _MatchedFile)]
         found = pa.concat_arrays([_none(), *(match.found for match in matches)])
         if self._update and len(found) > len(pc.unique(found)):
-            msg = "two rows of the table have one key of the input: which is to be updated cannot be told; delete one, or add join_cols"
-            raise PolicyError(msg)
+            raise PolicyError(
+                "two rows of the table have one key of the input: which is to be updated cannot be told; delete one, or add join_cols"
+            )
         updated = pa.concat_arrays([_none(), *(match.updated for match in matches)])
         row_ids = pa.concat_arrays([_none(), *(match.row_ids for match in matches)])
         inserted = _others(self._source.stored.num_rows, found) if self._insert else _none()
