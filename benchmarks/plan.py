@@ -27,21 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pyiceberg import types as ice
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestamptzType,
-)
 from rich.console import Console
 from rich.table import Table
 
@@ -58,16 +49,16 @@ from session import DATABASE, Session, catalog_properties, interop_session  # no
 from toolchain import class_path  # noqa: E402
 
 COLUMNS = {
-    "id": LongType(),
-    "part": IntegerType(),
-    "ts": TimestamptzType(),
-    "name": StringType(),
-    "city": StringType(),
-    "price": DoubleType(),
-    "quantity": IntegerType(),
-    "day": DateType(),
-    "flag": BooleanType(),
-    "ref": LongType(),
+    "id": ice.LongType(),
+    "part": ice.IntegerType(),
+    "ts": ice.TimestamptzType(),
+    "name": ice.StringType(),
+    "city": ice.StringType(),
+    "price": ice.DoubleType(),
+    "quantity": ice.IntegerType(),
+    "day": ice.DateType(),
+    "flag": ice.BooleanType(),
+    "ref": ice.LongType(),
 }
 PARTITIONS = 1000
 FILES_A_MANIFEST = 10_000
@@ -106,7 +97,7 @@ class Row:
 
 
 def schema() -> Schema:
-    return Schema(*(NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(COLUMNS.items(), 1)))
+    return Schema(*(ice.NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(COLUMNS.items(), 1)))
 
 
 def data_file(table: Any, number: int, files: int) -> DataFile:

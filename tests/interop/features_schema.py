@@ -14,25 +14,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 
 from compare import canonical
 from features_layout import spec
@@ -117,7 +101,7 @@ ADD = evolution(
         id=(I64, [1, 2, 3, 4]), a=(I32, [10, None, 30, 40]), s=(TEXT, ["x", None, "z", "n"]), added=(F64, [None, None, None, 4.5])
     ),
     java=["ALTER TABLE {t} ADD COLUMN added double"],
-    ours=_schema_change(("add_column", ("added", DoubleType()))),
+    ours=_schema_change(("add_column", ("added", ice.DoubleType()))),
     where="added is null",
 )
 
@@ -128,7 +112,9 @@ DROP = evolution(
     then=table_of(id=(I64, [4]), s=(TEXT, ["n"]), a=(I32, [41])),
     now=table_of(id=(I64, [1, 2, 3, 4]), s=(TEXT, ["x", None, "z", "n"]), a=(I32, [None, None, None, 41])),
     java=["ALTER TABLE {t} DROP COLUMN a", "ALTER TABLE {t} ADD COLUMN a int"],
-    ours=lambda table: [_schema_change(call)(table) for call in (("delete_column", ("a",)), ("add_column", ("a", IntegerType())))] and None,
+    ours=lambda table: (
+        [_schema_change(call)(table) for call in (("delete_column", ("a",)), ("add_column", ("a", ice.IntegerType())))] and None
+    ),
     where="a is not null",
 )
 
@@ -169,7 +155,9 @@ PROMOTE = evolution(
         for column, kind in (("i", "bigint"), ("f", "double"), ("d", "decimal(18, 2)"))
     ],
     ours=_schema_change(
-        ("update_column", ("i", LongType())), ("update_column", ("f", DoubleType())), ("update_column", ("d", DecimalType(18, 2)))
+        ("update_column", ("i", ice.LongType())),
+        ("update_column", ("f", ice.DoubleType())),
+        ("update_column", ("d", ice.DecimalType(18, 2))),
     ),
     where="i > 100 and d < 2",
 )
@@ -194,31 +182,37 @@ REQUIRED = evolution(
 _OLD = pa.struct([("x", I32), ("y", TEXT)])
 _NEW = pa.struct([("xx", I64), ("z", F64)])
 _NESTED = Schema(
-    NestedField(1, "id", LongType(), required=False),
-    NestedField(
+    ice.NestedField(1, "id", ice.LongType(), required=False),
+    ice.NestedField(
         2,
         "st",
-        StructType(NestedField(5, "x", IntegerType(), required=False), NestedField(6, "y", StringType(), required=False)),
+        ice.StructType(
+            ice.NestedField(5, "x", ice.IntegerType(), required=False), ice.NestedField(6, "y", ice.StringType(), required=False)
+        ),
         required=False,
     ),
-    NestedField(
+    ice.NestedField(
         3,
         "ls",
-        ListType(
+        ice.ListType(
             7,
-            StructType(NestedField(8, "x", IntegerType(), required=False), NestedField(9, "y", StringType(), required=False)),
+            ice.StructType(
+                ice.NestedField(8, "x", ice.IntegerType(), required=False), ice.NestedField(9, "y", ice.StringType(), required=False)
+            ),
             element_required=False,
         ),
         required=False,
     ),
-    NestedField(
+    ice.NestedField(
         4,
         "m",
-        MapType(
+        ice.MapType(
             10,
-            StringType(),
+            ice.StringType(),
             11,
-            StructType(NestedField(12, "x", IntegerType(), required=False), NestedField(13, "y", StringType(), required=False)),
+            ice.StructType(
+                ice.NestedField(12, "x", ice.IntegerType(), required=False), ice.NestedField(13, "y", ice.StringType(), required=False)
+            ),
             value_required=False,
         ),
         required=False,
@@ -258,10 +252,10 @@ NESTED = evolution(
             call
             for path in _PATHS
             for call in (
-                ("update_column", (f"{path}.x", LongType())),
+                ("update_column", (f"{path}.x", ice.LongType())),
                 ("rename_column", (f"{path}.x", "xx")),
                 ("delete_column", (f"{path}.y",)),
-                ("add_column", (tuple(f"{path}.z".split(".")), DoubleType())),
+                ("add_column", (tuple(f"{path}.z".split(".")), ice.DoubleType())),
             )
         )
     ),
@@ -269,17 +263,17 @@ NESTED = evolution(
 )
 
 _DEFAULTS: Final = {
-    "b": (BooleanType(), pa.bool_(), True),
-    "i": (IntegerType(), I32, 34),
-    "l": (LongType(), I64, 2**40),
-    "f": (FloatType(), F32, 0.5),
-    "dd": (DoubleType(), F64, -0.25),
-    "dec": (DecimalType(9, 2), pa.decimal128(9, 2), Decimal("-12.30")),
-    "dt": (DateType(), pa.date32(), dt.date(2024, 2, 29)),
-    "ts": (TimestamptzType(), pa.timestamp("us", "UTC"), dt.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)),
-    "ntz": (TimestampType(), pa.timestamp("us"), dt.datetime(1969, 12, 31, 23, 59, 59)),
-    "s": (StringType(), TEXT, "dflt ä"),
-    "bin": (BinaryType(), pa.binary(), b"\x00\xff"),
+    "b": (ice.BooleanType(), pa.bool_(), True),
+    "i": (ice.IntegerType(), I32, 34),
+    "l": (ice.LongType(), I64, 2**40),
+    "f": (ice.FloatType(), F32, 0.5),
+    "dd": (ice.DoubleType(), F64, -0.25),
+    "dec": (ice.DecimalType(9, 2), pa.decimal128(9, 2), Decimal("-12.30")),
+    "dt": (ice.DateType(), pa.date32(), dt.date(2024, 2, 29)),
+    "ts": (ice.TimestamptzType(), pa.timestamp("us", "UTC"), dt.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)),
+    "ntz": (ice.TimestampType(), pa.timestamp("us"), dt.datetime(1969, 12, 31, 23, 59, 59)),
+    "s": (ice.StringType(), TEXT, "dflt ä"),
+    "bin": (ice.BinaryType(), pa.binary(), b"\x00\xff"),
 }
 _KINDS: Final = {name: kind for name, (_, kind, _) in _DEFAULTS.items()}
 _VALUES: Final = {name: value for name, (_, _, value) in _DEFAULTS.items()}

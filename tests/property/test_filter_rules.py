@@ -10,28 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    StartsWith,
-)
+from pyiceberg import expressions as ex
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -67,12 +46,12 @@ AND |= {(False, None): False, (None, True): None, (None, False): False, (None, N
 OR = {(True, True): True, (True, False): True, (True, None): True, (False, True): True, (False, False): False}
 OR |= {(False, None): None, (None, True): True, (None, False): None, (None, None): None}
 COMPARED = {
-    EqualTo: lambda a, b: a == b,
-    NotEqualTo: lambda a, b: a != b,
-    LessThan: lambda a, b: a < b,
-    LessThanOrEqual: lambda a, b: a <= b,
-    GreaterThan: lambda a, b: a > b,
-    GreaterThanOrEqual: lambda a, b: a >= b,
+    ex.EqualTo: lambda a, b: a == b,
+    ex.NotEqualTo: lambda a, b: a != b,
+    ex.LessThan: lambda a, b: a < b,
+    ex.LessThanOrEqual: lambda a, b: a <= b,
+    ex.GreaterThan: lambda a, b: a > b,
+    ex.GreaterThanOrEqual: lambda a, b: a >= b,
 }
 Model = tuple[Any, ...]
 
@@ -80,62 +59,62 @@ Model = tuple[Any, ...]
 def truth(model: Model, row: dict[str, Any]) -> bool | None:
     """Return what a filter is for a row; text sorts by its code points, as its UTF-8 bytes do."""
     kind, *rest = model
-    if kind is Not:
+    if kind is ex.Not:
         return NOT[truth(rest[0], row)]
-    if kind in {And, Or}:
-        return (AND if kind is And else OR)[truth(rest[0], row), truth(rest[1], row)]
-    if kind in {AlwaysTrue, AlwaysFalse}:
-        return kind is AlwaysTrue
+    if kind in {ex.And, ex.Or}:
+        return (AND if kind is ex.And else OR)[truth(rest[0], row), truth(rest[1], row)]
+    if kind in {ex.AlwaysTrue, ex.AlwaysFalse}:
+        return kind is ex.AlwaysTrue
     name, *arguments = rest
     return _of_value(kind, row[name], *arguments)
 
 
 def _of_value(kind: Any, value: Any, *arguments: Any) -> bool | None:
-    if kind in {IsNull, NotNull}:
-        return (value is None) == (kind is IsNull)
-    if kind in {In, NotIn} and not arguments[0]:
-        return kind is NotIn  # nothing is compared
+    if kind in {ex.IsNull, ex.NotNull}:
+        return (value is None) == (kind is ex.IsNull)
+    if kind in {ex.In, ex.NotIn} and not arguments[0]:
+        return kind is ex.NotIn  # nothing is compared
     if value is None:
         return None
     return _of_present(kind, value, *arguments)
 
 
 def _of_present(kind: Any, value: Any, *arguments: Any) -> bool:
-    if kind in {IsNaN, NotNaN}:
-        return (value != value) == (kind is IsNaN)  # noqa: PLR0124 - NaN
-    if kind in {StartsWith, NotStartsWith}:
-        return value.startswith(arguments[0]) == (kind is StartsWith)
-    if kind in {In, NotIn}:
-        return any(value == one for one in arguments[0]) == (kind is In)
+    if kind in {ex.IsNaN, ex.NotNaN}:
+        return (value != value) == (kind is ex.IsNaN)  # noqa: PLR0124 - NaN
+    if kind in {ex.StartsWith, ex.NotStartsWith}:
+        return value.startswith(arguments[0]) == (kind is ex.StartsWith)
+    if kind in {ex.In, ex.NotIn}:
+        return any(value == one for one in arguments[0]) == (kind is ex.In)
     return COMPARED[kind](value, arguments[0])
 
 
-def expression(model: Model) -> BooleanExpression:
+def expression(model: Model) -> ex.BooleanExpression:
     kind, *rest = model
-    return kind(*(expression(part) for part in rest)) if kind in {Not, And, Or, AlwaysTrue, AlwaysFalse} else kind(*rest)
+    return kind(*(expression(part) for part in rest)) if kind in {ex.Not, ex.And, ex.Or, ex.AlwaysTrue, ex.AlwaysFalse} else kind(*rest)
 
 
 @st.composite
 def predicates(draw: st.DrawFn) -> Model:
     name = draw(st.sampled_from(sorted(VALUES)))
-    kinds: list[Any] = [*COMPARED, In, NotIn, IsNull, NotNull, IsNaN, NotNaN]
-    kind = draw(st.sampled_from([*kinds, StartsWith, NotStartsWith] if name == "s" else kinds))
-    if kind in {IsNull, NotNull, IsNaN, NotNaN}:
+    kinds: list[Any] = [*COMPARED, ex.In, ex.NotIn, ex.IsNull, ex.NotNull, ex.IsNaN, ex.NotNaN]
+    kind = draw(st.sampled_from([*kinds, ex.StartsWith, ex.NotStartsWith] if name == "s" else kinds))
+    if kind in {ex.IsNull, ex.NotNull, ex.IsNaN, ex.NotNaN}:
         return kind, name
     one = st.sampled_from(LITERALS[name])
-    return kind, name, draw(st.lists(one, max_size=3) if kind in {In, NotIn} else one)
+    return kind, name, draw(st.lists(one, max_size=3) if kind in {ex.In, ex.NotIn} else one)
 
 
 models = st.recursive(
-    st.one_of(predicates(), predicates(), st.sampled_from([(AlwaysTrue,), (AlwaysFalse,)])),
-    lambda inner: st.one_of(st.tuples(st.just(Not), inner), st.tuples(st.sampled_from([And, Or]), inner, inner)),
+    st.one_of(predicates(), predicates(), st.sampled_from([(ex.AlwaysTrue,), (ex.AlwaysFalse,)])),
+    lambda inner: st.one_of(st.tuples(st.just(ex.Not), inner), st.tuples(st.sampled_from([ex.And, ex.Or]), inner, inner)),
     max_leaves=5,
 )
 rows = st.lists(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}), min_size=1, max_size=4)
 TYPES = pa.schema([("n", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
 
 
-def exact(model: Model) -> BooleanExpression:
+def exact(model: Model) -> ex.BooleanExpression:
     return exact_filter(expression(model), SCHEMA, case_sensitive=True)
 
 

@@ -10,24 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.expressions import GreaterThan
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-)
 from pyspark.sql import functions as F  # noqa: N812
 from tests.spark.native_tables import TABLE, create, native, optional, values
 
@@ -38,16 +26,16 @@ from icelock.spark.columns.conditions import condition
 
 pytestmark = pytest.mark.spark
 
-INNER = StructType(NestedField(10, "r", LongType(), required=True), optional(11, "o", LongType()))
+INNER = ice.StructType(ice.NestedField(10, "r", ice.LongType(), required=True), optional(11, "o", ice.LongType()))
 SCHEMA = Schema(
-    optional(1, "id", LongType()),
-    optional(2, "i", IntegerType()),
-    optional(3, "s", StringType()),
-    optional(4, "d", DecimalType(9, 2)),
-    optional(5, "day", DateType()),
-    optional(6, "b", BooleanType()),
-    optional(7, "f", DoubleType()),
-    optional(8, "ts", TimestampType()),
+    optional(1, "id", ice.LongType()),
+    optional(2, "i", ice.IntegerType()),
+    optional(3, "s", ice.StringType()),
+    optional(4, "d", ice.DecimalType(9, 2)),
+    optional(5, "day", ice.DateType()),
+    optional(6, "b", ice.BooleanType()),
+    optional(7, "f", ice.DoubleType()),
+    optional(8, "ts", ice.TimestampType()),
     optional(9, "st", INNER),
 )
 NAMES = [field.name for field in SCHEMA.fields]
@@ -173,7 +161,7 @@ def test_operations_of_tasks_keep_rows_that_the_filter_leaves_undecided(spark, s
 
 
 def test_nanoseconds_are_filtered_and_deleted_by_though_spark_has_no_type_for_them(spark, spark_lake):
-    schema = Schema(optional(1, "id", LongType()), optional(2, "t", TimestampNanoType()))
+    schema = Schema(optional(1, "id", ice.LongType()), optional(2, "t", ice.TimestampNanoType()))
     rows = [{"id": 1, "t": 1}, {"id": 2, "t": 2}, {"id": 3, "t": 10**18}, {"id": 4, "t": None}]
     table = create(spark_lake, schema, rows)
     found = icelock.spark.read(spark, TABLE, columns=["id"], row_filter="t > '1970-01-01T00:00:00.000000001'")

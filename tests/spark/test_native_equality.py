@@ -15,28 +15,12 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from lake import KEYED
+from pyiceberg import types as ice
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
 from pyspark.sql import functions as F  # noqa: N812
 from tests.golden.test_java_deletes import FILTERS, HERE, expected, open_table
 
@@ -53,9 +37,9 @@ pytestmark = pytest.mark.spark
 
 TABLE = "test.db.t"
 PEOPLE = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "n", IntegerType(), required=False),
-    NestedField(3, "s", StringType(), required=False),
+    ice.NestedField(1, "id", ice.LongType(), required=True),
+    ice.NestedField(2, "n", ice.IntegerType(), required=False),
+    ice.NestedField(3, "s", ice.StringType(), required=False),
 )
 
 
@@ -207,28 +191,28 @@ STAMP = dt.datetime(1969, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - without 
 ZONED = STAMP.replace(tzinfo=dt.UTC)
 NAN_BITS = float.fromhex("0x1p0") * -math.nan
 KINDS = {
-    "double NaN": (DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [NAN_BITS], [2]),
-    "double zeros": (DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [-0.0], [1]),
-    "double null": (DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [None, 0.0], [0, 3]),
-    "double": (DoubleType(), pa.float64(), [0.1, 5e-324, math.inf, 2e-3], [5e-324, math.inf, math.nextafter(0.1, 1), 0.002], [1, 2, 3]),
-    "float": (FloatType(), pa.float32(), [0.1, -0.0, math.nan, 1.5], [0.1, 0.0, math.nan], [0, 2]),
-    "boolean": (BooleanType(), pa.bool_(), [True, False, None], [False], [1]),
-    "int": (IntegerType(), pa.int32(), [0, -1, None], [-1, 7], [1]),
-    "decimal": (DecimalType(9, 2), pa.decimal128(9, 2), [Decimal("1.20"), Decimal("-0.01"), None], [Decimal("1.20"), None], [0, 2]),
-    "long decimal": (DecimalType(38, 10), pa.decimal128(38, 10), [Decimal("12345678901234567890.5"), Decimal(1)], [Decimal(1)], [1]),
-    "date": (DateType(), pa.date32(), [dt.date(1969, 12, 31), dt.date(1500, 1, 1)], [dt.date(1500, 1, 1)], [1]),
-    "timestamp": (TimestampType(), pa.timestamp("us"), [STAMP, None], [STAMP], [0]),
+    "double NaN": (ice.DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [NAN_BITS], [2]),
+    "double zeros": (ice.DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [-0.0], [1]),
+    "double null": (ice.DoubleType(), pa.float64(), [0.0, -0.0, math.nan, None], [None, 0.0], [0, 3]),
+    "double": (ice.DoubleType(), pa.float64(), [0.1, 5e-324, math.inf, 2e-3], [5e-324, math.inf, math.nextafter(0.1, 1), 0.002], [1, 2, 3]),
+    "float": (ice.FloatType(), pa.float32(), [0.1, -0.0, math.nan, 1.5], [0.1, 0.0, math.nan], [0, 2]),
+    "boolean": (ice.BooleanType(), pa.bool_(), [True, False, None], [False], [1]),
+    "int": (ice.IntegerType(), pa.int32(), [0, -1, None], [-1, 7], [1]),
+    "decimal": (ice.DecimalType(9, 2), pa.decimal128(9, 2), [Decimal("1.20"), Decimal("-0.01"), None], [Decimal("1.20"), None], [0, 2]),
+    "long decimal": (ice.DecimalType(38, 10), pa.decimal128(38, 10), [Decimal("12345678901234567890.5"), Decimal(1)], [Decimal(1)], [1]),
+    "date": (ice.DateType(), pa.date32(), [dt.date(1969, 12, 31), dt.date(1500, 1, 1)], [dt.date(1500, 1, 1)], [1]),
+    "timestamp": (ice.TimestampType(), pa.timestamp("us"), [STAMP, None], [STAMP], [0]),
     "timestamptz": (
-        TimestamptzType(),
+        ice.TimestamptzType(),
         pa.timestamp("us", "UTC"),
         [STAMP.replace(tzinfo=dt.UTC), None],
         [STAMP.replace(tzinfo=dt.UTC)],
         [0],
     ),
-    "string": (StringType(), pa.string(), ["a", "A", "a ", "é𝄞", ""], ["a", "é𝄞", ""], [0, 3, 4]),
-    "binary": (BinaryType(), pa.binary(), [b"", b"\x00\xff", None], [b"\x00\xff", b""], [0, 1]),
-    "fixed": (FixedType(3), pa.binary(3), [b"abc", b"abd", None], [b"abd"], [1]),
-    "uuid": (UUIDType(), pa.binary(16), [ONE.bytes, bytes(16), None], [ONE.bytes], [0]),
+    "string": (ice.StringType(), pa.string(), ["a", "A", "a ", "é𝄞", ""], ["a", "é𝄞", ""], [0, 3, 4]),
+    "binary": (ice.BinaryType(), pa.binary(), [b"", b"\x00\xff", None], [b"\x00\xff", b""], [0, 1]),
+    "fixed": (ice.FixedType(3), pa.binary(3), [b"abc", b"abd", None], [b"abd"], [1]),
+    "uuid": (ice.UUIDType(), pa.binary(16), [ONE.bytes, bytes(16), None], [ONE.bytes], [0]),
 }
 
 
@@ -238,7 +222,7 @@ def test_values_are_compared_as_the_arrow_engine_compares_them(spark, spark_lake
 
     Each kind has the stored values, the deleted ones, and which of the stored ones are gone.
     """
-    fields = [NestedField(2 + i, f"c{i}", kind, required=False) for i, (kind, *_) in enumerate(KINDS.values())]
+    fields = [ice.NestedField(2 + i, f"c{i}", kind, required=False) for i, (kind, *_) in enumerate(KINDS.values())]
     table = make(spark_lake, Schema(*PEOPLE.fields[:1], *fields))
     left, values, deletes = [], [], []
     for i, (_, arrow, stored, deleted, gone) in enumerate(KINDS.values()):
@@ -281,7 +265,7 @@ def test_a_delete_in_a_partition_is_of_that_partition_and_one_without_is_of_all(
 def test_uuid_partitions(spark, spark_lake):
     """The plan has a partition's UUID as text, the delete file as bytes."""
     by_u = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "u"))
-    table = make(spark_lake, Schema(PEOPLE.fields[0], NestedField(2, "u", UUIDType(), required=False)), partition_spec=by_u)
+    table = make(spark_lake, Schema(PEOPLE.fields[0], ice.NestedField(2, "u", ice.UUIDType(), required=False)), partition_spec=by_u)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("u", pa.binary(16))])
     table.append(pa.table({"id": [1, 2, 3, 4], "u": [ONE.bytes, ONE.bytes, None, bytes(16)]}, schema=schema))
     deleted = keys(id=(1, pa.int64(), [1, 3]), u=(2, pa.binary(16), [ONE.bytes, ONE.bytes]))
@@ -297,11 +281,11 @@ def test_renamed_promoted_and_dropped_columns(spark, spark_lake):
     old = keys(n=(2, pa.int32(), [2]), s=(3, pa.string(), ["town-0"]))
     table = commit(table, entry(table, "e1", old))
     with table.update_schema() as update:
-        update.update_column("n", LongType())
+        update.update_column("n", ice.LongType())
         update.rename_column("n", "number")
         update.delete_column("s")
     with table.update_schema() as update:
-        update.add_column("m", StringType())
+        update.add_column("m", ice.StringType())
     table = commit(table, entry(table, "e2", keys(number=(2, pa.int64(), [None]), id=(1, pa.int64(), [4]))))
     # n is 2 and s town-0 for 8.
     assert read_ids(spark) == [0, 1, 2, 3, 5, 6, 7, 9]
@@ -312,7 +296,7 @@ def test_a_default_of_rows_that_are_older_than_the_column_is_compared(spark, spa
     table = make(spark_lake)
     table.append(people(0, 4))
     with table.update_schema() as update:
-        update.add_column("kind", StringType(), default_value="x'y")
+        update.add_column("kind", ice.StringType(), default_value="x'y")
     table = spark_lake.catalog().load_table("db.t")
     table.append(people(4, 6).append_column("kind", pa.array(["x'y", None])))
     table = commit(table, entry(table, "e1", keys(kind=(4, pa.string(), ["x'y"]), id=(1, pa.int64(), [2]))))
@@ -398,7 +382,7 @@ def test_no_key_is_to_be_seen(spark, spark_lake):
 
 @pytest.mark.parametrize("kind", ["nested", "avro"])
 def test_other_deletes_are_left_to_the_data_source(spark, spark_lake, kind):
-    nested = NestedField(2, "p", StructType(NestedField(3, "x", IntegerType(), required=False)), required=False)
+    nested = ice.NestedField(2, "p", ice.StructType(ice.NestedField(3, "x", ice.IntegerType(), required=False)), required=False)
     table = make(spark_lake, Schema(PEOPLE.fields[0], nested))
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("p", pa.struct([("x", pa.int32())]))])
     table.append(pa.table({"id": [1, 2, 3], "p": [{"x": 1}, {"x": None}, None]}, schema=schema))

@@ -13,45 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyiceberg.expressions import (
-    And,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    StartsWith,
-)
+from pyiceberg import expressions as ex
+from pyiceberg import types as ice
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
 from pyspark.sql import functions as F  # noqa: N812
 from tests.spark.native_tables import append, create, evolve, files_read, native, optional, scans, values
 
@@ -62,22 +29,22 @@ from icelock.spark.columns.conditions import condition
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
-LONG = LongType()
+LONG = ice.LongType()
 SCHEMA = Schema(
     optional(1, "id", LONG),
-    optional(2, "u", UUIDType()),
-    optional(3, "d", DoubleType()),
-    optional(4, "f", FloatType()),
-    optional(5, "dec", DecimalType(38, 10)),
-    optional(6, "dt", DateType()),
-    optional(7, "ts", TimestampType()),
-    optional(8, "tz", TimestamptzType()),
-    optional(9, "b", BooleanType()),
-    optional(10, "bin", BinaryType()),
-    optional(11, "fx", FixedType(2)),
-    optional(12, "s", StringType()),
-    optional(13, "st", StructType(optional(14, "x", LONG), optional(15, "y", StringType()))),
-    optional(16, "i", IntegerType()),
+    optional(2, "u", ice.UUIDType()),
+    optional(3, "d", ice.DoubleType()),
+    optional(4, "f", ice.FloatType()),
+    optional(5, "dec", ice.DecimalType(38, 10)),
+    optional(6, "dt", ice.DateType()),
+    optional(7, "ts", ice.TimestampType()),
+    optional(8, "tz", ice.TimestamptzType()),
+    optional(9, "b", ice.BooleanType()),
+    optional(10, "bin", ice.BinaryType()),
+    optional(11, "fx", ice.FixedType(2)),
+    optional(12, "s", ice.StringType()),
+    optional(13, "st", ice.StructType(optional(14, "x", LONG), optional(15, "y", ice.StringType()))),
+    optional(16, "i", ice.IntegerType()),
 )
 U1, U2, U9 = (str(uuid.UUID(int=n)) for n in (1, 2**127 + 5, 9))
 ROWS = [
@@ -129,74 +96,74 @@ ROWS = [
 ]
 MANY = [float(n) for n in range(100, 120)]
 FILTERS = [
-    (EqualTo("u", U1), [1]),
-    (GreaterThan("u", U9), [2]),
-    (LessThanOrEqual("u", U1), [1]),
-    (NotEqualTo("u", U1), [2]),
-    (In("u", [U1, U9]), [1]),
-    (NotIn("u", [U1, U9]), [2]),
-    (EqualTo("d", 0.0), [3]),
-    (EqualTo("d", -0.0), [3]),
-    (In("d", [0.0, 7.0]), [3]),
-    (In("d", [1.5, *MANY]), [1]),
-    (NotIn("d", [0.0, 1.5]), [2]),
-    (NotIn("d", [1.5, *MANY]), [2, 3]),
-    (In("d", [-0.0, *MANY]), [3]),
-    (GreaterThan("d", -1.0), [1, 3]),
-    (GreaterThanOrEqual("d", -0.0), [1, 3]),
-    (LessThan("d", 2.0), [1, 3]),
-    (NotEqualTo("d", 1.5), [2, 3]),
-    (IsNaN("d"), [2]),
-    (NotNaN("d"), [1, 3]),
-    (Not(IsNaN("d")), [1, 3]),
-    (IsNull("d"), [4]),
-    (NotNull("d"), [1, 2, 3]),
-    (Not(GreaterThan("d", 1.0)), [2, 3]),
-    (Not(EqualTo("d", 1.5)), [2, 3]),
-    (EqualTo("f", 0.1), [1]),
-    (GreaterThan("f", 0.05), [1]),
-    (In("f", [0.1, 5.0]), [1]),
-    (In("f", [0.0, 5.0]), [3]),
-    (LessThan("f", 0.1), [3]),
-    (EqualTo("dec", Decimal("1.0000000001")), [1]),
-    (GreaterThan("dec", Decimal("12345678901234567890123456.0000000000")), [3]),
-    (EqualTo("dt", "1500-02-03"), [1]),
-    (EqualTo("dt", "0001-01-01"), [2]),
-    (LessThan("dt", "1582-10-10"), [1, 2]),
-    (GreaterThanOrEqual("dt", "9999-12-31"), [3]),
-    (EqualTo("ts", "2024-03-10T02:30:00"), [1]),
-    (LessThan("ts", "1900-01-01T00:00:00.000002"), [2]),
-    (In("ts", ["2024-03-10T02:30:00", "1900-01-01T00:00:00.000001"]), [1, 2]),
-    (EqualTo("ts", "9999-12-31T23:59:59.999999"), [3]),
-    (EqualTo("tz", "2024-03-10T02:30:00+00:00"), [1]),
-    (EqualTo("tz", "2024-11-03T01:30:00-05:00"), [3]),
-    (LessThan("tz", "1000-01-01T00:00:00+00:00"), [2]),
-    (EqualTo("b", True), [1]),
-    (NotEqualTo("b", True), [2]),
-    (EqualTo("bin", b"\x00"), [1]),
-    (GreaterThan("bin", b"\x7f"), [2]),
-    (LessThan("bin", b"\x00"), [3]),
-    (EqualTo("fx", b"ab"), [1]),
-    (GreaterThan("fx", b"ab"), [2]),
-    (StartsWith("s", "a"), [1, 3]),
-    (StartsWith("s", "a%"), [3]),
-    (NotStartsWith("s", "a"), [2]),
-    (StartsWith("s", ""), [1, 2, 3]),
-    (EqualTo("s", ""), [2]),
-    (In("s", ["abc", ""]), [1, 2]),
-    (NotIn("s", ["abc", ""]), [3]),
-    (EqualTo("st.x", 1), [1]),
-    (IsNull("st.x"), [2, 3, 4]),
-    (NotNull("st.y"), [1, 2]),
-    (Not(EqualTo("st.x", 1)), []),
-    (NotIn("st.x", [5, 6]), [1]),
-    (EqualTo("i", 2**31 - 1), [1]),
-    (GreaterThan("i", 3_000_000_000), []),
-    (LessThan("i", 3_000_000_000), [1, 2, 3]),
-    (GreaterThan("i", -0.5), [1, 3]),
-    (Or(IsNaN("d"), EqualTo("s", "abc")), [1, 2]),
-    (And(NotNull("d"), Not(Or(IsNaN("d"), EqualTo("b", True)))), []),
-    (Not(In("i", [0, -1])), [1]),
+    (ex.EqualTo("u", U1), [1]),
+    (ex.GreaterThan("u", U9), [2]),
+    (ex.LessThanOrEqual("u", U1), [1]),
+    (ex.NotEqualTo("u", U1), [2]),
+    (ex.In("u", [U1, U9]), [1]),
+    (ex.NotIn("u", [U1, U9]), [2]),
+    (ex.EqualTo("d", 0.0), [3]),
+    (ex.EqualTo("d", -0.0), [3]),
+    (ex.In("d", [0.0, 7.0]), [3]),
+    (ex.In("d", [1.5, *MANY]), [1]),
+    (ex.NotIn("d", [0.0, 1.5]), [2]),
+    (ex.NotIn("d", [1.5, *MANY]), [2, 3]),
+    (ex.In("d", [-0.0, *MANY]), [3]),
+    (ex.GreaterThan("d", -1.0), [1, 3]),
+    (ex.GreaterThanOrEqual("d", -0.0), [1, 3]),
+    (ex.LessThan("d", 2.0), [1, 3]),
+    (ex.NotEqualTo("d", 1.5), [2, 3]),
+    (ex.IsNaN("d"), [2]),
+    (ex.NotNaN("d"), [1, 3]),
+    (ex.Not(ex.IsNaN("d")), [1, 3]),
+    (ex.IsNull("d"), [4]),
+    (ex.NotNull("d"), [1, 2, 3]),
+    (ex.Not(ex.GreaterThan("d", 1.0)), [2, 3]),
+    (ex.Not(ex.EqualTo("d", 1.5)), [2, 3]),
+    (ex.EqualTo("f", 0.1), [1]),
+    (ex.GreaterThan("f", 0.05), [1]),
+    (ex.In("f", [0.1, 5.0]), [1]),
+    (ex.In("f", [0.0, 5.0]), [3]),
+    (ex.LessThan("f", 0.1), [3]),
+    (ex.EqualTo("dec", Decimal("1.0000000001")), [1]),
+    (ex.GreaterThan("dec", Decimal("12345678901234567890123456.0000000000")), [3]),
+    (ex.EqualTo("dt", "1500-02-03"), [1]),
+    (ex.EqualTo("dt", "0001-01-01"), [2]),
+    (ex.LessThan("dt", "1582-10-10"), [1, 2]),
+    (ex.GreaterThanOrEqual("dt", "9999-12-31"), [3]),
+    (ex.EqualTo("ts", "2024-03-10T02:30:00"), [1]),
+    (ex.LessThan("ts", "1900-01-01T00:00:00.000002"), [2]),
+    (ex.In("ts", ["2024-03-10T02:30:00", "1900-01-01T00:00:00.000001"]), [1, 2]),
+    (ex.EqualTo("ts", "9999-12-31T23:59:59.999999"), [3]),
+    (ex.EqualTo("tz", "2024-03-10T02:30:00+00:00"), [1]),
+    (ex.EqualTo("tz", "2024-11-03T01:30:00-05:00"), [3]),
+    (ex.LessThan("tz", "1000-01-01T00:00:00+00:00"), [2]),
+    (ex.EqualTo("b", True), [1]),
+    (ex.NotEqualTo("b", True), [2]),
+    (ex.EqualTo("bin", b"\x00"), [1]),
+    (ex.GreaterThan("bin", b"\x7f"), [2]),
+    (ex.LessThan("bin", b"\x00"), [3]),
+    (ex.EqualTo("fx", b"ab"), [1]),
+    (ex.GreaterThan("fx", b"ab"), [2]),
+    (ex.StartsWith("s", "a"), [1, 3]),
+    (ex.StartsWith("s", "a%"), [3]),
+    (ex.NotStartsWith("s", "a"), [2]),
+    (ex.StartsWith("s", ""), [1, 2, 3]),
+    (ex.EqualTo("s", ""), [2]),
+    (ex.In("s", ["abc", ""]), [1, 2]),
+    (ex.NotIn("s", ["abc", ""]), [3]),
+    (ex.EqualTo("st.x", 1), [1]),
+    (ex.IsNull("st.x"), [2, 3, 4]),
+    (ex.NotNull("st.y"), [1, 2]),
+    (ex.Not(ex.EqualTo("st.x", 1)), []),
+    (ex.NotIn("st.x", [5, 6]), [1]),
+    (ex.EqualTo("i", 2**31 - 1), [1]),
+    (ex.GreaterThan("i", 3_000_000_000), []),
+    (ex.LessThan("i", 3_000_000_000), [1, 2, 3]),
+    (ex.GreaterThan("i", -0.5), [1, 3]),
+    (ex.Or(ex.IsNaN("d"), ex.EqualTo("s", "abc")), [1, 2]),
+    (ex.And(ex.NotNull("d"), ex.Not(ex.Or(ex.IsNaN("d"), ex.EqualTo("b", True)))), []),
+    (ex.Not(ex.In("i", [0, -1])), [1]),
 ]
 
 
@@ -266,7 +233,9 @@ def test_sparks_filters_keep_sparks_rows_where_each_is_a_file_of_its_own(spark, 
             assert values(found.filter(text).select("id")) == expected, (table, text)
 
 
-PARTS = Schema(optional(1, "id", LONG), optional(2, "c", StringType()), optional(3, "at", TimestamptzType()), optional(4, "n", LONG))
+PARTS = Schema(
+    optional(1, "id", LONG), optional(2, "c", ice.StringType()), optional(3, "at", ice.TimestamptzType()), optional(4, "n", LONG)
+)
 
 
 def day(number: int) -> dt.datetime:
@@ -371,7 +340,7 @@ def test_a_frame_reads_its_snapshot_as_long_as_it_is_there(spark, spark_lake, pa
 
 
 def test_filters_after_a_rename(spark, spark_lake):
-    create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "c", StringType())), [{"id": 1, "c": "x"}], [{"id": 2, "c": "y"}])
+    create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "c", ice.StringType())), [{"id": 1, "c": "x"}], [{"id": 2, "c": "y"}])
     evolve(spark_lake, lambda update: update.rename_column("id", "ident").rename_column("c", "id"))
     append(spark_lake, {"ident": 3, "id": "z"})
     found = native(spark)

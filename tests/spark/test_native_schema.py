@@ -13,28 +13,11 @@ import pyarrow as pa
 import pytest
 from lake import KEYED
 from py4j.protocol import Py4JError
+from pyiceberg import types as ice
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
 from pyspark.errors import PySparkException
 from tests.spark.native_tables import TABLE, append, create, evolve, native, optional, values
 
@@ -45,12 +28,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
 FAILED = (Py4JError, PySparkException)
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
-LONG, INT, STRING = LongType(), IntegerType(), StringType()
+LONG, INT, STRING = ice.LongType(), ice.IntegerType(), ice.StringType()
 NESTED = Schema(
     optional(1, "id", LONG),
-    optional(2, "s", StructType(optional(3, "x", INT), optional(4, "y", STRING))),
-    optional(5, "l", ListType(6, StructType(optional(7, "p", INT), optional(8, "q", STRING)), element_required=False)),
-    optional(9, "m", MapType(10, STRING, 11, StructType(optional(12, "v", INT), optional(13, "w", FloatType())), value_required=False)),
+    optional(2, "s", ice.StructType(optional(3, "x", INT), optional(4, "y", STRING))),
+    optional(5, "l", ice.ListType(6, ice.StructType(optional(7, "p", INT), optional(8, "q", STRING)), element_required=False)),
+    optional(
+        9,
+        "m",
+        ice.MapType(10, STRING, 11, ice.StructType(optional(12, "v", INT), optional(13, "w", ice.FloatType())), value_required=False),
+    ),
 )
 
 
@@ -76,7 +63,7 @@ def changed(update) -> None:
     update.add_column(("s", "x"), STRING)
     update.delete_column("l.element.q")
     update.update_column("s.z", LONG)
-    update.update_column("m.w", DoubleType())
+    update.update_column("m.w", ice.DoubleType())
 
 
 def last(update) -> None:
@@ -143,10 +130,10 @@ def test_filters_on_names_that_meant_other_columns(evolved):
 
 
 def test_names_that_were_swapped(spark, spark_lake):
-    inner = StructType(
-        optional(4, "u", INT), optional(5, "v", STRING), optional(6, "d", DecimalType(9, 2)), optional(7, "e", DecimalType(9, 3))
+    inner = ice.StructType(
+        optional(4, "u", INT), optional(5, "v", STRING), optional(6, "d", ice.DecimalType(9, 2)), optional(7, "e", ice.DecimalType(9, 3))
     )
-    schema = Schema(optional(1, "a", INT), optional(2, "b", DoubleType()), optional(3, "s", inner))
+    schema = Schema(optional(1, "a", INT), optional(2, "b", ice.DoubleType()), optional(3, "s", inner))
     create(spark_lake, schema, [{"a": 1, "b": 2.5, "s": {"u": 1, "v": "v", "d": Decimal("1.25"), "e": Decimal("7.125")}}])
     for old, new in (
         ("a", "t"),
@@ -182,9 +169,9 @@ def test_a_column_under_a_dropped_ones_name(spark, spark_lake):
 
 def test_a_filter_beyond_the_digits_that_a_file_has(spark, spark_lake):
     """Spark cuts a decimal to 32 bits for a file that has so many: 50000000.00 would become 7050327.04, and the row's group is left out."""
-    create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "d", DecimalType(9, 2)), optional(3, "n", INT)))
+    create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "d", ice.DecimalType(9, 2)), optional(3, "n", INT)))
     append(spark_lake, {"id": 1, "d": Decimal("9000000.00"), "n": 2_000_000_000})
-    evolve(spark_lake, lambda update: update.update_column("d", DecimalType(18, 2)).update_column("n", LONG))
+    evolve(spark_lake, lambda update: update.update_column("d", ice.DecimalType(18, 2)).update_column("n", LONG))
     append(spark_lake, {"id": 2, "d": Decimal("10000000000.01"), "n": 5_000_000_000})
     found = native(spark)
     conditions = {"d < 50000000": [1], "d = 9000000": [1], "d > 10000000000": [2], "n < 5000000000": [1], "n > 3000000000": [2]}
@@ -193,7 +180,9 @@ def test_a_filter_beyond_the_digits_that_a_file_has(spark, spark_lake):
 
 
 def test_a_struct_whose_fields_are_all_newer_is_no_null(spark, spark_lake):
-    schema = Schema(optional(1, "id", LONG), optional(2, "s", StructType(optional(3, "a", LONG), optional(4, "l", ListType(5, LONG)))))
+    schema = Schema(
+        optional(1, "id", LONG), optional(2, "s", ice.StructType(optional(3, "a", LONG), optional(4, "l", ice.ListType(5, LONG))))
+    )
     create(spark_lake, schema, [{"id": 1, "s": {"a": 1, "l": [1]}}, {"id": 2, "s": None}])
     evolve(spark_lake, lambda update: update.add_column(("s", "n"), STRING))
     for name in ("s.a", "s.l", None):
@@ -205,16 +194,16 @@ def test_a_struct_whose_fields_are_all_newer_is_no_null(spark, spark_lake):
 
 
 DEFAULTS = {
-    "b": (BooleanType(), True, "b"),
+    "b": (ice.BooleanType(), True, "b"),
     "i": (INT, -5, "i = -5"),
     "l": (LONG, -(2**63), "l < -9223372036854775807"),
-    "f": (FloatType(), 0.5, "f > 0.4 and f < 0.6"),
-    "d": (DoubleType(), 1e300, "d > 1e299"),
-    "dec": (DecimalType(9, 2), Decimal("-1.50"), "dec = -1.5"),
-    "dec18": (DecimalType(18, 4), Decimal("12345678901234.5678"), "dec18 = 12345678901234.5678"),
-    "dt": (DateType(), dt.date(1, 1, 1), "dt = date'0001-01-01'"),
-    "ts": (TimestampType(), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), "ts < timestamp_ntz'1970-01-01'"),  # noqa: DTZ001
-    "tz": (TimestamptzType(), dt.datetime(2020, 5, 5, 1, 2, 3, 4, tzinfo=dt.UTC), "tz > timestamp'2020-05-05 00:00:00+00:00'"),
+    "f": (ice.FloatType(), 0.5, "f > 0.4 and f < 0.6"),
+    "d": (ice.DoubleType(), 1e300, "d > 1e299"),
+    "dec": (ice.DecimalType(9, 2), Decimal("-1.50"), "dec = -1.5"),
+    "dec18": (ice.DecimalType(18, 4), Decimal("12345678901234.5678"), "dec18 = 12345678901234.5678"),
+    "dt": (ice.DateType(), dt.date(1, 1, 1), "dt = date'0001-01-01'"),
+    "ts": (ice.TimestampType(), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), "ts < timestamp_ntz'1970-01-01'"),  # noqa: DTZ001
+    "tz": (ice.TimestamptzType(), dt.datetime(2020, 5, 5, 1, 2, 3, 4, tzinfo=dt.UTC), "tz > timestamp'2020-05-05 00:00:00+00:00'"),
     "s": (STRING, 'it\'s \\ "q" ${x} %s \n é 𝄞 `;--', "s like 'it%'"),
     "e": (STRING, "", "e = ''"),
 }
@@ -252,9 +241,9 @@ def test_defaults_stand_for_older_rows_and_for_no_null(spark, spark_lake):
 
 
 def test_defaults_that_sparks_reader_does_not_know_are_left_to_python(spark, spark_lake):
-    inner = Schema(optional(1, "id", LONG), optional(2, "s", StructType(optional(3, "a", LONG))))
+    inner = Schema(optional(1, "id", LONG), optional(2, "s", ice.StructType(optional(3, "a", LONG))))
     create(spark_lake, inner, [{"id": 1, "s": {"a": 1}}])
-    given = {"bin": (BinaryType(), b"\x00\xff"), "fx": (FixedType(2), b"ab"), "u": (UUIDType(), uuid.UUID(int=7))}
+    given = {"bin": (ice.BinaryType(), b"\x00\xff"), "fx": (ice.FixedType(2), b"ab"), "u": (ice.UUIDType(), uuid.UUID(int=7))}
     for name, (kind, value) in given.items():
         evolve(spark_lake, lambda update, name=name, kind=kind, value=value: update.add_column(name, kind, default_value=value))
         with pytest.raises(PolicyError, match=f"column {name} has a default"):
@@ -269,7 +258,7 @@ def test_defaults_that_sparks_reader_does_not_know_are_left_to_python(spark, spa
 
 def test_names_of_all_kinds(spark, spark_lake):
     """``_metadata`` is a name that Spark's own scan uses, for the positions of rows among others."""
-    position = StructType(optional(2, "row_index", LONG))
+    position = ice.StructType(optional(2, "row_index", LONG))
     names = ("a.b", "c`d", " é x", "1a", "select", "日本")
     schema = Schema(optional(1, "_metadata", position), *(optional(10 + i, name, LONG) for i, name in enumerate(names)))
     made = create(
@@ -286,7 +275,7 @@ def test_names_of_all_kinds(spark, spark_lake):
 
 
 def test_names_that_differ_in_case_alone(spark, spark_lake):
-    inner = StructType(optional(4, "x", LONG), optional(5, "X", LONG))
+    inner = ice.StructType(optional(4, "x", LONG), optional(5, "X", LONG))
     create(
         spark_lake,
         Schema(optional(1, "a", LONG), optional(2, "A", LONG), optional(3, "s", inner)),
@@ -308,16 +297,16 @@ def test_names_that_differ_in_case_alone(spark, spark_lake):
 
 ALL = Schema(
     optional(1, "id", LONG),
-    optional(2, "u", UUIDType()),
-    optional(3, "fx", FixedType(3)),
-    optional(4, "bin", BinaryType()),
-    optional(5, "dec", DecimalType(38, 10)),
-    optional(6, "neg", DecimalType(4, 2)),
-    optional(7, "dt", DateType()),
-    optional(8, "ts", TimestampType()),
-    optional(9, "tz", TimestamptzType()),
+    optional(2, "u", ice.UUIDType()),
+    optional(3, "fx", ice.FixedType(3)),
+    optional(4, "bin", ice.BinaryType()),
+    optional(5, "dec", ice.DecimalType(38, 10)),
+    optional(6, "neg", ice.DecimalType(4, 2)),
+    optional(7, "dt", ice.DateType()),
+    optional(8, "ts", ice.TimestampType()),
+    optional(9, "tz", ice.TimestamptzType()),
     optional(10, "s", STRING),
-    optional(11, "b", BooleanType()),
+    optional(11, "b", ice.BooleanType()),
     optional(12, "i", INT),
 )
 FULL = {
@@ -405,7 +394,7 @@ def test_dates_of_a_column_that_became_a_timestamp(spark, spark_lake):
     from tests.unit.table.test_older_deletes import parquet  # noqa: PLC0415
 
     noon = dt.datetime(2020, 2, 29, 12)  # noqa: DTZ001 - without a zone
-    table = create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "at", TimestampType())), [{"id": 1, "at": noon}])
+    table = create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "at", ice.TimestampType())), [{"id": 1, "at": noon}])
     fields = [("id", pa.int64(), b"1"), ("at", pa.date32(), b"2")]
     schema = pa.schema([pa.field(name, kind, metadata={b"PARQUET:field_id": number}) for name, kind, number in fields])
     old = pa.Table.from_pylist(

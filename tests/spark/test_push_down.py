@@ -7,25 +7,10 @@ from functools import reduce
 
 import pytest
 from lake import KEYED
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
 from pyspark.sql.functions import lit
 
 import icelock.spark
@@ -35,26 +20,28 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 TABLE = "test.db.t"
 SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "i", IntegerType(), required=False),
-    NestedField(3, "d", DoubleType(), required=False),
-    NestedField(4, "f", FloatType(), required=False),
-    NestedField(5, "dec", DecimalType(9, 2), required=False),
-    NestedField(6, "big", DecimalType(38, 10), required=False),
-    NestedField(7, "dt", DateType(), required=False),
-    NestedField(8, "ts", TimestamptzType(), required=False),
-    NestedField(9, "ntz", TimestampType(), required=False),
-    NestedField(10, "s", StringType(), required=False),
-    NestedField(11, "b", BooleanType(), required=False),
-    NestedField(12, "bin", BinaryType(), required=False),
-    NestedField(13, "u", UUIDType(), required=False),
-    NestedField(
+    ice.NestedField(1, "id", ice.LongType(), required=True),
+    ice.NestedField(2, "i", ice.IntegerType(), required=False),
+    ice.NestedField(3, "d", ice.DoubleType(), required=False),
+    ice.NestedField(4, "f", ice.FloatType(), required=False),
+    ice.NestedField(5, "dec", ice.DecimalType(9, 2), required=False),
+    ice.NestedField(6, "big", ice.DecimalType(38, 10), required=False),
+    ice.NestedField(7, "dt", ice.DateType(), required=False),
+    ice.NestedField(8, "ts", ice.TimestamptzType(), required=False),
+    ice.NestedField(9, "ntz", ice.TimestampType(), required=False),
+    ice.NestedField(10, "s", ice.StringType(), required=False),
+    ice.NestedField(11, "b", ice.BooleanType(), required=False),
+    ice.NestedField(12, "bin", ice.BinaryType(), required=False),
+    ice.NestedField(13, "u", ice.UUIDType(), required=False),
+    ice.NestedField(
         14,
         "st",
-        StructType(NestedField(15, "x", IntegerType(), required=False), NestedField(16, "y", StringType(), required=False)),
+        ice.StructType(
+            ice.NestedField(15, "x", ice.IntegerType(), required=False), ice.NestedField(16, "y", ice.StringType(), required=False)
+        ),
         required=False,
     ),
-    NestedField(17, "a.b", IntegerType(), required=False),
+    ice.NestedField(17, "a.b", ice.IntegerType(), required=False),
 )
 # Ids 0 to 7; the last row is null everywhere.
 ROWS = """

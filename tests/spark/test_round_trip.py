@@ -9,26 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from lake import KEYED
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
 from pyspark.sql import Row
 from pyspark.sql import types as sp
 
@@ -36,21 +18,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
 UTC = dt.UTC
 PRIMITIVES = (
-    BooleanType(),
-    IntegerType(),
-    LongType(),
-    FloatType(),
-    DoubleType(),
-    DecimalType(9, 2),
-    DecimalType(18, 4),
-    DecimalType(38, 10),
-    DateType(),
-    TimestampType(),
-    TimestamptzType(),
-    StringType(),
-    UUIDType(),
-    FixedType(4),
-    BinaryType(),
+    ice.BooleanType(),
+    ice.IntegerType(),
+    ice.LongType(),
+    ice.FloatType(),
+    ice.DoubleType(),
+    ice.DecimalType(9, 2),
+    ice.DecimalType(18, 4),
+    ice.DecimalType(38, 10),
+    ice.DateType(),
+    ice.TimestampType(),
+    ice.TimestamptzType(),
+    ice.StringType(),
+    ice.UUIDType(),
+    ice.FixedType(4),
+    ice.BinaryType(),
 )
 NAMES = ("b", "i", "l", "f", "d", "dec9", "dec18", "dec38", "dt", "ntz", "ts", "s", "u", "fx", "bin")
 NAN = float("nan")
@@ -72,7 +54,7 @@ ROWS = [
 
 
 def optional(names, kinds, start=1):
-    return [NestedField(start + n, name, kind, required=False) for n, (name, kind) in enumerate(zip(names, kinds, strict=True))]
+    return [ice.NestedField(start + n, name, kind, required=False) for n, (name, kind) in enumerate(zip(names, kinds, strict=True))]
 
 
 def shown(value):
@@ -99,10 +81,11 @@ def spark_type(kind):
     schema = sp.StructType.fromJson({"type": "struct", "fields": []})
     assert isinstance(schema, sp.StructType)
     return {
-        BooleanType: sp.BooleanType(), IntegerType: sp.IntegerType(), LongType: sp.LongType(),
-        FloatType: sp.FloatType(), DoubleType: sp.DoubleType(),
-        DateType: sp.DateType(), TimestampType: sp.TimestampNTZType(), TimestamptzType: sp.TimestampType(), StringType: sp.StringType(),
-        UUIDType: sp.StringType(), FixedType: sp.BinaryType(), BinaryType: sp.BinaryType(),
+        ice.BooleanType: sp.BooleanType(), ice.IntegerType: sp.IntegerType(), ice.LongType: sp.LongType(),
+        ice.FloatType: sp.FloatType(), ice.DoubleType: sp.DoubleType(),
+        ice.DateType: sp.DateType(), ice.TimestampType: sp.TimestampNTZType(), ice.TimestamptzType: sp.TimestampType(),
+        ice.StringType: sp.StringType(),
+        ice.UUIDType: sp.StringType(), ice.FixedType: sp.BinaryType(), ice.BinaryType: sp.BinaryType(),
     }.get(type(kind)) or sp.DecimalType(kind.precision, kind.scale)  # fmt: skip
 
 
@@ -129,16 +112,19 @@ def test_every_primitive_type(spark, spark_lake):
 def test_nested_types_with_every_primitive_inside(spark, spark_lake):
     """UUID and fixed have other forms in Spark, below structs, lists and maps too."""
     kinds = tuple(PRIMITIVES)
-    inner = StructType(*optional(NAMES, kinds, 100))
+    inner = ice.StructType(*optional(NAMES, kinds, 100))
     schema = Schema(
-        NestedField(1, "id", LongType(), required=True),
-        NestedField(2, "st", inner, required=False),
-        NestedField(3, "us", ListType(200, UUIDType(), element_required=False), required=False),
-        NestedField(
-            4, "ss", ListType(201, StructType(NestedField(202, "fx", FixedType(4), required=True)), element_required=True), required=False
+        ice.NestedField(1, "id", ice.LongType(), required=True),
+        ice.NestedField(2, "st", inner, required=False),
+        ice.NestedField(3, "us", ice.ListType(200, ice.UUIDType(), element_required=False), required=False),
+        ice.NestedField(
+            4,
+            "ss",
+            ice.ListType(201, ice.StructType(ice.NestedField(202, "fx", ice.FixedType(4), required=True)), element_required=True),
+            required=False,
         ),
-        NestedField(5, "m", MapType(203, StringType(), 204, UUIDType(), value_required=False), required=False),
-        NestedField(6, "mt", MapType(205, StringType(), 206, TimestamptzType(), value_required=True), required=False),
+        ice.NestedField(5, "m", ice.MapType(203, ice.StringType(), 204, ice.UUIDType(), value_required=False), required=False),
+        ice.NestedField(6, "mt", ice.MapType(205, ice.StringType(), 206, ice.TimestamptzType(), value_required=True), required=False),
     )
     spark_lake.catalog().create_table("db.nested", schema, properties=KEYED)
     uid = ROWS[0][12]
@@ -175,11 +161,13 @@ def test_nested_types_with_every_primitive_inside(spark, spark_lake):
 def test_empty_nested_columns(spark, spark_lake):
     """C-57: Spark sends empty nested columns with offset buffers of 0 bytes."""
     schema = Schema(
-        NestedField(1, "id", LongType(), required=False),
-        NestedField(2, "ls", ListType(10, StringType(), element_required=False), required=False),
-        NestedField(3, "m", MapType(11, StringType(), 12, StringType(), value_required=False), required=False),
-        NestedField(4, "ll", ListType(13, ListType(14, StringType(), element_required=False), element_required=False), required=False),
-        NestedField(5, "n", StringType(), required=False),
+        ice.NestedField(1, "id", ice.LongType(), required=False),
+        ice.NestedField(2, "ls", ice.ListType(10, ice.StringType(), element_required=False), required=False),
+        ice.NestedField(3, "m", ice.MapType(11, ice.StringType(), 12, ice.StringType(), value_required=False), required=False),
+        ice.NestedField(
+            4, "ll", ice.ListType(13, ice.ListType(14, ice.StringType(), element_required=False), element_required=False), required=False
+        ),
+        ice.NestedField(5, "n", ice.StringType(), required=False),
     )
     spark_lake.catalog().create_table("db.empties", schema, properties=KEYED)
     df = spark.sql(
@@ -191,7 +179,7 @@ def test_empty_nested_columns(spark, spark_lake):
 
 
 def test_nan_and_zero_come_back_bit_for_bit(spark, spark_lake):
-    schema = Schema(NestedField(1, "d", DoubleType(), required=False), NestedField(2, "f", FloatType(), required=False))
+    schema = Schema(ice.NestedField(1, "d", ice.DoubleType(), required=False), ice.NestedField(2, "f", ice.FloatType(), required=False))
     spark_lake.catalog().create_table("db.floats", schema, properties=KEYED)
     values = [(-0.0, -0.0), (math.inf, -math.inf), (5e-324, 1e-45), (NAN, NAN)]
     spark.createDataFrame(values, "d double, f float").write.format("icelock").mode("append").save("test.db.floats")
@@ -204,11 +192,11 @@ def test_instants_do_not_depend_on_the_session_zone(spark, spark_lake, zone):
     """C-52: at changes to and from summer time, before 1970, in structs and lists."""
     table = "test.db.zones"
     schema = Schema(
-        NestedField(1, "id", LongType(), required=False),
-        NestedField(2, "ts", TimestamptzType(), required=False),
-        NestedField(3, "ntz", TimestampType(), required=False),
-        NestedField(4, "st", StructType(NestedField(10, "ts", TimestamptzType(), required=False)), required=False),
-        NestedField(5, "ls", ListType(11, TimestamptzType(), element_required=False), required=False),
+        ice.NestedField(1, "id", ice.LongType(), required=False),
+        ice.NestedField(2, "ts", ice.TimestamptzType(), required=False),
+        ice.NestedField(3, "ntz", ice.TimestampType(), required=False),
+        ice.NestedField(4, "st", ice.StructType(ice.NestedField(10, "ts", ice.TimestamptzType(), required=False)), required=False),
+        ice.NestedField(5, "ls", ice.ListType(11, ice.TimestamptzType(), element_required=False), required=False),
     )
     spark_lake.catalog().create_table("db.zones", schema, properties=KEYED)
     micros = [-1, 0, 1_774_774_800_000_000, 1_774_771_199_999_999, 1_792_918_800_000_000, -2_717_650_800_000_001]

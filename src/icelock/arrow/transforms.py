@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
+from pyiceberg import types as ice
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -27,19 +28,6 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-)
 
 from icelock.arrow.types import output_type, plain_array
 from icelock.errors import PolicyError
@@ -49,8 +37,8 @@ ArrayTransform = Callable[[pa.Array], pa.Array]
 _EPOCH_YEAR: Final = 1970
 _MONTHS: Final = 12
 _HOUR: Final = {"us": 3_600_000_000, "ns": 3_600_000_000_000}
-_WHOLE: Final = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
-_NANOSECOND: Final = (TimestampNanoType, TimestamptzNanoType)
+_WHOLE: Final = (ice.IntegerType, ice.LongType, ice.DateType, ice.TimeType, ice.TimestampType, ice.TimestamptzType)
+_NANOSECOND: Final = (ice.TimestampNanoType, ice.TimestamptzNanoType)
 
 
 def physical(array: pa.Array) -> pa.Array:
@@ -63,7 +51,7 @@ def physical(array: pa.Array) -> pa.Array:
     return plain_array(array)
 
 
-def array_transform(transform: Transform[Any, Any], source: PrimitiveType) -> ArrayTransform:
+def array_transform(transform: Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform:
     """Return the function from arrays of a column to arrays of physical partition values; nulls stay nulls.
 
     Raises:
@@ -124,15 +112,15 @@ def floor_divide(array: pa.Array, divisor: int) -> pa.Array:
     return pc.subtract(quotient, down.cast(array.type))
 
 
-def _truncate(transform: Transform[Any, Any], source: PrimitiveType) -> ArrayTransform | None:
+def _truncate(transform: Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform | None:
     if not isinstance(transform, TruncateTransform):
         return None
     width = transform.width
-    if isinstance(source, (IntegerType, LongType)):
+    if isinstance(source, (ice.IntegerType, ice.LongType)):
         return lambda array: pc.subtract(array, floor_modulo(array.cast(pa.int64()), width).cast(array.type))
-    if isinstance(source, StringType):
+    if isinstance(source, ice.StringType):
         return lambda array: pc.utf8_slice_codeunits(array, 0, width)
-    if isinstance(source, BinaryType):
+    if isinstance(source, ice.BinaryType):
         return lambda array: pc.binary_slice(array, 0, width)
     return None
 

@@ -15,31 +15,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import types as pat
+from pyiceberg import types as ice
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    GeographyType,
-    GeometryType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
 
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import shortened
@@ -78,7 +56,7 @@ def check_read(schema: Schema) -> None:
         )
 
 
-def output_type(iceberg_type: IcebergType) -> pa.DataType:
+def output_type(iceberg_type: ice.IcebergType) -> pa.DataType:
     """Return the Arrow type in which a scan gives values of an Iceberg type."""
     return small(schema_to_pyarrow(iceberg_type, include_field_ids=False))
 
@@ -129,16 +107,16 @@ def repeated(value: Any, arrow_type: pa.DataType, length: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, arrow_type), length)
 
 
-def can_read(stored: pa.DataType, wanted: PrimitiveType) -> bool:
+def can_read(stored: pa.DataType, wanted: ice.PrimitiveType) -> bool:
     """Whether the spec lets a column stored as ``stored`` be read as ``wanted`` without loss of meaning."""
     found = storage(stored)
-    if pat.is_null(found) or isinstance(wanted, UnknownType):
+    if pat.is_null(found) or isinstance(wanted, ice.UnknownType):
         return True
-    if isinstance(wanted, DecimalType):
+    if isinstance(wanted, ice.DecimalType):
         return bool(pat.is_decimal(found) and found.scale == wanted.scale and found.precision <= wanted.precision)
-    if isinstance(wanted, FixedType):
+    if isinstance(wanted, ice.FixedType):
         return bool(pat.is_fixed_size_binary(found) and found.byte_width == len(wanted))
-    if isinstance(wanted, (GeometryType, GeographyType)):
+    if isinstance(wanted, (ice.GeometryType, ice.GeographyType)):
         return _text(found)
     rule = _READABLE.get(type(wanted))
     return rule is not None and bool(rule(found))
@@ -178,19 +156,19 @@ def _uuid(found: pa.DataType) -> bool:
     return bool(found == UUID_STORAGE)
 
 
-_READABLE: Final[dict[type[PrimitiveType], Callable[[pa.DataType], bool]]] = {
-    BooleanType: pat.is_boolean,
-    IntegerType: _integer(32),
-    LongType: _integer(64),
-    FloatType: _floating(32),
-    DoubleType: _floating(64),
-    DateType: pat.is_date,
-    TimeType: pat.is_time,
-    TimestampType: _naive,
-    TimestampNanoType: _naive,
-    TimestamptzType: pat.is_timestamp,  # without zone (INT96) it is UTC, and a zone is only a label
-    TimestamptzNanoType: pat.is_timestamp,
-    StringType: _text,
-    BinaryType: _text,
-    UUIDType: _uuid,
+_READABLE: Final[dict[type[ice.PrimitiveType], Callable[[pa.DataType], bool]]] = {
+    ice.BooleanType: pat.is_boolean,
+    ice.IntegerType: _integer(32),
+    ice.LongType: _integer(64),
+    ice.FloatType: _floating(32),
+    ice.DoubleType: _floating(64),
+    ice.DateType: pat.is_date,
+    ice.TimeType: pat.is_time,
+    ice.TimestampType: _naive,
+    ice.TimestampNanoType: _naive,
+    ice.TimestamptzType: pat.is_timestamp,  # without zone (INT96) it is UTC, and a zone is only a label
+    ice.TimestamptzNanoType: pat.is_timestamp,
+    ice.StringType: _text,
+    ice.BinaryType: _text,
+    ice.UUIDType: _uuid,
 }

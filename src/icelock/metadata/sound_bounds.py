@@ -15,54 +15,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as ice
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-_LENGTHS: Final[Mapping[type[IcebergType], tuple[int, ...]]] = {
-    BooleanType: (1,),
-    IntegerType: (4,),
-    DateType: (4,),
-    LongType: (8, 4),
-    FloatType: (4,),
-    DoubleType: (8, 4),
-    UUIDType: (16,),
-    **dict.fromkeys((TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType), (8,)),
+_LENGTHS: Final[Mapping[type[ice.IcebergType], tuple[int, ...]]] = {
+    ice.BooleanType: (1,),
+    ice.IntegerType: (4,),
+    ice.DateType: (4,),
+    ice.LongType: (8, 4),
+    ice.FloatType: (4,),
+    ice.DoubleType: (8, 4),
+    ice.UUIDType: (16,),
+    **dict.fromkeys((ice.TimeType, ice.TimestampType, ice.TimestamptzType, ice.TimestampNanoType, ice.TimestamptzNanoType), (8,)),
 }
 
-TypeOf = Callable[[int], IcebergType | None]
+TypeOf = Callable[[int], ice.IcebergType | None]
 
 
-def is_sound(kind: IcebergType | None, bound: bytes) -> bool:
+def is_sound(kind: ice.IcebergType | None, bound: bytes) -> bool:
     """Whether a bound is a value of a type."""
     lengths = _LENGTHS.get(type(kind)) if kind is not None else None
     if lengths is not None:
         return len(bound) in lengths
-    if isinstance(kind, StringType):
+    if isinstance(kind, ice.StringType):
         try:
             bound.decode()
         except UnicodeDecodeError:
             return False
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, ice.DecimalType):
         return bool(bound) and abs(int.from_bytes(bound, "big", signed=True)) < 10**kind.precision
     return True
 
@@ -112,7 +96,7 @@ def on_sound_manifests(evaluate: Callable[[ManifestFile], bool], metadata: Table
     return lambda manifest: not summaries_are_sound(manifest, kinds) or evaluate(manifest)
 
 
-def summaries_are_sound(manifest: ManifestFile, kinds: list[IcebergType]) -> bool:
+def summaries_are_sound(manifest: ManifestFile, kinds: list[ice.IcebergType]) -> bool:
     """Whether all bounds in a manifest's row are values of its partition's types."""
     for kind, summary in zip(kinds, manifest.partitions or [], strict=False):
         for bound in (summary.lower_bound, summary.upper_bound):

@@ -15,40 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    BoundEqualTo,
-    BoundGreaterThan,
-    BoundGreaterThanOrEqual,
-    BoundIn,
-    BoundIsNaN,
-    BoundIsNull,
-    BoundLessThan,
-    BoundLessThanOrEqual,
-    BoundNotEqualTo,
-    BoundNotIn,
-    BoundNotNaN,
-    BoundNotNull,
-    BoundPredicate,
-    Or,
-)
+from pyiceberg import expressions as ex
+from pyiceberg import types as ice
 from pyiceberg.expressions.visitors import IN_PREDICATE_LIMIT, _InclusiveMetricsEvaluationVisitor, visit
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-)
 
 from icelock.metadata.sound_bounds import SoundFile, is_sound
 from icelock.plan.manifest_columns import METRICS
@@ -56,17 +25,17 @@ from icelock.plan.manifest_columns import METRICS
 if TYPE_CHECKING:
     import polars as pl
 
-_WIDTHS: Final[Mapping[type[IcebergType], tuple[str, int]]] = {
-    IntegerType: ("Int32", 4),
-    DateType: ("Int32", 4),
-    LongType: ("Int64", 8),
-    TimeType: ("Int64", 8),
-    TimestampType: ("Int64", 8),
-    TimestamptzType: ("Int64", 8),
-    FloatType: ("Float32", 4),
-    DoubleType: ("Float64", 8),
+_WIDTHS: Final[Mapping[type[ice.IcebergType], tuple[str, int]]] = {
+    ice.IntegerType: ("Int32", 4),
+    ice.DateType: ("Int32", 4),
+    ice.LongType: ("Int64", 8),
+    ice.TimeType: ("Int64", 8),
+    ice.TimestampType: ("Int64", 8),
+    ice.TimestamptzType: ("Int64", 8),
+    ice.FloatType: ("Float32", 4),
+    ice.DoubleType: ("Float64", 8),
 }
-_COMPARED: Final = (BoundEqualTo, BoundLessThan, BoundLessThanOrEqual, BoundGreaterThan, BoundGreaterThanOrEqual, BoundIn)
+_COMPARED: Final = (ex.BoundEqualTo, ex.BoundLessThan, ex.BoundLessThanOrEqual, ex.BoundGreaterThan, ex.BoundGreaterThanOrEqual, ex.BoundIn)
 
 
 class _ByFileError(Exception):
@@ -122,22 +91,22 @@ class ManifestMetrics:
         return self._frame.select_seq(pl.col(name).list.eval(value).list.last()).to_series()
 
 
-def may_match(expression: BooleanExpression, metrics: ManifestMetrics, record_counts: pl.Series, *, empty_files: bool) -> pl.Series:
+def may_match(expression: ex.BooleanExpression, metrics: ManifestMetrics, record_counts: pl.Series, *, empty_files: bool) -> pl.Series:
     """Return for each file whether rows of it may match; ``expression`` is bound and has no ``not``."""
     found = _mask(expression, metrics) | (record_counts < 0)
     return found if empty_files else found & (record_counts != 0)
 
 
-def _mask(expression: BooleanExpression, metrics: ManifestMetrics) -> pl.Series:
-    if isinstance(expression, And):
+def _mask(expression: ex.BooleanExpression, metrics: ManifestMetrics) -> pl.Series:
+    if isinstance(expression, ex.And):
         return _mask(expression.left, metrics) & _mask(expression.right, metrics)
-    if isinstance(expression, Or):
+    if isinstance(expression, ex.Or):
         return _mask(expression.left, metrics) | _mask(expression.right, metrics)
-    if isinstance(expression, (AlwaysTrue, BoundNotEqualTo, BoundNotIn)):
+    if isinstance(expression, (ex.AlwaysTrue, ex.BoundNotEqualTo, ex.BoundNotIn)):
         return _all(metrics, value=True)
-    if isinstance(expression, AlwaysFalse):
+    if isinstance(expression, ex.AlwaysFalse):
         return _all(metrics, value=False)
-    if not isinstance(expression, BoundPredicate):
+    if not isinstance(expression, ex.BoundPredicate):
         raise TypeError(f"not a bound predicate: {expression}")
     try:
         return ~_cannot_match(expression, metrics)
@@ -151,7 +120,7 @@ def _all(metrics: ManifestMetrics, *, value: bool) -> pl.Series:
     return pl.repeat(value, len(metrics), dtype=pl.Boolean, eager=True)
 
 
-def _by_file(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
+def _by_file(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
     import polars as pl  # noqa: PLC0415 - likewise
 
     column = predicate.term.ref().field
@@ -159,19 +128,19 @@ def _by_file(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
     return pl.Series([visit(predicate, _InclusiveMetricsEvaluationVisitor(file)) for file in files], dtype=pl.Boolean)
 
 
-def _cannot_match(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
+def _cannot_match(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
     field_id = predicate.term.ref().field.field_id
     nulls, nans = metrics.column("null_value_counts", field_id), metrics.column("nan_value_counts", field_id)
     values = metrics.column("value_counts", field_id)
     nulls_only = _true((values != 0) & (values == nulls))
-    if isinstance(predicate, BoundIsNull):
+    if isinstance(predicate, ex.BoundIsNull):
         return _true(nulls == 0)
-    if isinstance(predicate, BoundNotNull):
+    if isinstance(predicate, ex.BoundNotNull):
         return nulls_only
-    if isinstance(predicate, BoundIsNaN):
+    if isinstance(predicate, ex.BoundIsNaN):
         return _true(nans == 0) | nulls_only
     nans_only = _true((values != 0) & (values == nans))
-    if isinstance(predicate, BoundNotNaN):
+    if isinstance(predicate, ex.BoundNotNaN):
         return nans_only
     if not isinstance(predicate, _COMPARED):
         raise _ByFileError
@@ -180,10 +149,10 @@ def _cannot_match(predicate: BoundPredicate, metrics: ManifestMetrics) -> pl.Ser
 
 def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
     column = predicate.term.ref().field
-    literals = [_literal(value) for value in (predicate.value_set if isinstance(predicate, BoundIn) else [predicate.literal.value])]
+    literals = [_literal(value) for value in (predicate.value_set if isinstance(predicate, ex.BoundIn) else [predicate.literal.value])]
     if len(literals) > IN_PREDICATE_LIMIT:
         return _all(metrics, value=False)
-    if not isinstance(predicate, (BoundEqualTo, BoundIn)):
+    if not isinstance(predicate, (ex.BoundEqualTo, ex.BoundIn)):
         name, compare = _BEYOND[type(predicate)]
         return _true(compare(_bounds(name, column, metrics), literals[0]))
     lower, upper = _bounds("lower_bounds", column, metrics), _bounds("upper_bounds", column, metrics)
@@ -191,17 +160,17 @@ def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
     for literal in literals:
         outside &= _true(lower > literal) | _true(upper < literal)
     # After a lower bound of NaN PyIceberg does not look at the upper one.
-    if isinstance(column.field_type, (StringType, BinaryType)):
+    if isinstance(column.field_type, (ice.StringType, ice.BinaryType)):
         return outside
     nan = lower.is_null() & metrics.column("lower_bounds", column.field_id).is_not_null()
     return outside & ~nan
 
 
 _BEYOND: Final[Mapping[type[Any], tuple[str, Callable[[Any, Any], Any]]]] = {
-    BoundLessThan: ("lower_bounds", operator.ge),
-    BoundLessThanOrEqual: ("lower_bounds", operator.gt),
-    BoundGreaterThan: ("upper_bounds", operator.le),
-    BoundGreaterThanOrEqual: ("upper_bounds", operator.lt),
+    ex.BoundLessThan: ("lower_bounds", operator.ge),
+    ex.BoundLessThanOrEqual: ("lower_bounds", operator.gt),
+    ex.BoundGreaterThan: ("upper_bounds", operator.le),
+    ex.BoundGreaterThanOrEqual: ("upper_bounds", operator.lt),
 }
 """Which bound, compared how with the literal, says that no value matches."""
 
@@ -233,7 +202,7 @@ def _texts(stored: pl.Series) -> pl.Series:
     try:
         stored.cast(pl.String)
     except pl.exceptions.PolarsError:
-        kind = StringType()
+        kind = ice.StringType()
         sound = [value if value is not None and is_sound(kind, value) else None for value in stored.to_list()]
         return pl.Series(stored.name, sound, dtype=pl.Binary)
     return stored
@@ -245,9 +214,9 @@ def _bounds(name: str, column: Any, metrics: ManifestMetrics) -> pl.Series:
 
     stored = metrics.column(name, column.field_id)
     kind = type(column.field_type)
-    if kind is StringType:
+    if kind is ice.StringType:
         return _texts(stored)
-    if kind is BinaryType:
+    if kind is ice.BinaryType:
         return stored
     if kind not in _WIDTHS:
         raise _ByFileError

@@ -11,22 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotNull,
-    Or,
-    StartsWith,
-)
+from pyiceberg import expressions as ex
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor, bind, visit
 from pyiceberg.types import DoubleType, FloatType
 
@@ -38,23 +23,23 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
 _POSITIVE: Final = (
-    AlwaysFalse,
-    AlwaysTrue,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    NotNull,
-    StartsWith,
+    ex.AlwaysFalse,
+    ex.AlwaysTrue,
+    ex.EqualTo,
+    ex.GreaterThan,
+    ex.GreaterThanOrEqual,
+    ex.In,
+    ex.IsNull,
+    ex.LessThan,
+    ex.LessThanOrEqual,
+    ex.NotNull,
+    ex.StartsWith,
 )
 
 
-def null_safe(expression: BooleanExpression) -> bool:
+def null_safe(expression: ex.BooleanExpression) -> bool:
     """Whether PyIceberg's evaluators treat nulls as the rows do: no predicate that a null makes neither true nor false."""
-    if isinstance(expression, (And, Or)):
+    if isinstance(expression, (ex.And, ex.Or)):
         return null_safe(expression.left) and null_safe(expression.right)
     return isinstance(expression, _POSITIVE)
 
@@ -62,7 +47,7 @@ def null_safe(expression: BooleanExpression) -> bool:
 class WholeFiles:
     """Which planned files the filter takes as a whole."""
 
-    def __init__(self, schema: Schema, exact: BooleanExpression) -> None:
+    def __init__(self, schema: Schema, exact: ex.BooleanExpression) -> None:
         """Prepare it; ``exact`` is an ``exact_filter`` on the columns of ``schema``."""
         self._struct = schema.as_struct()
         self._type_of = types_of(schema)
@@ -71,7 +56,7 @@ class WholeFiles:
 
     def certain(self, planned: FileScanTask) -> bool:
         """Whether all rows of a file match; False where that is not certain."""
-        return self._claims and (planned.residual == AlwaysTrue() or self._by_metrics(planned.file))
+        return self._claims and (planned.residual == ex.AlwaysTrue() or self._by_metrics(planned.file))
 
     def _by_metrics(self, file: DataFile) -> bool:
         if file.record_count <= 0:

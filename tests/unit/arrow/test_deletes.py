@@ -15,26 +15,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyiceberg import types as ice
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 from tests.unit.arrow import deleting
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
@@ -47,7 +32,7 @@ from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.secret import SecretBytes
 
-SCHEMA = Schema(opt(1, "id", LongType()), opt(2, "name", StringType()))
+SCHEMA = Schema(opt(1, "id", ice.LongType()), opt(2, "name", ice.StringType()))
 ROWS = 1000
 
 
@@ -99,7 +84,7 @@ def test_a_count_with_a_deletion_vector_does_not_open_the_data_file(data: Path, 
 
 def test_blobs_of_one_puffin_file_across_ags1_blocks_are_read_once_for_a_scan(tmp_path: Path):
     """Three vectors: before, across and behind the edge of the first 1 MiB block."""
-    schema = Schema(opt(1, "id", LongType()))
+    schema = Schema(opt(1, "id", ice.LongType()))
     files = [write(tmp_path / f"{n}.parquet", rows_table(schema, [{"id": i} for i in range(100)])) for n in range(3)]
     blobs = [deleting.blob([n, 50 + n]) for n in range(3)]
     plain, offsets = deleting.puffin(blobs, gap=524_253)
@@ -309,18 +294,18 @@ def test_delete_files_in_orc_are_refused_before_anything_is_read(data: Path, tmp
 NAN = math.nan
 T0 = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 KINDS: list[tuple[Any, list[Any]]] = [
-    (BooleanType(), [None, True, False]),
-    (IntegerType(), [None, -1, 0, 2**31 - 1]),
-    (FloatType(), [None, NAN, -0.0, 0.0, 0.5]),
-    (DoubleType(), [None, NAN, -0.0, 0.0, 0.1]),
-    (StringType(), [None, "", "a", "é"]),
-    (BinaryType(), [None, b"", b"\x00"]),
-    (FixedType(2), [None, b"ab", b"ba"]),
-    (DecimalType(38, 2), [None, Decimal("0.00"), Decimal("-1.29")]),
-    (DateType(), [None, dt.date(1969, 12, 31)]),
-    (TimeType(), [None, dt.time(0, 0, 0, 1)]),
-    (TimestamptzType(), [None, T0, T0 + dt.timedelta(microseconds=1)]),
-    (UUIDType(), [None, uuid.UUID(int=0).bytes, uuid.UUID(int=2**128 - 1).bytes]),
+    (ice.BooleanType(), [None, True, False]),
+    (ice.IntegerType(), [None, -1, 0, 2**31 - 1]),
+    (ice.FloatType(), [None, NAN, -0.0, 0.0, 0.5]),
+    (ice.DoubleType(), [None, NAN, -0.0, 0.0, 0.1]),
+    (ice.StringType(), [None, "", "a", "é"]),
+    (ice.BinaryType(), [None, b"", b"\x00"]),
+    (ice.FixedType(2), [None, b"ab", b"ba"]),
+    (ice.DecimalType(38, 2), [None, Decimal("0.00"), Decimal("-1.29")]),
+    (ice.DateType(), [None, dt.date(1969, 12, 31)]),
+    (ice.TimeType(), [None, dt.time(0, 0, 0, 1)]),
+    (ice.TimestamptzType(), [None, T0, T0 + dt.timedelta(microseconds=1)]),
+    (ice.UUIDType(), [None, uuid.UUID(int=0).bytes, uuid.UUID(int=2**128 - 1).bytes]),
 ]
 
 
@@ -333,7 +318,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize(("kind", "values"), KINDS, ids=lambda p: str(p) if not isinstance(p, list) else "")
 def test_each_value_of_each_type_deletes_itself_and_nothing_else(tmp_path: Path, kind: Any, values: list[Any]):
-    schema = Schema(opt(1, "id", LongType()), opt(2, "v", kind))
+    schema = Schema(opt(1, "id", ice.LongType()), opt(2, "v", kind))
     path = write(tmp_path / "data.parquet", rows_table(schema, [{"id": i, "v": value} for i, value in enumerate(values)]))
     columns = Schema(schema.fields[1])
     for value in values:
@@ -389,10 +374,10 @@ def test_many_deleted_values_are_matched_in_small_batches(data: Path, tmp_path: 
 
 
 def test_a_renamed_and_promoted_column_is_matched_by_id(tmp_path: Path):
-    old = Schema(opt(1, "id", IntegerType()), opt(2, "f", FloatType()))
-    now = Schema(opt(1, "key", LongType()), opt(2, "d", DoubleType()))
+    old = Schema(opt(1, "id", ice.IntegerType()), opt(2, "f", ice.FloatType()))
+    now = Schema(opt(1, "key", ice.LongType()), opt(2, "d", ice.DoubleType()))
     path = write(tmp_path / "data.parquet", rows_table(old, [{"id": i, "f": i / 10} for i in range(5)]))
-    wide = Schema(opt(1, "key", LongType()))
+    wide = Schema(opt(1, "key", ice.LongType()))
     narrow = deleting.equality(tmp_path / "old.parquet", rows_table(Schema(old.fields[0]), [{"id": 3}]), wide)
     new = deleting.equality(tmp_path / "new.parquet", rows_table(wide, [{"key": 1}, {"key": 2**40}]), wide)
     one = task(path, key=metadata(path), record_count=5, deletes=(narrow, new))
@@ -401,7 +386,7 @@ def test_a_renamed_and_promoted_column_is_matched_by_id(tmp_path: Path):
 
 def test_a_dropped_column_is_compared_all_the_same(data: Path, tmp_path: Path):
     """The table has only id now; another column has the dropped one's name."""
-    now = Schema(opt(1, "id", LongType()), opt(9, "name", StringType()))
+    now = Schema(opt(1, "id", ice.LongType()), opt(9, "name", ice.StringType()))
     dropped = Schema(SCHEMA.fields[1])
     delete = deleting.equality(tmp_path / "eq.parquet", rows_table(dropped, [{"name": "n0"}]), dropped)
     assert ids(context(now), with_deletes(data, delete)) == [i for i in range(ROWS) if i % 7]
@@ -409,7 +394,7 @@ def test_a_dropped_column_is_compared_all_the_same(data: Path, tmp_path: Path):
 
 def test_a_column_that_the_data_file_lacks_has_its_initial_default_or_null(data: Path, tmp_path: Path):
     for default, value, hit in ((None, None, True), (7, 7, True), (7, None, False)):
-        added = opt(3, "extra", IntegerType()).model_copy(update={"initial_default": default})
+        added = opt(3, "extra", ice.IntegerType()).model_copy(update={"initial_default": default})
         now = Schema(*SCHEMA.fields, added)
         columns = Schema(added)
         delete = deleting.equality(tmp_path / "eq.parquet", rows_table(columns, [{"extra": value}]), columns)
@@ -417,7 +402,7 @@ def test_a_column_that_the_data_file_lacks_has_its_initial_default_or_null(data:
 
 
 def test_a_partition_value_stands_for_a_column_that_is_not_in_the_file(data: Path, tmp_path: Path):
-    schema = Schema(*SCHEMA.fields, opt(3, "region", StringType()))
+    schema = Schema(*SCHEMA.fields, opt(3, "region", ice.StringType()))
     spec = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=IdentityTransform(), name="region"), spec_id=4)
     columns = Schema(schema.fields[2])
     delete = deleting.equality(tmp_path / "eq.parquet", rows_table(columns, [{"region": "eu"}]), columns)
@@ -428,10 +413,10 @@ def test_a_partition_value_stands_for_a_column_that_is_not_in_the_file(data: Pat
 
 def test_a_null_struct_is_not_a_struct_with_a_null(tmp_path: Path):
     """Java compares the struct on the way, too."""
-    struct = opt(2, "st", StructType(opt(3, "x", IntegerType()), opt(4, "y", IntegerType())))
-    schema = Schema(opt(1, "id", LongType()), struct)
+    struct = opt(2, "st", ice.StructType(opt(3, "x", ice.IntegerType()), opt(4, "y", ice.IntegerType())))
+    schema = Schema(opt(1, "id", ice.LongType()), struct)
     path = write(tmp_path / "data.parquet", rows_table(schema, [{"id": i, "st": v} for i, v in enumerate([None, {"x": None}, {"x": 1}])]))
-    columns = Schema(opt(2, "st", StructType(opt(3, "x", IntegerType()))))
+    columns = Schema(opt(2, "st", ice.StructType(opt(3, "x", ice.IntegerType()))))
     for value, expected in ((None, [1, 2]), ({"x": None}, [0, 2]), ({"x": 1}, [0, 1])):
         delete = deleting.equality(tmp_path / "eq.parquet", rows_table(columns, [{"st": value}]), columns, equality_ids=(3,))
         assert ids(context(schema), task(path, key=metadata(path), record_count=3, deletes=(delete,))) == expected

@@ -12,26 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 from tests.unit.arrow.writing import opt, req, write
 
 from icelock.arrow.write.bounds import lower_bound, upper_bound
@@ -47,19 +29,19 @@ def bounds_of(folder, kind, array, **properties):
 @pytest.mark.parametrize(
     ("kind", "array", "lower", "upper"),
     [
-        (BooleanType(), pa.array([True, False, None]), b"\x00", b"\x01"),
-        (IntegerType(), pa.array([3, -2], pa.int32()), b"\xfe\xff\xff\xff", b"\x03\x00\x00\x00"),
-        (LongType(), pa.array([2**63 - 1, -(2**63)]), b"\x00" * 7 + b"\x80", b"\xff" * 7 + b"\x7f"),
-        (DateType(), pa.array([dt.date(1970, 1, 2), dt.date(1969, 12, 31)]), b"\xff\xff\xff\xff", b"\x01\x00\x00\x00"),
-        (TimeType(), pa.array([dt.time(0, 0, 0, 1)], pa.time64("us")), b"\x01" + bytes(7), b"\x01" + bytes(7)),
-        (TimestampType(), pa.array([-1, 256], pa.timestamp("us")), b"\xff" * 8, b"\x00\x01" + bytes(6)),
-        (TimestamptzType(), pa.array([-1, 256], pa.timestamp("us", "UTC")), b"\xff" * 8, b"\x00\x01" + bytes(6)),
-        (FloatType(), pa.array([1.5, -0.5], pa.float32()), struct.pack("<f", -0.5), struct.pack("<f", 1.5)),
-        (DoubleType(), pa.array([math.inf, -math.inf]), struct.pack("<d", -math.inf), struct.pack("<d", math.inf)),
-        (StringType(), pa.array(["b", "é", "a"]), b"a", "é".encode()),
-        (BinaryType(), pa.array([b"\xff", b"\x00\x01"]), b"\x00\x01", b"\xff"),
-        (FixedType(2), pa.array([b"\xff\x00", b"\x00\xff"], pa.binary(2)), b"\x00\xff", b"\xff\x00"),
-        (UUIDType(), pa.array([str(uuid.UUID(int=2**127)), str(uuid.UUID(int=1))]), bytes(15) + b"\x01", b"\x80" + bytes(15)),
+        (ice.BooleanType(), pa.array([True, False, None]), b"\x00", b"\x01"),
+        (ice.IntegerType(), pa.array([3, -2], pa.int32()), b"\xfe\xff\xff\xff", b"\x03\x00\x00\x00"),
+        (ice.LongType(), pa.array([2**63 - 1, -(2**63)]), b"\x00" * 7 + b"\x80", b"\xff" * 7 + b"\x7f"),
+        (ice.DateType(), pa.array([dt.date(1970, 1, 2), dt.date(1969, 12, 31)]), b"\xff\xff\xff\xff", b"\x01\x00\x00\x00"),
+        (ice.TimeType(), pa.array([dt.time(0, 0, 0, 1)], pa.time64("us")), b"\x01" + bytes(7), b"\x01" + bytes(7)),
+        (ice.TimestampType(), pa.array([-1, 256], pa.timestamp("us")), b"\xff" * 8, b"\x00\x01" + bytes(6)),
+        (ice.TimestamptzType(), pa.array([-1, 256], pa.timestamp("us", "UTC")), b"\xff" * 8, b"\x00\x01" + bytes(6)),
+        (ice.FloatType(), pa.array([1.5, -0.5], pa.float32()), struct.pack("<f", -0.5), struct.pack("<f", 1.5)),
+        (ice.DoubleType(), pa.array([math.inf, -math.inf]), struct.pack("<d", -math.inf), struct.pack("<d", math.inf)),
+        (ice.StringType(), pa.array(["b", "é", "a"]), b"a", "é".encode()),
+        (ice.BinaryType(), pa.array([b"\xff", b"\x00\x01"]), b"\x00\x01", b"\xff"),
+        (ice.FixedType(2), pa.array([b"\xff\x00", b"\x00\xff"], pa.binary(2)), b"\x00\xff", b"\xff\x00"),
+        (ice.UUIDType(), pa.array([str(uuid.UUID(int=2**127)), str(uuid.UUID(int=1))]), bytes(15) + b"\x01", b"\x80" + bytes(15)),
     ],
 )
 def test_single_values(tmp_path, kind, array, lower, upper):
@@ -72,7 +54,7 @@ def test_single_values(tmp_path, kind, array, lower, upper):
 )
 def test_decimals_are_the_shortest_twos_complement(tmp_path, precision, value, stored):
     """Stored as int32, int64 and fixed bytes by precision, and the same as bounds."""
-    kind = DecimalType(precision, 2)
+    kind = ice.DecimalType(precision, 2)
     array = pa.array([Decimal(value)], pa.decimal128(precision, 2))
     assert bounds_of(tmp_path, kind, array) == (bytes.fromhex(stored), bytes.fromhex(stored))
 
@@ -80,7 +62,7 @@ def test_decimals_are_the_shortest_twos_complement(tmp_path, precision, value, s
 @pytest.mark.parametrize("precision", [5, 12, 38])
 def test_decimals_of_both_signs_are_ordered_as_numbers(tmp_path, precision):
     array = pa.array([Decimal("-0.01"), Decimal("300.00"), Decimal("-2.00")], pa.decimal128(precision, 2))
-    assert bounds_of(tmp_path, DecimalType(precision, 2), array) == (b"\xff\x38", b"\x75\x30")
+    assert bounds_of(tmp_path, ice.DecimalType(precision, 2), array) == (b"\xff\x38", b"\x75\x30")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +80,9 @@ def test_decimals_of_both_signs_are_ordered_as_numbers(tmp_path, precision):
         ([2.0, NAN, None], 2.0, 2.0),
     ],
 )
-@pytest.mark.parametrize("floating", [(FloatType(), pa.float32(), "<f"), (DoubleType(), pa.float64(), "<d")], ids=["float", "double"])
+@pytest.mark.parametrize(
+    "floating", [(ice.FloatType(), pa.float32(), "<f"), (ice.DoubleType(), pa.float64(), "<d")], ids=["float", "double"]
+)
 def test_bounds_of_floats_skip_nan_and_know_the_sign_of_zero(tmp_path, values, lower, upper, floating):
     kind, arrow, form = floating
     assert bounds_of(tmp_path, kind, pa.array(values, arrow)) == (struct.pack(form, lower), struct.pack(form, upper))
@@ -106,7 +90,7 @@ def test_bounds_of_floats_skip_nan_and_know_the_sign_of_zero(tmp_path, values, l
 
 @pytest.mark.parametrize("values", [[NAN, None], [None, None], [NAN]])
 def test_a_column_of_nulls_and_nan_has_no_bounds(tmp_path, values):
-    (data_file,) = write(tmp_path, pa.table({"c": pa.array(values, pa.float64())}), Schema(opt(1, "c", DoubleType())))
+    (data_file,) = write(tmp_path, pa.table({"c": pa.array(values, pa.float64())}), Schema(opt(1, "c", ice.DoubleType())))
     assert (data_file.lower_bounds, data_file.upper_bounds) == ({}, {})
     assert data_file.value_counts == {1: len(values)}
     assert data_file.null_value_counts == {1: values.count(None)}
@@ -114,7 +98,7 @@ def test_a_column_of_nulls_and_nan_has_no_bounds(tmp_path, values):
 
 
 def test_bounds_span_row_groups_with_and_without_nan(tmp_path):
-    schema = Schema(opt(1, "d", DoubleType()), opt(2, "s", StringType()))
+    schema = Schema(opt(1, "d", ice.DoubleType()), opt(2, "s", ice.StringType()))
     table = pa.table({"d": [*[NAN] * 100, *[-0.0, 5.0] * 50, *[0.0, NAN] * 50], "s": [*["m"] * 100, *["z"] * 100, *[None] * 100]})
     (data_file,) = write(tmp_path, table, schema, properties={"write.parquet.row-group-limit": "100"})
     assert len(data_file.split_offsets) == 3
@@ -123,7 +107,7 @@ def test_bounds_span_row_groups_with_and_without_nan(tmp_path):
 
 
 def test_leaves_in_structs_count_rows_and_a_null_struct_is_null(tmp_path):
-    inner = StructType(req(3, "x", DoubleType()), opt(4, "y", StructType(opt(5, "z", LongType()))))
+    inner = ice.StructType(req(3, "x", ice.DoubleType()), opt(4, "y", ice.StructType(opt(5, "z", ice.LongType()))))
     kind = pa.struct([("x", pa.float64()), ("y", pa.struct([("z", pa.int64())]))])
     rows = [{"x": 1.0, "y": {"z": 7}}, None, {"x": NAN, "y": None}, {"x": -0.0, "y": {"z": None}}]
     (data_file,) = write(tmp_path, pa.table({"st": pa.array(rows, kind)}), Schema(opt(1, "st", inner)))
@@ -138,8 +122,8 @@ def test_values_below_a_null_struct_are_in_no_metric(tmp_path):
     """Arrow keeps a value in each slot, also where the parent is null."""
     child = pa.array([1.0, NAN, -99.0])
     struct_array = pa.StructArray.from_arrays([child], names=["x"], mask=pa.array([False, True, True]))
-    for field in (req(3, "x", DoubleType()), opt(3, "x", DoubleType())):
-        (data_file,) = write(tmp_path, pa.table({"st": struct_array}), Schema(opt(1, "st", StructType(field))))
+    for field in (req(3, "x", ice.DoubleType()), opt(3, "x", ice.DoubleType())):
+        (data_file,) = write(tmp_path, pa.table({"st": struct_array}), Schema(opt(1, "st", ice.StructType(field))))
         assert data_file.nan_value_counts == {3: 0}
         assert data_file.lower_bounds == data_file.upper_bounds == {3: struct.pack("<d", 1.0)}
         assert data_file.null_value_counts == {3: 2}
@@ -147,9 +131,9 @@ def test_values_below_a_null_struct_are_in_no_metric(tmp_path):
 
 def test_leaves_below_lists_and_maps_have_sizes_only(tmp_path):
     schema = Schema(
-        opt(1, "l", ListType(2, DoubleType(), element_required=False)),
-        opt(3, "m", MapType(4, StringType(), 5, LongType(), value_required=False)),
-        opt(6, "n", LongType()),
+        opt(1, "l", ice.ListType(2, ice.DoubleType(), element_required=False)),
+        opt(3, "m", ice.MapType(4, ice.StringType(), 5, ice.LongType(), value_required=False)),
+        opt(6, "n", ice.LongType()),
     )
     table = pa.table({"l": [[1.0, NAN]], "m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "n": [1]})
     (data_file,) = write(tmp_path, table, schema)
@@ -177,7 +161,7 @@ A15 = "a" * 15
     ],
 )
 def test_text_is_cut_to_16_code_points_and_the_upper_bound_raised(tmp_path, text, lower, upper):
-    assert bounds_of(tmp_path, StringType(), pa.array([text])) == (lower.encode(), None if upper is None else upper.encode())
+    assert bounds_of(tmp_path, ice.StringType(), pa.array([text])) == (lower.encode(), None if upper is None else upper.encode())
 
 
 @pytest.mark.parametrize(
@@ -192,21 +176,21 @@ def test_text_is_cut_to_16_code_points_and_the_upper_bound_raised(tmp_path, text
     ],
 )
 def test_binary_is_cut_to_16_bytes_and_the_upper_bound_raised(tmp_path, value, lower, upper):
-    assert bounds_of(tmp_path, BinaryType(), pa.array([value])) == (lower, upper)
+    assert bounds_of(tmp_path, ice.BinaryType(), pa.array([value])) == (lower, upper)
 
 
 @pytest.mark.parametrize("length", [4_096, 4_097, 100_000])
 def test_text_longer_than_a_footers_statistics_has_bounds_all_the_same(tmp_path, length):
     array = pa.array(["b" * length, "a", "z" * length, None])
-    assert bounds_of(tmp_path, StringType(), array) == (b"a", b"z" * 15 + b"{")
+    assert bounds_of(tmp_path, ice.StringType(), array) == (b"a", b"z" * 15 + b"{")
     full = {"write.metadata.metrics.default": "full"}
-    assert bounds_of(tmp_path, StringType(), array, **full) == (b"a", b"z" * length)
-    assert bounds_of(tmp_path, BinaryType(), array.cast(pa.binary()), **full) == (b"a", b"z" * length)
+    assert bounds_of(tmp_path, ice.StringType(), array, **full) == (b"a", b"z" * length)
+    assert bounds_of(tmp_path, ice.BinaryType(), array.cast(pa.binary()), **full) == (b"a", b"z" * length)
 
 
 def test_long_text_in_one_row_group_of_several(tmp_path):
     values = [*["m"] * 100, *["z" * 5_000, "a" * 5_000] * 50, *["n"] * 100]
-    schema = Schema(opt(1, "c", StringType()))
+    schema = Schema(opt(1, "c", ice.StringType()))
     (data_file,) = write(tmp_path, pa.table({"c": values}), schema, properties={"write.parquet.row-group-limit": "100"})
     assert len(data_file.split_offsets) == 3
     assert (data_file.lower_bounds[1], data_file.upper_bounds[1]) == (b"a" * 16, b"z" * 15 + b"{")
@@ -219,7 +203,7 @@ def scalars(max_code: int = 0x10FFFF):
 @given(st.one_of(scalars(), scalars(0xFF), st.text("\ud7ff\ue000\U0010ffffa", max_size=6)), st.integers(1, 5))
 def test_cut_text_bounds_hold_every_value_and_keep_their_length(text, length):
     value = text.encode()
-    lower, upper = lower_bound(StringType(), value, length), upper_bound(StringType(), value, length)
+    lower, upper = lower_bound(ice.StringType(), value, length), upper_bound(ice.StringType(), value, length)
     assert lower <= value
     assert len(lower.decode()) <= length
     if upper is None:
@@ -231,7 +215,7 @@ def test_cut_text_bounds_hold_every_value_and_keep_their_length(text, length):
 
 @given(st.binary(max_size=6) | st.text("\xff\x01", max_size=6).map(lambda text: text.encode("latin-1")), st.integers(1, 5))
 def test_cut_binary_bounds_hold_every_value_and_keep_their_length(value, length):
-    lower, upper = lower_bound(BinaryType(), value, length), upper_bound(BinaryType(), value, length)
+    lower, upper = lower_bound(ice.BinaryType(), value, length), upper_bound(ice.BinaryType(), value, length)
     assert lower <= value
     assert len(lower) <= length
     assert upper is None or (value <= upper and len(upper) <= length)
@@ -246,7 +230,7 @@ DOUBLES = st.none() | st.floats(width=32, allow_subnormal=False) | st.sampled_fr
 def test_float_metrics_are_those_of_javas_loop(tmp_path_factory, groups, single):
     """Java's FloatFieldMetrics: count NaN, else compare with Double.compare, in which -0.0 is below 0.0."""
     values = [value for group in groups for value in group]
-    kind, arrow, form = (FloatType(), pa.float32(), "<f") if single else (DoubleType(), pa.float64(), "<d")
+    kind, arrow, form = (ice.FloatType(), pa.float32(), "<f") if single else (ice.DoubleType(), pa.float64(), "<d")
     properties = {"write.parquet.row-group-limit": "3", "write.parquet.row-group-check-min-record-count": "1"}
     table = pa.table({"c": pa.array(values, arrow)})
     (data_file,) = write(tmp_path_factory.mktemp("t"), table, Schema(opt(1, "c", kind)), properties=properties)

@@ -13,34 +13,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.expressions import EqualTo, GreaterThan, IsNull, Or
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
 from tests.unit.arrow.deleting import ags1, avro_bytes, vector
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, task
 
@@ -94,36 +72,36 @@ DECIMALS = [Decimal("0.00"), Decimal("1.27"), Decimal("1.28"), Decimal("-1.29"),
 @pytest.mark.parametrize(
     ("kind", "stored", "given", "out"),
     [
-        (BooleanType(), maybe("boolean"), [True, False, None], None),
-        (IntegerType(), maybe("int"), [-(2**31), 0, None], None),
-        (LongType(), maybe("long"), [-(2**63), 2**63 - 1, None], None),
-        (LongType(), maybe("int"), [-1, None], None),
-        (FloatType(), maybe("float"), [0.5, float("-inf"), None], None),
-        (DoubleType(), maybe("float"), [0.5, None], None),
-        (DoubleType(), maybe("double"), [0.1, None], None),
-        (StringType(), maybe("string"), ["", "é𝄞", None], None),
-        (BinaryType(), maybe("bytes"), [b"", b"\x00\xff", None], None),
-        (FixedType(2), maybe({"type": "fixed", "name": "fixed_2", "size": 2}), [b"ab", None], None),
-        (DecimalType(10, 2), maybe(DECIMAL5), DECIMALS, None),
-        (DecimalType(10, 2), maybe(logical("bytes", "decimal", precision=10, scale=2)), DECIMALS, None),
-        (DecimalType(38, 2), maybe(DECIMAL5), DECIMALS, None),
-        (DateType(), maybe(logical("int", "date")), [dt.date(1969, 12, 31), dt.date(9999, 12, 31), None], None),
-        (TimeType(), maybe(logical("long", "time-micros")), [dt.time(23, 59, 59, 999999), None], None),
-        (TimeType(), maybe(logical("int", "time-millis")), [dt.time(1, 2, 3, 4000), None], None),
-        (TimestamptzType(), maybe(logical("long", "timestamp-micros", **{"adjust-to-utc": True})), [STAMP, None], None),
-        (TimestamptzType(), maybe(logical("long", "timestamp-micros")), [STAMP, None], None),
-        (TimestampType(), maybe(logical("long", "timestamp-micros", **{"adjust-to-utc": False})), [MICROS, None], [NAIVE, None]),
-        (TimestampType(), maybe(logical("long", "timestamp-micros")), [MICROS, None], [NAIVE, None]),
-        (TimestampType(), maybe(logical("long", "local-timestamp-micros")), [NAIVE, None], None),
-        (TimestamptzType(), maybe(logical("long", "timestamp-millis")), [STAMP.replace(microsecond=5000), None], None),
-        (TimestampNanoType(), maybe(logical("long", "timestamp-nanos")), [MICROS * 1000, None], [NAIVE, None]),
-        (TimestamptzNanoType(), maybe(logical("long", "timestamp-nanos", **{"adjust-to-utc": True})), [MICROS * 1000], [STAMP]),
-        (UUIDType(), maybe(FIXED16), [UUID.bytes, None], [UUID, None]),
-        (UUIDType(), maybe(logical("string", "uuid")), [UUID, None], None),
-        (StringType(), "string", ["required"], None),
-        (StringType(), ["string", "null"], ["null comes second", None], None),
-        (StringType(), {"type": "string"}, ["spelt out"], None),
-        (UnknownType(), "null", [None, None], None),
+        (ice.BooleanType(), maybe("boolean"), [True, False, None], None),
+        (ice.IntegerType(), maybe("int"), [-(2**31), 0, None], None),
+        (ice.LongType(), maybe("long"), [-(2**63), 2**63 - 1, None], None),
+        (ice.LongType(), maybe("int"), [-1, None], None),
+        (ice.FloatType(), maybe("float"), [0.5, float("-inf"), None], None),
+        (ice.DoubleType(), maybe("float"), [0.5, None], None),
+        (ice.DoubleType(), maybe("double"), [0.1, None], None),
+        (ice.StringType(), maybe("string"), ["", "é𝄞", None], None),
+        (ice.BinaryType(), maybe("bytes"), [b"", b"\x00\xff", None], None),
+        (ice.FixedType(2), maybe({"type": "fixed", "name": "fixed_2", "size": 2}), [b"ab", None], None),
+        (ice.DecimalType(10, 2), maybe(DECIMAL5), DECIMALS, None),
+        (ice.DecimalType(10, 2), maybe(logical("bytes", "decimal", precision=10, scale=2)), DECIMALS, None),
+        (ice.DecimalType(38, 2), maybe(DECIMAL5), DECIMALS, None),
+        (ice.DateType(), maybe(logical("int", "date")), [dt.date(1969, 12, 31), dt.date(9999, 12, 31), None], None),
+        (ice.TimeType(), maybe(logical("long", "time-micros")), [dt.time(23, 59, 59, 999999), None], None),
+        (ice.TimeType(), maybe(logical("int", "time-millis")), [dt.time(1, 2, 3, 4000), None], None),
+        (ice.TimestamptzType(), maybe(logical("long", "timestamp-micros", **{"adjust-to-utc": True})), [STAMP, None], None),
+        (ice.TimestamptzType(), maybe(logical("long", "timestamp-micros")), [STAMP, None], None),
+        (ice.TimestampType(), maybe(logical("long", "timestamp-micros", **{"adjust-to-utc": False})), [MICROS, None], [NAIVE, None]),
+        (ice.TimestampType(), maybe(logical("long", "timestamp-micros")), [MICROS, None], [NAIVE, None]),
+        (ice.TimestampType(), maybe(logical("long", "local-timestamp-micros")), [NAIVE, None], None),
+        (ice.TimestamptzType(), maybe(logical("long", "timestamp-millis")), [STAMP.replace(microsecond=5000), None], None),
+        (ice.TimestampNanoType(), maybe(logical("long", "timestamp-nanos")), [MICROS * 1000, None], [NAIVE, None]),
+        (ice.TimestamptzNanoType(), maybe(logical("long", "timestamp-nanos", **{"adjust-to-utc": True})), [MICROS * 1000], [STAMP]),
+        (ice.UUIDType(), maybe(FIXED16), [UUID.bytes, None], [UUID, None]),
+        (ice.UUIDType(), maybe(logical("string", "uuid")), [UUID, None], None),
+        (ice.StringType(), "string", ["required"], None),
+        (ice.StringType(), ["string", "null"], ["null comes second", None], None),
+        (ice.StringType(), {"type": "string"}, ["spelt out"], None),
+        (ice.UnknownType(), "null", [None, None], None),
     ],
 )
 def test_each_type_comes_out_as_it_went_in(tmp_path: Path, kind: Any, stored: Any, given: list[Any], out: list[Any] | None):
@@ -136,7 +114,7 @@ def test_timestamps_that_python_has_no_value_for_are_read(tmp_path: Path, ticks:
     # fastavro has no such datetime, so the number is written, and the header says timestamp.
     data = avro_bytes(record(("v", 1, "long")), [{"v": ticks}], codec="null")
     key = ags1(tmp_path / "g.avro", _with_schema(data, schema))
-    found = read(context(Schema(opt(1, "v", TimestampType()))), task(tmp_path / "g.avro", key=key, file_format="AVRO", record_count=1))
+    found = read(context(Schema(opt(1, "v", ice.TimestampType()))), task(tmp_path / "g.avro", key=key, file_format="AVRO", record_count=1))
     assert found.column("v").cast(pa.int64()).to_pylist() == [ticks]
 
 
@@ -168,11 +146,11 @@ NESTED = record(
     ),
 )
 NESTED_SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    opt(2, "st", StructType(opt(3, "x", IntegerType()), opt(4, "in", StructType(opt(5, "w", DoubleType()))))),
-    opt(6, "li", ListType(7, StructType(opt(8, "p", LongType())), element_required=False)),
-    opt(9, "m", MapType(10, StringType(), 11, LongType(), value_required=False)),
-    opt(12, "im", MapType(13, IntegerType(), 14, StringType(), value_required=False)),
+    ice.NestedField(1, "id", ice.LongType(), required=True),
+    opt(2, "st", ice.StructType(opt(3, "x", ice.IntegerType()), opt(4, "in", ice.StructType(opt(5, "w", ice.DoubleType()))))),
+    opt(6, "li", ice.ListType(7, ice.StructType(opt(8, "p", ice.LongType())), element_required=False)),
+    opt(9, "m", ice.MapType(10, ice.StringType(), 11, ice.LongType(), value_required=False)),
+    opt(12, "im", ice.MapType(13, ice.IntegerType(), 14, ice.StringType(), value_required=False)),
 )
 NESTED_ROWS = [
     {"id": 0, "st": None, "li": None, "m": None, "im": None},
@@ -204,7 +182,7 @@ def test_a_file_is_read_in_bounded_batches_and_once(tmp_path: Path, monkeypatch:
     rows = [{"id": i, "s": f"s{i}"} for i in range(1001)]
     one = written(tmp_path / "f.avro", record(("id", 1, "long"), ("s", 2, "string")), rows)
     storage = CountingIO()
-    scan = context(Schema(opt(1, "id", LongType()), opt(2, "s", StringType())), io=storage)
+    scan = context(Schema(opt(1, "id", ice.LongType()), opt(2, "s", ice.StringType())), io=storage)
     batches = list(read_task(scan, one))
     assert max(batch.num_rows for batch in batches) <= 100
     assert pa.Table.from_batches(batches).to_pylist() == rows
@@ -214,7 +192,7 @@ def test_a_file_is_read_in_bounded_batches_and_once(tmp_path: Path, monkeypatch:
 
 def test_projection_filter_positions_and_lineage_are_those_of_parquet(tmp_path: Path):
     rows = [{"id": i, "s": None if i % 5 == 0 else f"s{i % 3}", "x": i / 2} for i in range(300)]
-    schema = Schema(opt(1, "id", LongType()), opt(2, "s", StringType()), opt(3, "x", DoubleType()))
+    schema = Schema(opt(1, "id", ice.LongType()), opt(2, "s", ice.StringType()), opt(3, "x", ice.DoubleType()))
     one = written(
         tmp_path / "f.avro",
         record(("id", 1, "long"), ("s", 2, maybe("string")), ("x", 3, "double")),
@@ -235,14 +213,14 @@ def test_stored_row_ids_go_before_inherited_ones(tmp_path: Path):
     fields = (("id", 1, "long"), ("_row_id", ROW_ID.field_id, maybe("long")), ("_last", LAST_UPDATED.field_id, maybe("long")))
     rows = [{"id": 0, "_row_id": 5, "_last": None}, {"id": 1, "_row_id": None, "_last": 2}]
     one = written(tmp_path / "f.avro", record(*fields), rows, first_row_id=100, sequence_number=7)
-    found = read(context(Schema(opt(1, "id", LongType()), ROW_ID, LAST_UPDATED)), one)
+    found = read(context(Schema(opt(1, "id", ice.LongType()), ROW_ID, LAST_UPDATED)), one)
     assert [tuple(row.values()) for row in found.to_pylist()] == [(0, 5, 7), (1, 101, 2)]
 
 
 def test_deletion_vectors_apply_to_avro_files(tmp_path: Path):
     one = written(tmp_path / "f.avro", record(("id", 1, "long")), [{"id": i} for i in range(10)])
     delete = vector(tmp_path / "dv.puffin", tmp_path / "f.avro", [0, 9])
-    scan = context(Schema(opt(1, "id", LongType())))
+    scan = context(Schema(opt(1, "id", ice.LongType())))
     found = read(scan, task(Path(one.path), key=metadata(Path(one.path)), file_format="AVRO", record_count=10, deletes=(delete,)))
     assert found.column("id").to_pylist() == list(range(1, 9))
 
@@ -252,11 +230,11 @@ def test_columns_are_matched_by_id_through_evolution(tmp_path: Path):
     stored = record(("a", 1, "int"), ("gone", 2, "string"), ("st", 3, record(("x", 4, "int"), ("y", 5, "int"), name="r3")))
     one = written(tmp_path / "f.avro", stored, [{"a": 7, "gone": "g", "st": {"x": 1, "y": 2}}], spec_id=1, partition=("eu",))
     now = Schema(
-        opt(3, "struct", StructType(opt(5, "yy", LongType()), opt(6, "new", StringType()))),
-        opt(1, "b", LongType()),
-        opt(7, "added", IntegerType()).model_copy(update={"initial_default": 42}),
-        opt(8, "region", StringType()),
-        opt(9, "gone", StringType()),
+        opt(3, "struct", ice.StructType(opt(5, "yy", ice.LongType()), opt(6, "new", ice.StringType()))),
+        opt(1, "b", ice.LongType()),
+        opt(7, "added", ice.IntegerType()).model_copy(update={"initial_default": 42}),
+        opt(8, "region", ice.StringType()),
+        opt(9, "gone", ice.StringType()),
     )
     spec = PartitionSpec(PartitionField(source_id=8, field_id=1000, transform=IdentityTransform(), name="region"), spec_id=1)
     assert read(context(now, specs={1: spec}), one).to_pylist() == [
@@ -268,16 +246,18 @@ def test_a_file_without_ids_goes_by_name_mapping_or_by_the_schemas_names(tmp_pat
     """As Java: ProjectionDatumReader makes a mapping from the schema when there is none."""
     stored = record(("a", None, "long"), ("l", None, {"type": "array", "items": record(("p", None, "int"), name="inner")}))
     one = written(tmp_path / "f.avro", stored, [{"a": 1, "l": [{"p": 2}]}])
-    schema = Schema(opt(1, "a", LongType()), opt(2, "l", ListType(3, StructType(opt(4, "p", IntegerType())), element_required=False)))
+    schema = Schema(
+        opt(1, "a", ice.LongType()), opt(2, "l", ice.ListType(3, ice.StructType(opt(4, "p", ice.IntegerType())), element_required=False))
+    )
     assert read(context(schema), one).to_pylist() == [{"a": 1, "l": [{"p": 2}]}]
     mapping = NameMapping([MappedField(field_id=9, names=["a"], fields=[])])
-    assert read(context(Schema(opt(9, "z", LongType())), name_mapping=mapping), one).to_pylist() == [{"z": 1}]
+    assert read(context(Schema(opt(9, "z", ice.LongType())), name_mapping=mapping), one).to_pylist() == [{"z": 1}]
 
 
 def test_a_type_that_is_named_once_and_referred_to_is_resolved(tmp_path: Path):
     stored = record(("a", 1, maybe(DECIMAL5)), ("b", 2, maybe("decimal_10_2")))
     one = written(tmp_path / "f.avro", stored, [{"a": Decimal("1.00"), "b": Decimal("2.00")}])
-    schema = Schema(opt(1, "a", DecimalType(10, 2)), opt(2, "b", DecimalType(10, 2)))
+    schema = Schema(opt(1, "a", ice.DecimalType(10, 2)), opt(2, "b", ice.DecimalType(10, 2)))
     assert read(context(schema), one).to_pylist() == [{"a": Decimal("1.00"), "b": Decimal("2.00")}]
     assert read(context(Schema(schema.fields[1])), one).to_pylist() == [{"b": Decimal("2.00")}]
 
@@ -298,13 +278,13 @@ def test_a_schema_that_iceberg_does_not_write_is_refused(tmp_path: Path, stored:
     data = _with_schema(avro_bytes(record(("v", 1, "int")), []), stored)
     one = task(tmp_path / "f.avro", key=ags1(tmp_path / "f.avro", data), file_format="AVRO")
     with pytest.raises(FormatError, match=rf"f\.avro.*{says}"):
-        read(context(Schema(opt(1, "v", IntegerType()))), one)
+        read(context(Schema(opt(1, "v", ice.IntegerType()))), one)
 
 
 def test_a_column_of_another_type_is_refused(tmp_path: Path):
     one = written(tmp_path / "f.avro", record(("v", 1, "string")), [{"v": "x"}])
     with pytest.raises(FormatError, match=r"f\.avro: field 'v' \(id 1\) is stored as string, which cannot be read as int"):
-        read(context(Schema(opt(1, "v", IntegerType()))), one)
+        read(context(Schema(opt(1, "v", ice.IntegerType()))), one)
 
 
 def test_a_decimal_that_is_too_large_for_its_type_is_refused(tmp_path: Path):
@@ -314,13 +294,13 @@ def test_a_decimal_that_is_too_large_for_its_type_is_refused(tmp_path: Path):
     )
     one = task(tmp_path / "f.avro", key=ags1(tmp_path / "f.avro", data), file_format="AVRO", record_count=1)
     with pytest.raises(FormatError, match=r"f\.avro: column 'v' has a value that is no decimal128"):
-        read(context(Schema(opt(1, "v", DecimalType(5, 0)))), one)
+        read(context(Schema(opt(1, "v", ice.DecimalType(5, 0)))), one)
 
 
 # Strictness
 
 BIG = record(("id", 1, "long"), ("s", 2, "string"))
-BIG_SCHEMA = Schema(opt(1, "id", LongType()), opt(2, "s", StringType()))
+BIG_SCHEMA = Schema(opt(1, "id", ice.LongType()), opt(2, "s", ice.StringType()))
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +355,7 @@ def test_a_changed_stream_is_refused(big: tuple[Path, ScanTask, bytes], tmp_path
 def test_another_number_of_rows_than_the_manifest_says_is_refused(tmp_path: Path, says: int):
     one = written(tmp_path / "f.avro", record(("id", 1, "long")), [{"id": i} for i in range(550)], record_count=says)
     with pytest.raises(IntegrityError, match=rf"f\.avro has .* rows, its manifest entry says {says}"):
-        next(read_task(context(Schema(opt(1, "id", LongType()))), one))
+        next(read_task(context(Schema(opt(1, "id", ice.LongType()))), one))
 
 
 def test_keys_that_are_missing_or_not_allowed_to_be_are_told(tmp_path: Path):
@@ -406,7 +386,7 @@ def test_keys_that_are_missing_or_not_allowed_to_be_are_told(tmp_path: Path):
 def test_files_are_closed_behind_a_scan_that_is_dropped(tmp_path: Path):
     one = written(tmp_path / "f.avro", record(("id", 1, "long")), [{"id": i} for i in range(10)])
     storage = CountingIO()
-    batches = read_task(context(Schema(opt(1, "id", LongType())), io=storage), one)
+    batches = read_task(context(Schema(opt(1, "id", ice.LongType())), io=storage), one)
     assert next(batches).num_rows == 10
     batches.close()  # type: ignore[attr-defined]
     assert storage.seen.open_now == 0

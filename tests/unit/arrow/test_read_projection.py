@@ -9,26 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.expressions import EqualTo, IsNull, NotEqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-    UUIDType,
-)
 from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.read.file_schema import file_fields
@@ -38,21 +24,26 @@ from icelock.errors import FormatError
 from icelock.io.parquet import ParquetInput
 
 OLD = Schema(
-    NestedField(1, "id", IntegerType(), required=True),
-    opt(2, "old", StringType()),
-    NestedField(
+    ice.NestedField(1, "id", ice.IntegerType(), required=True),
+    opt(2, "old", ice.StringType()),
+    ice.NestedField(
         3,
         "st",
-        StructType(opt(4, "a", IntegerType()), opt(5, "b", StringType())),
+        ice.StructType(opt(4, "a", ice.IntegerType()), opt(5, "b", ice.StringType())),
         required=False,
     ),
-    NestedField(
+    ice.NestedField(
         6,
         "li",
-        ListType(7, StructType(opt(8, "x", IntegerType()), opt(9, "y", StringType())), element_required=False),
+        ice.ListType(7, ice.StructType(opt(8, "x", ice.IntegerType()), opt(9, "y", ice.StringType())), element_required=False),
         required=False,
     ),
-    NestedField(10, "m", MapType(11, StringType(), 12, StructType(opt(13, "v", IntegerType())), value_required=False), required=False),
+    ice.NestedField(
+        10,
+        "m",
+        ice.MapType(11, ice.StringType(), 12, ice.StructType(opt(13, "v", ice.IntegerType())), value_required=False),
+        required=False,
+    ),
 )
 OLD_ROWS = [
     {"id": 1, "old": "o", "st": {"a": 1, "b": "b"}, "li": [{"x": 1, "y": "y"}, None], "m": [("k", {"v": 1}), ("n", None)]},
@@ -68,26 +59,26 @@ def old_file(tmp_path: Path) -> Path:
 
 def test_renamed_reordered_dropped_promoted_and_added_fields_at_every_level(old_file: Path):
     new = Schema(
-        NestedField(
+        ice.NestedField(
             6,
             "list",
-            ListType(7, StructType(opt(9, "x", StringType()), opt(20, "n", LongType())), element_required=False),
+            ice.ListType(7, ice.StructType(opt(9, "x", ice.StringType()), opt(20, "n", ice.LongType())), element_required=False),
             required=False,
         ),
-        NestedField(1, "key", LongType(), required=True),
-        NestedField(
+        ice.NestedField(1, "key", ice.LongType(), required=True),
+        ice.NestedField(
             3,
             "st",
-            StructType(opt(5, "a", StringType()), opt(4, "b", LongType()), opt(21, "c", DateType())),
+            ice.StructType(opt(5, "a", ice.StringType()), opt(4, "b", ice.LongType()), opt(21, "c", ice.DateType())),
             required=False,
         ),
-        NestedField(
+        ice.NestedField(
             10,
             "m",
-            MapType(11, StringType(), 12, StructType(opt(13, "w", LongType())), value_required=False),
+            ice.MapType(11, ice.StringType(), 12, ice.StructType(opt(13, "w", ice.LongType())), value_required=False),
             required=False,
         ),
-        opt(22, "id", StringType()),
+        opt(22, "id", ice.StringType()),
     )
     assert read(context(new), task(old_file, key=metadata(old_file))).to_pylist() == [
         {
@@ -103,12 +94,17 @@ def test_renamed_reordered_dropped_promoted_and_added_fields_at_every_level(old_
 
 
 REBUILT = Schema(
-    opt(2, "new", StringType()),
-    NestedField(3, "st", StructType(opt(5, "b2", StringType()), opt(4, "a2", LongType())), required=False),
-    NestedField(
-        6, "li", ListType(7, StructType(opt(9, "y2", StringType()), opt(8, "x2", LongType())), element_required=False), required=False
+    opt(2, "new", ice.StringType()),
+    ice.NestedField(3, "st", ice.StructType(opt(5, "b2", ice.StringType()), opt(4, "a2", ice.LongType())), required=False),
+    ice.NestedField(
+        6,
+        "li",
+        ice.ListType(7, ice.StructType(opt(9, "y2", ice.StringType()), opt(8, "x2", ice.LongType())), element_required=False),
+        required=False,
     ),
-    NestedField(10, "m", MapType(11, StringType(), 12, StructType(opt(13, "v2", LongType())), value_required=False), required=False),
+    ice.NestedField(
+        10, "m", ice.MapType(11, ice.StringType(), 12, ice.StructType(opt(13, "v2", ice.LongType())), value_required=False), required=False
+    ),
 )
 
 
@@ -138,17 +134,22 @@ def test_slices_are_projected_like_the_whole(old_file: Path):
 
 
 def test_two_columns_that_swapped_names_keep_their_values(tmp_path: Path):
-    old = Schema(NestedField(1, "s", StructType(opt(2, "a", IntegerType()), opt(3, "b", IntegerType())), required=False))
-    new = Schema(NestedField(1, "s", StructType(opt(3, "a", IntegerType()), opt(2, "b", IntegerType())), required=False))
+    old = Schema(ice.NestedField(1, "s", ice.StructType(opt(2, "a", ice.IntegerType()), opt(3, "b", ice.IntegerType())), required=False))
+    new = Schema(ice.NestedField(1, "s", ice.StructType(opt(3, "a", ice.IntegerType()), opt(2, "b", ice.IntegerType())), required=False))
     path = write(tmp_path / "f.parquet", rows_table(old, [{"s": {"a": 1, "b": 2}}]))
     assert read(context(new), task(path, key=metadata(path))).to_pylist() == [{"s": {"a": 2, "b": 1}}]
 
 
 def test_a_struct_of_added_fields_only_keeps_its_nulls(old_file: Path):
     new = Schema(
-        NestedField(3, "st", StructType(opt(30, "new", LongType())), required=False),
-        NestedField(6, "li", ListType(7, StructType(opt(31, "new", LongType())), element_required=False), required=False),
-        NestedField(10, "m", MapType(11, StringType(), 12, StructType(opt(32, "new", LongType())), value_required=False), required=False),
+        ice.NestedField(3, "st", ice.StructType(opt(30, "new", ice.LongType())), required=False),
+        ice.NestedField(6, "li", ice.ListType(7, ice.StructType(opt(31, "new", ice.LongType())), element_required=False), required=False),
+        ice.NestedField(
+            10,
+            "m",
+            ice.MapType(11, ice.StringType(), 12, ice.StructType(opt(32, "new", ice.LongType())), value_required=False),
+            required=False,
+        ),
     )
     assert read(context(new), task(old_file, key=metadata(old_file))).to_pylist() == [
         {"st": {"new": None}, "li": [{"new": None}, None], "m": [("k", {"new": None}), ("n", None)]},
@@ -159,10 +160,10 @@ def test_a_struct_of_added_fields_only_keeps_its_nulls(old_file: Path):
 
 def test_added_nested_columns_are_null(old_file: Path):
     new = Schema(
-        NestedField(1, "id", IntegerType(), required=True),
-        NestedField(40, "l", ListType(41, StringType(), element_required=True), required=False),
-        NestedField(42, "m", MapType(43, StringType(), 44, UUIDType(), value_required=True), required=False),
-        NestedField(45, "s", StructType(NestedField(46, "u", UUIDType(), required=True)), required=False),
+        ice.NestedField(1, "id", ice.IntegerType(), required=True),
+        ice.NestedField(40, "l", ice.ListType(41, ice.StringType(), element_required=True), required=False),
+        ice.NestedField(42, "m", ice.MapType(43, ice.StringType(), 44, ice.UUIDType(), value_required=True), required=False),
+        ice.NestedField(45, "s", ice.StructType(ice.NestedField(46, "u", ice.UUIDType(), required=True)), required=False),
     )
     assert read(context(new), task(old_file, key=metadata(old_file))).to_pylist()[0] == {"id": 1, "l": None, "m": None, "s": None}
 
@@ -202,31 +203,31 @@ def test_initial_defaults_fill_what_a_file_lacks_at_every_level(old_file: Path):
 
 
 def test_a_required_field_without_default_is_an_error_that_names_it(old_file: Path):
-    new = Schema(NestedField(60, "must", LongType(), required=True))
+    new = Schema(ice.NestedField(60, "must", ice.LongType(), required=True))
     with pytest.raises(FormatError, match=r"old\.parquet lacks required field 'must' \(id 60\)"):
         read(context(new), task(old_file, key=metadata(old_file)))
-    nested = Schema(NestedField(3, "st", StructType(NestedField(61, "must", LongType(), required=True)), required=False))
+    nested = Schema(ice.NestedField(3, "st", ice.StructType(ice.NestedField(61, "must", ice.LongType(), required=True)), required=False))
     with pytest.raises(FormatError, match=r"lacks required field 'st\.must' \(id 61\)"):
         read(context(nested), task(old_file, key=metadata(old_file)))
 
 
 def test_a_null_in_a_required_column_is_an_error(old_file: Path):
-    new = Schema(NestedField(2, "old", StringType(), required=True))
+    new = Schema(ice.NestedField(2, "old", ice.StringType(), required=True))
     with pytest.raises(FormatError, match=r"required field 'old' \(id 2\) has 1 nulls"):
         read(context(new), task(old_file, key=metadata(old_file)))
 
 
 def test_identity_partition_values_fill_missing_columns_and_meet_the_filter(old_file: Path):
     new = Schema(
-        NestedField(1, "id", IntegerType(), required=True),
-        NestedField(70, "day", DateType(), required=True),
-        opt(71, "at", TimestamptzType()),
-        opt(72, "amount", DecimalType(9, 2)),
-        opt(73, "u", UUIDType()),
-        opt(74, "flag", BooleanType()),
-        opt(75, "raw", BinaryType()),
-        opt(76, "none", StringType()),
-        opt(77, "bucketed", LongType()),
+        ice.NestedField(1, "id", ice.IntegerType(), required=True),
+        ice.NestedField(70, "day", ice.DateType(), required=True),
+        opt(71, "at", ice.TimestamptzType()),
+        opt(72, "amount", ice.DecimalType(9, 2)),
+        opt(73, "u", ice.UUIDType()),
+        opt(74, "flag", ice.BooleanType()),
+        opt(75, "raw", ice.BinaryType()),
+        opt(76, "none", ice.StringType()),
+        opt(77, "bucketed", ice.LongType()),
     )
     value = uuid.UUID(int=3)
     spec = PartitionSpec(
@@ -260,7 +261,7 @@ def test_identity_partition_values_fill_missing_columns_and_meet_the_filter(old_
 def test_a_stored_column_wins_over_the_partition_value(old_file: Path):
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"), spec_id=2)
     one = task(old_file, key=metadata(old_file), spec_id=2, partition=("other",))
-    rows = read(context(Schema(opt(2, "old", StringType())), specs={2: spec}), one)
+    rows = read(context(Schema(opt(2, "old", ice.StringType())), specs={2: spec}), one)
     assert rows.column("old").to_pylist() == ["o", None, "p"]
 
 
@@ -300,7 +301,7 @@ def test_an_element_without_id_is_an_error_and_not_null(tmp_path: Path):
     """Java gives null for nested columns without ids, without an error."""
     arrow = pa.schema([pa.field("li", pa.list_(pa.int32()), metadata={"PARQUET:field_id": "6"})])
     path = write(tmp_path / "f.parquet", pa.table([pa.array([[1]], pa.list_(pa.int32()))], arrow))
-    schema = Schema(NestedField(6, "li", ListType(7, IntegerType(), element_required=False), required=False))
+    schema = Schema(ice.NestedField(6, "li", ice.ListType(7, ice.IntegerType(), element_required=False), required=False))
     with pytest.raises(FormatError, match=r"f\.parquet: 'li\.element' has id 7, but in the file \[None\]"):
         read(context(schema), task(path, key=metadata(path)))
 
@@ -312,14 +313,14 @@ def test_two_fields_with_one_id_are_refused(tmp_path: Path):
         pa.table([[1], [2]], pa.schema([pa.field("a", pa.int32(), metadata=ids), pa.field("b", pa.int32(), metadata=ids)])),
     )
     with pytest.raises(FormatError, match=r"f\.parquet has field id 1 twice \('a', 'b'\)"):
-        read(context(Schema(opt(1, "a", IntegerType()))), task(path, key=metadata(path)))
+        read(context(Schema(opt(1, "a", ice.IntegerType()))), task(path, key=metadata(path)))
 
 
-LINEAGE = Schema(NestedField(1, "id", IntegerType(), required=True), ROW_ID, LAST_UPDATED)
+LINEAGE = Schema(ice.NestedField(1, "id", ice.IntegerType(), required=True), ROW_ID, LAST_UPDATED)
 
 
 def test_row_lineage_is_inherited_by_position_and_kept_where_it_is_stored(tmp_path: Path):
-    schema = Schema(NestedField(1, "id", IntegerType(), required=True))
+    schema = Schema(ice.NestedField(1, "id", ice.IntegerType(), required=True))
     path = write(tmp_path / "f.parquet", rows_table(schema, [{"id": i} for i in range(10)]), row_group_size=3)
     one = task(path, key=metadata(path), first_row_id=100, sequence_number=7)
     table = read(context(LINEAGE, EqualTo("id", 8), table_schema=schema), one)

@@ -10,31 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
 from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, with_ids, write
 
 from icelock.errors import FormatError
@@ -44,22 +21,22 @@ UTC = dt.UTC
 FEB_29 = dt.datetime.fromisoformat("2024-02-29")
 
 SCALARS = Schema(
-    opt(1, "b", BooleanType()),
-    opt(2, "i", IntegerType()),
-    NestedField(3, "l", LongType(), required=True),
-    opt(4, "f", FloatType()),
-    opt(5, "d", DoubleType()),
-    opt(6, "dec", DecimalType(38, 10)),
-    opt(7, "date", DateType()),
-    opt(8, "time", TimeType()),
-    opt(9, "ts", TimestampType()),
-    NestedField(10, "tstz", TimestamptzType(), required=False, doc="when"),
-    opt(11, "ns", TimestampNanoType()),
-    opt(12, "nstz", TimestamptzNanoType()),
-    opt(13, "s", StringType()),
-    opt(14, "uuid", UUIDType()),
-    opt(15, "fixed", FixedType(3)),
-    opt(16, "bin", BinaryType()),
+    opt(1, "b", ice.BooleanType()),
+    opt(2, "i", ice.IntegerType()),
+    ice.NestedField(3, "l", ice.LongType(), required=True),
+    opt(4, "f", ice.FloatType()),
+    opt(5, "d", ice.DoubleType()),
+    opt(6, "dec", ice.DecimalType(38, 10)),
+    opt(7, "date", ice.DateType()),
+    opt(8, "time", ice.TimeType()),
+    opt(9, "ts", ice.TimestampType()),
+    ice.NestedField(10, "tstz", ice.TimestamptzType(), required=False, doc="when"),
+    opt(11, "ns", ice.TimestampNanoType()),
+    opt(12, "nstz", ice.TimestamptzNanoType()),
+    opt(13, "s", ice.StringType()),
+    opt(14, "uuid", ice.UUIDType()),
+    opt(15, "fixed", ice.FixedType(3)),
+    opt(16, "bin", ice.BinaryType()),
 )
 ROW = {
     "b": True,
@@ -112,51 +89,57 @@ def test_every_primitive_type_comes_out_in_its_exact_arrow_type(tmp_path: Path):
 
 
 def test_nanoseconds_stay_exact_around_1970_and_at_the_limits(tmp_path: Path):
-    schema = Schema(opt(1, "ns", TimestampNanoType()))
+    schema = Schema(opt(1, "ns", ice.TimestampNanoType()))
     values = [-1, 0, 1, 2**63 - 1, -(2**63) + 1]
     path = write(tmp_path / "f.parquet", pa.table([pa.array(values, pa.timestamp("ns"))], with_ids(schema)))
     table = read(context(schema), task(path, key=metadata(path)))
     assert table.column("ns").cast(pa.int64()).to_pylist() == values
 
 
-def _nested(leaf: PrimitiveType) -> Schema:
+def _nested(leaf: ice.PrimitiveType) -> Schema:
     return Schema(
-        NestedField(1, "id", IntegerType(), required=True),
-        NestedField(
+        ice.NestedField(1, "id", ice.IntegerType(), required=True),
+        ice.NestedField(
             2,
             "st",
-            StructType(
-                opt(3, "a", IntegerType()),
-                NestedField(4, "in", StructType(NestedField(5, "x", StringType(), required=True)), required=False),
+            ice.StructType(
+                opt(3, "a", ice.IntegerType()),
+                ice.NestedField(4, "in", ice.StructType(ice.NestedField(5, "x", ice.StringType(), required=True)), required=False),
             ),
             required=False,
         ),
-        NestedField(6, "li", ListType(7, IntegerType(), element_required=False), required=False),
-        NestedField(
+        ice.NestedField(6, "li", ice.ListType(7, ice.IntegerType(), element_required=False), required=False),
+        ice.NestedField(
             8,
             "ls",
-            ListType(9, StructType(opt(10, "p", LongType()), opt(11, "q", StringType())), element_required=False),
+            ice.ListType(9, ice.StructType(opt(10, "p", ice.LongType()), opt(11, "q", ice.StringType())), element_required=False),
             required=False,
         ),
-        NestedField(12, "m", MapType(13, StringType(), 14, LongType(), value_required=False), required=False),
-        NestedField(
+        ice.NestedField(12, "m", ice.MapType(13, ice.StringType(), 14, ice.LongType(), value_required=False), required=False),
+        ice.NestedField(
             15,
             "ml",
-            MapType(
+            ice.MapType(
                 16,
-                IntegerType(),
+                ice.IntegerType(),
                 17,
-                ListType(18, MapType(19, StringType(), 20, StructType(opt(21, "u", leaf)), value_required=False), element_required=False),
+                ice.ListType(
+                    18,
+                    ice.MapType(19, ice.StringType(), 20, ice.StructType(opt(21, "u", leaf)), value_required=False),
+                    element_required=False,
+                ),
                 value_required=False,
             ),
             required=False,
         ),
-        NestedField(22, "ll", ListType(23, ListType(24, DateType(), element_required=False), element_required=False), required=False),
+        ice.NestedField(
+            22, "ll", ice.ListType(23, ice.ListType(24, ice.DateType(), element_required=False), element_required=False), required=False
+        ),
     )
 
 
-NESTED = _nested(UUIDType())
-STORED = _nested(FixedType(16))  # how pyarrow makes a nested uuid from Python values
+NESTED = _nested(ice.UUIDType())
+STORED = _nested(ice.FixedType(16))  # how pyarrow makes a nested uuid from Python values
 U = uuid.UUID(int=7)
 
 
@@ -196,7 +179,9 @@ def test_a_nested_type_without_stored_arrow_schema_names_elements_as_iceberg_doe
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_large_and_dictionary_columns_of_a_stored_arrow_schema_come_out_small(tmp_path: Path, stored):
-    schema = Schema(opt(1, "s", StringType()), NestedField(2, "l", ListType(3, StringType(), element_required=False), required=False))
+    schema = Schema(
+        opt(1, "s", ice.StringType()), ice.NestedField(2, "l", ice.ListType(3, ice.StringType(), element_required=False), required=False)
+    )
     arrow = pa.schema(
         [
             pa.field("s", pa.dictionary(pa.int32(), pa.string()), metadata={"PARQUET:field_id": "1"}),
@@ -213,10 +198,10 @@ def test_large_and_dictionary_columns_of_a_stored_arrow_schema_come_out_small(tm
 def test_odd_column_names_are_found_by_id(tmp_path: Path):
     """Case C-30: a dot, a space, a name beyond ASCII, and a column that looks like a struct's path."""
     schema = Schema(
-        opt(1, "a.x", IntegerType()),
-        NestedField(2, "a", StructType(opt(3, "b", IntegerType()), opt(9, "c.d", StringType())), required=False),
-        opt(4, "with space", StringType()),
-        opt(5, "größe", StringType()),
+        opt(1, "a.x", ice.IntegerType()),
+        ice.NestedField(2, "a", ice.StructType(opt(3, "b", ice.IntegerType()), opt(9, "c.d", ice.StringType())), required=False),
+        opt(4, "with space", ice.StringType()),
+        opt(5, "größe", ice.StringType()),
     )
     rows = [
         {"a.x": 1, "a": {"b": 2, "c.d": "x"}, "with space": "s", "größe": "g"},
@@ -240,7 +225,7 @@ def test_no_columns_still_count_rows(tmp_path: Path):
 
 
 def test_int96_is_timestamptz_in_microseconds(tmp_path: Path):
-    schema = Schema(opt(1, "t", TimestamptzType()))
+    schema = Schema(opt(1, "t", ice.TimestamptzType()))
     value = dt.datetime(2024, 2, 29, 1, 2, 3, 456789, tzinfo=UTC)
     path = write(tmp_path / "f.parquet", rows_table(schema, [{"t": value}]), use_deprecated_int96_timestamps=True)
     assert pq.ParquetFile(path, decryption_properties=_open(path)).schema.column(0).physical_type == "INT96"
@@ -254,21 +239,21 @@ def _open(path: Path):
 @pytest.mark.parametrize(
     ("stored", "value", "wanted", "expected"),
     [
-        (pa.int32(), 7, LongType(), 7),
-        (pa.int8(), -7, IntegerType(), -7),
-        (pa.uint16(), 65535, IntegerType(), 65535),
-        (pa.uint32(), 2**32 - 1, LongType(), 2**32 - 1),
-        (pa.float32(), 0.1, DoubleType(), 0.10000000149011612),
-        (pa.decimal128(9, 2), Decimal("1.27"), DecimalType(20, 2), Decimal("1.27")),
-        (pa.date32(), dt.date(2024, 2, 29), TimestampType(), FEB_29),
-        (pa.timestamp("ms"), FEB_29, TimestampType(), FEB_29),
-        (pa.timestamp("us", tz="UTC"), dt.datetime(2024, 2, 29, tzinfo=UTC), TimestampType(), FEB_29),
-        (pa.binary(16), U.bytes, UUIDType(), U),
-        (pa.uuid(), U, FixedType(16), U.bytes),
-        (pa.time32("ms"), dt.time(1, 2, 3), TimeType(), dt.time(1, 2, 3)),
-        (pa.string(), "é", BinaryType(), "é".encode()),
-        (pa.null(), None, LongType(), None),
-        (pa.int32(), 7, UnknownType(), None),
+        (pa.int32(), 7, ice.LongType(), 7),
+        (pa.int8(), -7, ice.IntegerType(), -7),
+        (pa.uint16(), 65535, ice.IntegerType(), 65535),
+        (pa.uint32(), 2**32 - 1, ice.LongType(), 2**32 - 1),
+        (pa.float32(), 0.1, ice.DoubleType(), 0.10000000149011612),
+        (pa.decimal128(9, 2), Decimal("1.27"), ice.DecimalType(20, 2), Decimal("1.27")),
+        (pa.date32(), dt.date(2024, 2, 29), ice.TimestampType(), FEB_29),
+        (pa.timestamp("ms"), FEB_29, ice.TimestampType(), FEB_29),
+        (pa.timestamp("us", tz="UTC"), dt.datetime(2024, 2, 29, tzinfo=UTC), ice.TimestampType(), FEB_29),
+        (pa.binary(16), U.bytes, ice.UUIDType(), U),
+        (pa.uuid(), U, ice.FixedType(16), U.bytes),
+        (pa.time32("ms"), dt.time(1, 2, 3), ice.TimeType(), dt.time(1, 2, 3)),
+        (pa.string(), "é", ice.BinaryType(), "é".encode()),
+        (pa.null(), None, ice.LongType(), None),
+        (pa.int32(), 7, ice.UnknownType(), None),
     ],
 )
 def test_a_stored_type_is_promoted(tmp_path: Path, stored, value, wanted, expected):
@@ -281,17 +266,17 @@ def test_a_stored_type_is_promoted(tmp_path: Path, stored, value, wanted, expect
 @pytest.mark.parametrize(
     ("stored", "wanted"),
     [
-        (pa.int64(), IntegerType()),
-        (pa.float64(), FloatType()),
-        (pa.decimal128(9, 3), DecimalType(20, 2)),
-        (pa.decimal128(9, 2), DecimalType(8, 2)),
-        (pa.string(), LongType()),
-        (pa.binary(15), UUIDType()),
-        (pa.binary(), FixedType(4)),
-        (pa.date32(), TimestamptzType()),
-        (pa.list_(pa.int32()), IntegerType()),
-        (pa.int32(), ListType(2, IntegerType(), element_required=False)),
-        (pa.struct([("x", pa.int32())]), MapType(2, StringType(), 3, StringType())),
+        (pa.int64(), ice.IntegerType()),
+        (pa.float64(), ice.FloatType()),
+        (pa.decimal128(9, 3), ice.DecimalType(20, 2)),
+        (pa.decimal128(9, 2), ice.DecimalType(8, 2)),
+        (pa.string(), ice.LongType()),
+        (pa.binary(15), ice.UUIDType()),
+        (pa.binary(), ice.FixedType(4)),
+        (pa.date32(), ice.TimestamptzType()),
+        (pa.list_(pa.int32()), ice.IntegerType()),
+        (pa.int32(), ice.ListType(2, ice.IntegerType(), element_required=False)),
+        (pa.struct([("x", pa.int32())]), ice.MapType(2, ice.StringType(), 3, ice.StringType())),
     ],
 )
 def test_a_stored_type_that_the_spec_does_not_promote_is_refused(tmp_path: Path, stored, wanted):
@@ -305,10 +290,10 @@ def test_a_stored_type_that_the_spec_does_not_promote_is_refused(tmp_path: Path,
 @pytest.mark.parametrize(
     ("stored", "value", "wanted"),
     [
-        (pa.timestamp("ns"), 1, TimestampType()),
-        (pa.timestamp("us"), 2**62, TimestampNanoType()),
-        (pa.uint64(), 2**64 - 1, LongType()),
-        (pa.binary(), b"\xff", StringType()),
+        (pa.timestamp("ns"), 1, ice.TimestampType()),
+        (pa.timestamp("us"), 2**62, ice.TimestampNanoType()),
+        (pa.uint64(), 2**64 - 1, ice.LongType()),
+        (pa.binary(), b"\xff", ice.StringType()),
     ],
 )
 def test_a_stored_value_that_does_not_fit_is_an_error_and_never_shifted(tmp_path: Path, stored, value, wanted):

@@ -7,28 +7,12 @@ import pickle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    FixedType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
 from tests.unit.arrow.writing import (
     ID_AND_TEXT,
     OPERATION,
@@ -55,9 +39,9 @@ from icelock.keys.entropy import SystemEntropy
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 
 NESTED = Schema(
-    opt(1, "l", ListType(10, StructType(opt(11, "p", LongType()), req(12, "q", StringType())), element_required=False)),
-    opt(2, "m", MapType(20, StringType(), 21, ListType(22, IntegerType(), element_required=True), value_required=False)),
-    opt(3, "st", StructType(opt(30, "a b.c", IntegerType()), opt(31, "é", DecimalType(9, 2)))),
+    opt(1, "l", ice.ListType(10, ice.StructType(opt(11, "p", ice.LongType()), req(12, "q", ice.StringType())), element_required=False)),
+    opt(2, "m", ice.MapType(20, ice.StringType(), 21, ice.ListType(22, ice.IntegerType(), element_required=True), value_required=False)),
+    opt(3, "st", ice.StructType(opt(30, "a b.c", ice.IntegerType()), opt(31, "é", ice.DecimalType(9, 2)))),
 )
 NESTED_ROWS = [
     {"l": [{"p": 1, "q": "x"}, None], "m": [("k", [1, 2]), ("n", None)], "st": {"a b.c": 5, "é": None}},
@@ -179,16 +163,16 @@ def test_nested_rows_come_back(tmp_path):
 
 def test_types_are_stored_as_java_stores_them(tmp_path):
     schema = Schema(
-        opt(1, "d9", DecimalType(9, 2)),
-        opt(2, "d18", DecimalType(18, 0)),
-        opt(3, "d19", DecimalType(19, 0)),
-        opt(4, "ts", TimestamptzType()),
-        opt(5, "tns", TimestampNanoType()),
-        opt(6, "t", TimeType()),
-        opt(7, "dt", DateType()),
-        opt(8, "u", UUIDType()),
-        opt(9, "f", FixedType(3)),
-        opt(10, "b", BinaryType()),
+        opt(1, "d9", ice.DecimalType(9, 2)),
+        opt(2, "d18", ice.DecimalType(18, 0)),
+        opt(3, "d19", ice.DecimalType(19, 0)),
+        opt(4, "ts", ice.TimestamptzType()),
+        opt(5, "tns", ice.TimestampNanoType()),
+        opt(6, "t", ice.TimeType()),
+        opt(7, "dt", ice.DateType()),
+        opt(8, "u", ice.UUIDType()),
+        opt(9, "f", ice.FixedType(3)),
+        opt(10, "b", ice.BinaryType()),
     )
     (data_file,) = write(tmp_path, pa.table({"b": [b"x"]}), schema)
     stored = parquet_file(data_file).schema
@@ -242,7 +226,7 @@ def test_a_compression_level_is_honoured(tmp_path):
 
 
 def test_columns_of_type_unknown_are_left_out_of_the_file(tmp_path):
-    schema = Schema(req(1, "id", LongType()), opt(2, "later", UnknownType()))
+    schema = Schema(req(1, "id", ice.LongType()), opt(2, "later", ice.UnknownType()))
     (data_file,) = write(tmp_path, pa.table({"id": [1, 2], "later": pa.nulls(2)}), schema)
     assert read([data_file]).column_names == ["id"]
     assert sorted(data_file.value_counts) == [1]

@@ -15,31 +15,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 from tests.unit.arrow.test_write_roundtrip import FORMS, ROW, SCHEMA
 from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, context, files_in, id_table, key_metadata, opt, path_of, req, write
 
@@ -84,12 +64,12 @@ def test_the_schema_of_java_s_types_is_java_s():
 def test_types_that_spark_does_not_write():
     """By hand from Java's TypeToSchema: a named type is written out once and named after that."""
     fields = (
-        req(1, "t", TimeType()),
-        opt(2, "n", TimestampNanoType()),
-        opt(3, "z", TimestamptzNanoType()),
-        opt(4, "u", UUIDType()),
-        req(5, "f", FixedType(7)),
-        opt(6, "a b", MapType(7, UUIDType(), 8, FixedType(7), value_required=False)),
+        req(1, "t", ice.TimeType()),
+        opt(2, "n", ice.TimestampNanoType()),
+        opt(3, "z", ice.TimestamptzNanoType()),
+        opt(4, "u", ice.UUIDType()),
+        req(5, "f", ice.FixedType(7)),
+        opt(6, "a b", ice.MapType(7, ice.UUIDType(), 8, ice.FixedType(7), value_required=False)),
     )
     nanos = {"type": "long", "logicalType": "timestamp-nanos"}
     assert avro_data_schema(fields)["fields"] == [
@@ -137,24 +117,24 @@ def test_decimals_have_the_fewest_bytes(precision, size):
 
 def test_every_type_is_read_by_fastavro(tmp_path):
     schema = Schema(
-        req(1, "id", LongType()),
-        opt(2, "b", BooleanType()),
-        opt(3, "i", IntegerType()),
-        opt(4, "f", FloatType()),
-        opt(5, "d", DoubleType()),
-        opt(6, "dec", DecimalType(20, 3)),
-        opt(7, "dt", DateType()),
-        opt(8, "t", TimeType()),
-        opt(9, "ts", TimestampType()),
-        opt(10, "tz", TimestamptzType()),
-        opt(11, "s", StringType()),
-        opt(12, "bin", BinaryType()),
-        opt(13, "fx", FixedType(3)),
-        opt(14, "u", UUIDType()),
-        opt(15, "st", StructType(opt(20, "x", IntegerType()), req(21, "y", StringType()))),
-        opt(16, "ls", ListType(22, DecimalType(3, 1), element_required=False)),
-        opt(17, "m", MapType(23, StringType(), 24, DateType(), value_required=False)),
-        opt(18, "mi", MapType(25, IntegerType(), 26, ListType(27, LongType(), element_required=True), value_required=True)),
+        req(1, "id", ice.LongType()),
+        opt(2, "b", ice.BooleanType()),
+        opt(3, "i", ice.IntegerType()),
+        opt(4, "f", ice.FloatType()),
+        opt(5, "d", ice.DoubleType()),
+        opt(6, "dec", ice.DecimalType(20, 3)),
+        opt(7, "dt", ice.DateType()),
+        opt(8, "t", ice.TimeType()),
+        opt(9, "ts", ice.TimestampType()),
+        opt(10, "tz", ice.TimestamptzType()),
+        opt(11, "s", ice.StringType()),
+        opt(12, "bin", ice.BinaryType()),
+        opt(13, "fx", ice.FixedType(3)),
+        opt(14, "u", ice.UUIDType()),
+        opt(15, "st", ice.StructType(opt(20, "x", ice.IntegerType()), req(21, "y", ice.StringType()))),
+        opt(16, "ls", ice.ListType(22, ice.DecimalType(3, 1), element_required=False)),
+        opt(17, "m", ice.MapType(23, ice.StringType(), 24, ice.DateType(), value_required=False)),
+        opt(18, "mi", ice.MapType(25, ice.IntegerType(), 26, ice.ListType(27, ice.LongType(), element_required=True), value_required=True)),
     )
     one = {
         "id": -1,
@@ -208,7 +188,7 @@ def test_every_type_is_read_by_fastavro(tmp_path):
 
 def test_years_that_python_does_not_have(tmp_path):
     """Values are stored as numbers: the year 10000, and the first day of year -4712."""
-    schema = Schema(opt(1, "d", DateType()), opt(2, "t", TimestampType()))
+    schema = Schema(opt(1, "d", ice.DateType()), opt(2, "t", ice.TimestampType()))
     days, micros = [2_932_897, -2_440_588], [253_402_300_800_000_000, -(2**62)]
     table = pa.table({"d": pa.array(days, pa.int32()).view(pa.date32()), "t": pa.array(micros, pa.int64()).view(pa.timestamp("us"))})
     (file,) = avro(tmp_path, table, schema)

@@ -11,31 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    GeometryType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
 from tests.unit.arrow.writing import ID_AND_TEXT, context, files_in, id_table, opt, read, req, write
 
 from icelock.arrow.write.writer import DataFileWriter
@@ -44,8 +21,8 @@ from icelock.keys.entropy import SystemEntropy
 
 UTC = dt.UTC
 NOON = dt.datetime(2024, 3, 1, 12, tzinfo=UTC)
-TEXT_TO_LONG = MapType(10, StringType(), 11, LongType(), value_required=False)
-LIST = ListType(10, StringType(), element_required=False)
+TEXT_TO_LONG = ice.MapType(10, ice.StringType(), 11, ice.LongType(), value_required=False)
+LIST = ice.ListType(10, ice.StringType(), element_required=False)
 UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 EMPTY_TEXT = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
 
@@ -60,35 +37,39 @@ def views(values: list) -> pa.Array:
 @pytest.mark.parametrize(
     ("kind", "array", "expected"),
     [
-        (StringType(), pa.array(["a", None], pa.large_string()), ["a", None]),
-        (StringType(), pa.array(["a", None], pa.string_view()), ["a", None]),
-        (StringType(), pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
-        (StringType(), pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), pa.array(["x", "y"], pa.string_view())), ["y", "x", None]),
-        (StringType(), pa.nulls(2), [None, None]),
-        (LongType(), pc.run_end_encode(pa.array([7, 7, 8])), [7, 7, 8]),
-        (LongType(), pa.array([1, 255], pa.uint8()), [1, 255]),
-        (LongType(), pa.array([1, 2**63 - 1], pa.uint64()), [1, 2**63 - 1]),
-        (IntegerType(), pa.array([-5, None], pa.int8()), [-5, None]),
-        (FloatType(), pa.array([1.5], pa.float16()), [1.5]),
-        (DoubleType(), pa.array([1.5], pa.float32()), [1.5]),
-        (DecimalType(12, 2), pa.array([Decimal("1.25")], pa.decimal128(9, 2)), [Decimal("1.25")]),
-        (DecimalType(12, 2), pa.array([Decimal("1.25")], pa.decimal32(9, 2)), [Decimal("1.25")]),
-        (DecimalType(38, 2), pa.array([Decimal("1.25")], pa.decimal256(38, 2)), [Decimal("1.25")]),
-        (DateType(), pa.array([dt.date(2024, 3, 1)], pa.date64()), [dt.date(2024, 3, 1)]),
-        (TimeType(), pa.array([1000], pa.time32("ms")), [dt.time(0, 0, 1)]),
-        (TimestampType(), pa.array([1], pa.timestamp("s")), [dt.datetime(1970, 1, 1, 0, 0, 1)]),  # noqa: DTZ001
-        (TimestamptzType(), pa.array([NOON], pa.timestamp("ms", "America/New_York")), [NOON]),
-        (TimestamptzType(), pa.array([NOON], pa.timestamp("us", "+00:00")), [NOON]),
-        (TimestampNanoType(), pa.array([1], pa.timestamp("us")), [1000]),
-        (BinaryType(), pa.array([b"ab"], pa.binary(2)), [b"ab"]),
-        (BinaryType(), pa.array([b"ab"], pa.binary_view()), [b"ab"]),
-        (StringType(), RUNS, ["a", "a", None, "b"]),
-        (StringType(), RUNS.slice(1, 2), ["a", None]),
-        (DecimalType(9, 2), pa.array([Decimal("1.25"), None], pa.decimal32(5, 2)), [Decimal("1.25"), None]),
-        (DecimalType(12, 2), pa.array([Decimal("1.25"), None], pa.decimal64(12, 2)), [Decimal("1.25"), None]),
-        (FixedType(2), pa.array([b"ab", None], pa.large_binary()), [b"ab", None]),
-        (UUIDType(), pa.array([UUID.bytes], pa.binary(16)), [UUID]),
-        (UUIDType(), pa.array([str(UUID), None]), [UUID, None]),
+        (ice.StringType(), pa.array(["a", None], pa.large_string()), ["a", None]),
+        (ice.StringType(), pa.array(["a", None], pa.string_view()), ["a", None]),
+        (ice.StringType(), pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
+        (
+            ice.StringType(),
+            pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), pa.array(["x", "y"], pa.string_view())),
+            ["y", "x", None],
+        ),
+        (ice.StringType(), pa.nulls(2), [None, None]),
+        (ice.LongType(), pc.run_end_encode(pa.array([7, 7, 8])), [7, 7, 8]),
+        (ice.LongType(), pa.array([1, 255], pa.uint8()), [1, 255]),
+        (ice.LongType(), pa.array([1, 2**63 - 1], pa.uint64()), [1, 2**63 - 1]),
+        (ice.IntegerType(), pa.array([-5, None], pa.int8()), [-5, None]),
+        (ice.FloatType(), pa.array([1.5], pa.float16()), [1.5]),
+        (ice.DoubleType(), pa.array([1.5], pa.float32()), [1.5]),
+        (ice.DecimalType(12, 2), pa.array([Decimal("1.25")], pa.decimal128(9, 2)), [Decimal("1.25")]),
+        (ice.DecimalType(12, 2), pa.array([Decimal("1.25")], pa.decimal32(9, 2)), [Decimal("1.25")]),
+        (ice.DecimalType(38, 2), pa.array([Decimal("1.25")], pa.decimal256(38, 2)), [Decimal("1.25")]),
+        (ice.DateType(), pa.array([dt.date(2024, 3, 1)], pa.date64()), [dt.date(2024, 3, 1)]),
+        (ice.TimeType(), pa.array([1000], pa.time32("ms")), [dt.time(0, 0, 1)]),
+        (ice.TimestampType(), pa.array([1], pa.timestamp("s")), [dt.datetime(1970, 1, 1, 0, 0, 1)]),  # noqa: DTZ001
+        (ice.TimestamptzType(), pa.array([NOON], pa.timestamp("ms", "America/New_York")), [NOON]),
+        (ice.TimestamptzType(), pa.array([NOON], pa.timestamp("us", "+00:00")), [NOON]),
+        (ice.TimestampNanoType(), pa.array([1], pa.timestamp("us")), [1000]),
+        (ice.BinaryType(), pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        (ice.BinaryType(), pa.array([b"ab"], pa.binary_view()), [b"ab"]),
+        (ice.StringType(), RUNS, ["a", "a", None, "b"]),
+        (ice.StringType(), RUNS.slice(1, 2), ["a", None]),
+        (ice.DecimalType(9, 2), pa.array([Decimal("1.25"), None], pa.decimal32(5, 2)), [Decimal("1.25"), None]),
+        (ice.DecimalType(12, 2), pa.array([Decimal("1.25"), None], pa.decimal64(12, 2)), [Decimal("1.25"), None]),
+        (ice.FixedType(2), pa.array([b"ab", None], pa.large_binary()), [b"ab", None]),
+        (ice.UUIDType(), pa.array([UUID.bytes], pa.binary(16)), [UUID]),
+        (ice.UUIDType(), pa.array([str(UUID), None]), [UUID, None]),
         (LIST, pa.array([["a", None], None, []], pa.large_list(pa.large_string())), [["a", None], None, []]),
         (LIST, views([["a", None], None, []]), [["a", None], None, []]),
         (LIST, pa.array([["a", "b"], None], pa.list_(pa.string(), 2)), [["a", "b"], None]),
@@ -104,7 +85,7 @@ def views(values: list) -> pa.Array:
 def test_other_arrow_forms_of_the_same_values_are_taken(tmp_path, kind, array, expected):
     (data_file,) = write(tmp_path, pa.table({"c": array}), Schema(opt(1, "c", kind)))
     column = read([data_file])["c"]
-    column = column.cast(pa.int64()) if isinstance(kind, TimestampNanoType) else column
+    column = column.cast(pa.int64()) if isinstance(kind, ice.TimestampNanoType) else column
     assert column.to_pylist() == expected
 
 
@@ -126,15 +107,15 @@ def test_field_ids_of_the_input_are_not_believed(tmp_path):
 
 
 def test_struct_members_are_found_by_name_too(tmp_path):
-    schema = Schema(opt(1, "st", StructType(req(2, "x", IntegerType()), opt(3, "y", StringType()))))
+    schema = Schema(opt(1, "st", ice.StructType(req(2, "x", ice.IntegerType()), opt(3, "y", ice.StringType()))))
     table = pa.table({"st": pa.array([{"y": "q", "x": 1}, None], pa.struct([("y", pa.string()), ("x", pa.int8())]))})
     (data_file,) = write(tmp_path, table, schema)
     assert read([data_file])["st"].to_pylist() == [{"x": 1, "y": "q"}, None]
 
 
 def test_missing_columns_get_their_write_default(tmp_path):
-    inner = StructType(opt(3, "x", LongType()), NestedField(4, "d", IntegerType(), required=True, write_default=5))
-    schema = Schema(opt(1, "st", inner), NestedField(2, "s", StringType(), required=True, write_default="new"))
+    inner = ice.StructType(opt(3, "x", ice.LongType()), ice.NestedField(4, "d", ice.IntegerType(), required=True, write_default=5))
+    schema = Schema(opt(1, "st", inner), ice.NestedField(2, "s", ice.StringType(), required=True, write_default="new"))
     (data_file,) = write(tmp_path, pa.table({"st": [{"x": 1}, None]}), schema)
     assert read([data_file]).to_pylist() == [{"st": {"x": 1, "d": 5}, "s": "new"}, {"st": None, "s": "new"}]
 
@@ -147,7 +128,7 @@ def test_batches_of_one_write_may_have_different_forms(tmp_path):
 
 
 def test_pandas_and_polars_frames(tmp_path):
-    schema = Schema(opt(1, "s", StringType()), opt(2, "c", StringType()), opt(3, "t", TimestamptzType()), opt(4, "l", LIST))
+    schema = Schema(opt(1, "s", ice.StringType()), opt(2, "c", ice.StringType()), opt(3, "t", ice.TimestamptzType()), opt(4, "l", LIST))
     rows = {"s": ["x", None], "c": ["p", "q"], "t": [NOON, None], "l": [["a"], []]}
     frame = pd.DataFrame(rows).assign(c=lambda f: f.c.astype("category"), t=lambda f: f.t.astype("datetime64[us, UTC]"))
     polars = pl.DataFrame(rows).with_columns(pl.col("c").cast(pl.Categorical))
@@ -159,7 +140,7 @@ def test_pandas_and_polars_frames(tmp_path):
 
 def test_empty_nested_columns_with_offsets_of_no_bytes_are_whole(tmp_path):
     """Arrow for Java below 19 sends them (case C-57)."""
-    schema = Schema(opt(1, "l", LIST), opt(2, "m", MapType(20, StringType(), 21, LIST_OF_LONG, value_required=False)))
+    schema = Schema(opt(1, "l", LIST), opt(2, "m", ice.MapType(20, ice.StringType(), 21, LIST_OF_LONG, value_required=False)))
     entries = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.list_(pa.int64()))]
     no_lists = pa.Array.from_buffers(pa.list_(pa.int64()), 0, [None, pa.py_buffer(b"")], children=[pa.array([], pa.int64())])
     zeros = pa.py_buffer(bytes(4 * 4))
@@ -177,44 +158,44 @@ def test_empty_nested_columns_with_offsets_of_no_bytes_are_whole(tmp_path):
     assert read([nulls]).to_pylist() == [{"l": None, "m": None}] * 2
 
 
-LIST_OF_LONG = ListType(22, LongType(), element_required=False)
+LIST_OF_LONG = ice.ListType(22, ice.LongType(), element_required=False)
 
 
 def test_lists_with_values_below_a_null_are_written_without_them(tmp_path):
     lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array(["x", "y", "z"]), mask=pa.array([True, False]))
-    (data_file,) = write(tmp_path, pa.table({"c": lists}), Schema(opt(1, "c", ListType(10, StringType(), element_required=True))))
+    (data_file,) = write(tmp_path, pa.table({"c": lists}), Schema(opt(1, "c", ice.ListType(10, ice.StringType(), element_required=True))))
     assert read([data_file])["c"].to_pylist() == [None, ["z"]]
 
 
 @pytest.mark.parametrize(
     ("kind", "array", "message"),
     [
-        (StringType(), pa.array([1]), "column 'c' is string, and the input has int64"),
-        (LongType(), pa.array(["1"]), "is long, and the input has string"),
-        (LongType(), pa.array([1.0]), "is long, and the input has double"),
-        (IntegerType(), pa.array([1], pa.int64()), "is int, and the input has int64"),
-        (FloatType(), pa.array([1.0]), "is float, and the input has double"),
-        (BooleanType(), pa.array([1], pa.int8()), "is boolean"),
-        (DecimalType(9, 2), pa.array([Decimal("1.250")], pa.decimal128(9, 3)), r"is decimal\(9, 2\)"),
-        (DecimalType(9, 2), pa.array([Decimal("1.25")], pa.decimal128(10, 2)), r"is decimal\(9, 2\)"),
-        (StringType(), pa.array([b"x"]), "is string, and the input has binary"),
-        (UUIDType(), pa.array([b"x"], pa.binary(1)), "is uuid"),
-        (TimestampType(), pa.array([1], pa.timestamp("ns")), "nanoseconds would be lost.*downcast-ns"),
-        (TimestamptzType(), pa.array([1], pa.timestamp("ns", "UTC")), "nanoseconds would be lost"),
-        (TimeType(), pa.array([1], pa.time64("ns")), "nanoseconds would be lost"),
-        (TimestampType(), pa.array([1], pa.timestamp("us", "UTC")), "time zone is neither dropped nor made up"),
-        (TimestamptzType(), pa.array([1], pa.timestamp("us")), "time zone is neither dropped nor made up"),
-        (TimestamptzNanoType(), pa.array([1], pa.timestamp("us")), "time zone is neither"),
+        (ice.StringType(), pa.array([1]), "column 'c' is string, and the input has int64"),
+        (ice.LongType(), pa.array(["1"]), "is long, and the input has string"),
+        (ice.LongType(), pa.array([1.0]), "is long, and the input has double"),
+        (ice.IntegerType(), pa.array([1], pa.int64()), "is int, and the input has int64"),
+        (ice.FloatType(), pa.array([1.0]), "is float, and the input has double"),
+        (ice.BooleanType(), pa.array([1], pa.int8()), "is boolean"),
+        (ice.DecimalType(9, 2), pa.array([Decimal("1.250")], pa.decimal128(9, 3)), r"is decimal\(9, 2\)"),
+        (ice.DecimalType(9, 2), pa.array([Decimal("1.25")], pa.decimal128(10, 2)), r"is decimal\(9, 2\)"),
+        (ice.StringType(), pa.array([b"x"]), "is string, and the input has binary"),
+        (ice.UUIDType(), pa.array([b"x"], pa.binary(1)), "is uuid"),
+        (ice.TimestampType(), pa.array([1], pa.timestamp("ns")), "nanoseconds would be lost.*downcast-ns"),
+        (ice.TimestamptzType(), pa.array([1], pa.timestamp("ns", "UTC")), "nanoseconds would be lost"),
+        (ice.TimeType(), pa.array([1], pa.time64("ns")), "nanoseconds would be lost"),
+        (ice.TimestampType(), pa.array([1], pa.timestamp("us", "UTC")), "time zone is neither dropped nor made up"),
+        (ice.TimestamptzType(), pa.array([1], pa.timestamp("us")), "time zone is neither dropped nor made up"),
+        (ice.TimestamptzNanoType(), pa.array([1], pa.timestamp("us")), "time zone is neither"),
         (LIST, pa.array([[1]]), r"column 'c\.element' is string"),
         (LIST, pa.array(["a"]), "is list<string>"),
         (TEXT_TO_LONG, pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())), r"c\.value"),
-        (StructType(opt(10, "x", LongType())), pa.array([{"x": 1, "z": 2}]), r"no column 'c\.z'"),
-        (StructType(req(10, "x", LongType())), pa.array([{}], pa.struct([])), r"'c\.x' is required, and the input lacks it"),
-        (UnknownType(), pa.array([1]), "takes nulls only"),
+        (ice.StructType(opt(10, "x", ice.LongType())), pa.array([{"x": 1, "z": 2}]), r"no column 'c\.z'"),
+        (ice.StructType(req(10, "x", ice.LongType())), pa.array([{}], pa.struct([])), r"'c\.x' is required, and the input lacks it"),
+        (ice.UnknownType(), pa.array([1]), "takes nulls only"),
     ],
 )  # fmt: skip
 def test_types_that_do_not_fit_are_refused_before_anything_is_written(tmp_path, kind, array, message):
-    schema = Schema(opt(1, "c", kind), opt(99, "other", LongType()))
+    schema = Schema(opt(1, "c", kind), opt(99, "other", ice.LongType()))
     with pytest.raises(PolicyError, match=message):
         write(tmp_path, pa.table({"c": array}), schema)
     assert files_in(tmp_path) == []
@@ -240,11 +221,11 @@ def test_a_column_that_comes_twice_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "array", "message"),
     [
-        (LongType(), pa.array([2**63], pa.uint64()), "cannot hold"),
-        (IntegerType(), pa.array([2**31], pa.uint32()), "cannot hold"),
-        (TimestampNanoType(), pa.array([2**62], pa.timestamp("us")), "cannot hold"),
-        (UUIDType(), pa.array(["not a uuid"]), "cannot hold"),
-        (FixedType(3), pa.array([b"ab"]), "cannot hold"),
+        (ice.LongType(), pa.array([2**63], pa.uint64()), "cannot hold"),
+        (ice.IntegerType(), pa.array([2**31], pa.uint32()), "cannot hold"),
+        (ice.TimestampNanoType(), pa.array([2**62], pa.timestamp("us")), "cannot hold"),
+        (ice.UUIDType(), pa.array(["not a uuid"]), "cannot hold"),
+        (ice.FixedType(3), pa.array([b"ab"]), "cannot hold"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_and_nothing_is_left(tmp_path, kind, array, message):
@@ -257,14 +238,14 @@ def test_values_that_do_not_fit_are_refused_and_nothing_is_left(tmp_path, kind, 
     ("schema", "table", "path"),
     [
         (ID_AND_TEXT, pa.table({"id": [1, None]}), "'id'"),
-        (Schema(opt(1, "st", StructType(req(2, "x", LongType())))), pa.table({"st": [{"x": None}, None]}), r"'st\.x'"),
-        (Schema(opt(1, "l", ListType(2, LongType(), element_required=True))), pa.table({"l": [[1, None], None]}), r"'l\.element'"),
+        (Schema(opt(1, "st", ice.StructType(req(2, "x", ice.LongType())))), pa.table({"st": [{"x": None}, None]}), r"'st\.x'"),
+        (Schema(opt(1, "l", ice.ListType(2, ice.LongType(), element_required=True))), pa.table({"l": [[1, None], None]}), r"'l\.element'"),
         (
-            Schema(opt(1, "m", MapType(2, StringType(), 3, LongType(), value_required=True))),
+            Schema(opt(1, "m", ice.MapType(2, ice.StringType(), 3, ice.LongType(), value_required=True))),
             pa.table({"m": pa.array([[("a", None)]], pa.map_(pa.string(), pa.int64()))}),
             r"'m\.value'",
         ),
-        (Schema(req(1, "id", LongType())), pa.table({"id": pa.nulls(1)}), "'id'"),
+        (Schema(req(1, "id", ice.LongType())), pa.table({"id": pa.nulls(1)}), "'id'"),
     ],
 )
 def test_nulls_where_values_are_required_are_refused_and_nothing_is_left(tmp_path, schema, table, path):
@@ -282,12 +263,12 @@ def test_a_bad_batch_after_good_ones_leaves_nothing(tmp_path):
 
 
 def test_required_members_of_an_absent_struct_are_not_missed(tmp_path):
-    inner = StructType(
-        req(2, "x", LongType()),
-        req(3, "u", UUIDType()),
-        req(4, "st", StructType(req(5, "s", StringType()), opt(6, "d", DoubleType()))),
-        req(7, "l", ListType(8, LongType(), element_required=True)),
-        req(9, "m", MapType(10, StringType(), 11, LongType(), value_required=True)),
+    inner = ice.StructType(
+        req(2, "x", ice.LongType()),
+        req(3, "u", ice.UUIDType()),
+        req(4, "st", ice.StructType(req(5, "s", ice.StringType()), opt(6, "d", ice.DoubleType()))),
+        req(7, "l", ice.ListType(8, ice.LongType(), element_required=True)),
+        req(9, "m", ice.MapType(10, ice.StringType(), 11, ice.LongType(), value_required=True)),
     )
     kind = pa.struct(
         [
@@ -303,7 +284,7 @@ def test_required_members_of_an_absent_struct_are_not_missed(tmp_path):
 
 @pytest.mark.parametrize(("nanos", "micros"), [(-1, -1), (0, 0), (1, 0), (-1000, -1), (1_999, 1), (2**62, 2**62 // 1000)])
 def test_nanoseconds_are_rounded_down_when_asked_for(tmp_path, nanos, micros):
-    schema = Schema(opt(1, "a", TimestampType()), opt(2, "b", TimestamptzType()), opt(3, "t", TimeType()))
+    schema = Schema(opt(1, "a", ice.TimestampType()), opt(2, "b", ice.TimestamptzType()), opt(3, "t", ice.TimeType()))
     table = pa.table({"a": pa.array([nanos], pa.timestamp("ns")), "b": pa.array([nanos], pa.timestamp("ns", "UTC"))})
     (data_file,) = write(tmp_path, table.append_column("t", pa.array([1_999], pa.time64("ns"))), schema, downcast_ns=True)
     stored = read([data_file])
@@ -312,7 +293,7 @@ def test_nanoseconds_are_rounded_down_when_asked_for(tmp_path, nanos, micros):
 
 @pytest.mark.parametrize("nanos", [-1, 1, 2**63 - 1, -(2**63) + 1])
 def test_nanosecond_columns_are_exact(tmp_path, nanos):
-    schema = Schema(opt(1, "a", TimestampNanoType()), opt(2, "b", TimestamptzNanoType()))
+    schema = Schema(opt(1, "a", ice.TimestampNanoType()), opt(2, "b", ice.TimestamptzNanoType()))
     table = pa.table({"a": pa.array([nanos], pa.timestamp("ns")), "b": pa.array([nanos], pa.timestamp("ns", "UTC"))})
     (data_file,) = write(tmp_path, table, schema)
     assert [read([data_file])[name].cast(pa.int64()).to_pylist() for name in ("a", "b")] == [[nanos], [nanos]]
@@ -322,10 +303,10 @@ def test_nanosecond_columns_are_exact(tmp_path, nanos):
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        (opt(1, "g", GeometryType()), "'g' is of type geometry"),
-        (opt(1, "l", ListType(2, UnknownType(), element_required=False)), r"'l\.element' is of type unknown"),
-        (opt(1, "st", StructType()), "struct without fields"),
-        (opt(1, "u", UnknownType()), "no column that is stored"),
+        (opt(1, "g", ice.GeometryType()), "'g' is of type geometry"),
+        (opt(1, "l", ice.ListType(2, ice.UnknownType(), element_required=False)), r"'l\.element' is of type unknown"),
+        (opt(1, "st", ice.StructType()), "struct without fields"),
+        (opt(1, "u", ice.UnknownType()), "no column that is stored"),
     ],
 )
 def test_types_that_are_not_written_are_refused(tmp_path, field, message):

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -23,27 +24,6 @@ from pyiceberg.transforms import (
     UnknownTransform,
     VoidTransform,
     YearTransform,
-)
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 from tests.golden.java_chain import data_files as java_files
 from tests.golden.java_chain import table_metadata
@@ -114,19 +94,19 @@ def test_partitions_and_folders_are_javas(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "arrow", "values"),
     [
-        (IntegerType(), pa.int32(), whole_numbers(-(2**31), 2**31 - 1)),
-        (LongType(), pa.int64(), whole_numbers(-(2**63), 2**63 - 1)),
-        (DateType(), pa.date32(), whole_numbers(LOW // 86_400_000_000, HIGH // 86_400_000_000)),
-        (TimeType(), pa.time64("us"), whole_numbers(0, 86_399_999_999)[:3]),
-        (TimestampType(), pa.timestamp("us"), whole_numbers(LOW, HIGH)),
-        (TimestamptzType(), pa.timestamp("us", "UTC"), whole_numbers(LOW, HIGH)),
-        (TimestampNanoType(), pa.timestamp("ns"), whole_numbers(-(2**62), 2**62)),
-        (TimestamptzNanoType(), pa.timestamp("ns", "UTC"), whole_numbers(-(2**62), 2**62)),
-        (StringType(), pa.string(), ["", "a", "iceberg", "e\u0301\U0001f600xyz", None, "a"]),
-        (BinaryType(), pa.binary(), [b"", b"\x00\xff", b"iceberg", None]),
-        (FixedType(3), pa.binary(3), [b"abc", b"\xff\x00\x01", None]),
-        (DecimalType(12, 2), pa.decimal128(12, 2), [Decimal(n).scaleb(-2) for n in (0, 1, -1, 10050, -99999, 10**11)]),
-        (UUIDType(), pa.uuid(), [uuid.UUID(int=1).bytes, None, uuid.UUID(int=2**127).bytes]),
+        (ice.IntegerType(), pa.int32(), whole_numbers(-(2**31), 2**31 - 1)),
+        (ice.LongType(), pa.int64(), whole_numbers(-(2**63), 2**63 - 1)),
+        (ice.DateType(), pa.date32(), whole_numbers(LOW // 86_400_000_000, HIGH // 86_400_000_000)),
+        (ice.TimeType(), pa.time64("us"), whole_numbers(0, 86_399_999_999)[:3]),
+        (ice.TimestampType(), pa.timestamp("us"), whole_numbers(LOW, HIGH)),
+        (ice.TimestamptzType(), pa.timestamp("us", "UTC"), whole_numbers(LOW, HIGH)),
+        (ice.TimestampNanoType(), pa.timestamp("ns"), whole_numbers(-(2**62), 2**62)),
+        (ice.TimestamptzNanoType(), pa.timestamp("ns", "UTC"), whole_numbers(-(2**62), 2**62)),
+        (ice.StringType(), pa.string(), ["", "a", "iceberg", "e\u0301\U0001f600xyz", None, "a"]),
+        (ice.BinaryType(), pa.binary(), [b"", b"\x00\xff", b"iceberg", None]),
+        (ice.FixedType(3), pa.binary(3), [b"abc", b"\xff\x00\x01", None]),
+        (ice.DecimalType(12, 2), pa.decimal128(12, 2), [Decimal(n).scaleb(-2) for n in (0, 1, -1, 10050, -99999, 10**11)]),
+        (ice.UUIDType(), pa.uuid(), [uuid.UUID(int=1).bytes, None, uuid.UUID(int=2**127).bytes]),
     ],
     ids=lambda value: "values" if isinstance(value, list) else str(value),
 )
@@ -137,7 +117,7 @@ def test_transforms_of_whole_arrays_are_those_of_single_values(kind, arrow, valu
     for transform in (*transforms, YearTransform(), MonthTransform(), DayTransform(), HourTransform(), IdentityTransform()):
         if not transform.can_transform(kind):
             continue
-        least = -(2**31) if isinstance(kind, IntegerType) else -(2**63)
+        least = -(2**31) if isinstance(kind, ice.IntegerType) else -(2**63)
         usable = [v for v in values if not (isinstance(transform, TruncateTransform) and isinstance(v, int) and v < least + 100)]
         found = array_transform(transform, kind)(pa.array(usable, arrow)).to_pylist()
         assert found == [transform.transform(kind)(value) for value in usable], transform
@@ -149,15 +129,15 @@ def test_hashes_are_those_of_the_spec():
     """Appendix B: 34 and 2017-11-16 and their kin hash to these."""
     bucket = 2**31 - 1
     for kind, arrow, value, hashed in [
-        (IntegerType(), pa.int32(), 34, 2017239379),
-        (LongType(), pa.int64(), 34, 2017239379),
-        (DateType(), pa.date32(), dt.date(2017, 11, 16), -653330422),
-        (TimeType(), pa.time64("us"), dt.time(22, 31, 8), -662762989),
-        (TimestampType(), pa.timestamp("us"), dt.datetime(2017, 11, 16, 22, 31, 8), -2047944441),  # noqa: DTZ001
-        (StringType(), pa.string(), "iceberg", 1210000089),
-        (BinaryType(), pa.binary(), b"\x00\x01\x02\x03", -188683207),
-        (DecimalType(9, 2), pa.decimal128(9, 2), Decimal("14.20"), -500754589),
-        (UUIDType(), pa.uuid(), uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, 1488055340),
+        (ice.IntegerType(), pa.int32(), 34, 2017239379),
+        (ice.LongType(), pa.int64(), 34, 2017239379),
+        (ice.DateType(), pa.date32(), dt.date(2017, 11, 16), -653330422),
+        (ice.TimeType(), pa.time64("us"), dt.time(22, 31, 8), -662762989),
+        (ice.TimestampType(), pa.timestamp("us"), dt.datetime(2017, 11, 16, 22, 31, 8), -2047944441),  # noqa: DTZ001
+        (ice.StringType(), pa.string(), "iceberg", 1210000089),
+        (ice.BinaryType(), pa.binary(), b"\x00\x01\x02\x03", -188683207),
+        (ice.DecimalType(9, 2), pa.decimal128(9, 2), Decimal("14.20"), -500754589),
+        (ice.UUIDType(), pa.uuid(), uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, 1488055340),
     ]:
         found = array_transform(BucketTransform(bucket), kind)(pa.array([value], arrow))
         assert found.to_pylist() == [(hashed & bucket) % bucket], kind
@@ -165,7 +145,7 @@ def test_hashes_are_those_of_the_spec():
 
 def test_mixed_rows_of_300_partitions_make_300_files_with_at_most_64_open(tmp_path):
     io = CountingIO()
-    schema = Schema(opt(1, "p", IntegerType()), opt(2, "n", LongType()))
+    schema = Schema(opt(1, "p", ice.IntegerType()), opt(2, "n", ice.LongType()))
     table = pa.table({"p": pa.array([i * 7 % 300 for i in range(30_000)], pa.int32()), "n": range(30_000)})
     ours = write(tmp_path, table, schema, batch_rows=1_000, spec=spec((1, "p", IdentityTransform())), io=io)
     assert len(ours) == 300
@@ -178,7 +158,7 @@ def test_mixed_rows_of_300_partitions_make_300_files_with_at_most_64_open(tmp_pa
 def test_open_files_stay_bounded_when_memory_is_short(tmp_path):
     """Every partition has to write before its rows are all there: then some get a second file, and none is lost."""
     io = CountingIO()
-    schema = Schema(opt(1, "p", IntegerType()), opt(2, "s", StringType()))
+    schema = Schema(opt(1, "p", ice.IntegerType()), opt(2, "s", ice.StringType()))
     table = pa.table({"p": pa.array([i % 100 for i in range(20_000)], pa.int32()), "s": [f"{i:0100d}" for i in range(20_000)]})
     partitioning = spec((1, "p", IdentityTransform()))
     ours = write(tmp_path, table, schema, batch_rows=1_000, spec=partitioning, io=io, max_open_files=8, max_buffered_bytes=200_000)
@@ -189,14 +169,14 @@ def test_open_files_stay_bounded_when_memory_is_short(tmp_path):
 
 
 def test_rows_keep_their_order_inside_a_partition(tmp_path):
-    schema = Schema(opt(1, "p", StringType()), opt(2, "n", LongType()))
+    schema = Schema(opt(1, "p", ice.StringType()), opt(2, "n", ice.LongType()))
     table = pa.table({"p": ["b", "a", "b", None, "a", "b"], "n": range(6)})
     ours = write(tmp_path, table, schema, spec=spec((1, "p", IdentityTransform())))
     assert [(f.partition[0], parquet_file(f).read()["n"].to_pylist()) for f in ours] == [("b", [0, 2, 5]), ("a", [1, 4]), (None, [3])]
 
 
 def test_several_fields_and_a_nested_source_column(tmp_path):
-    schema = Schema(opt(1, "st", StructType(opt(2, "x", IntegerType()))), opt(3, "ts", TimestampType()))
+    schema = Schema(opt(1, "st", ice.StructType(opt(2, "x", ice.IntegerType()))), opt(3, "ts", ice.TimestampType()))
     rows = [
         {"st": {"x": 5}, "ts": dt.datetime(2024, 3, 1)},  # noqa: DTZ001
         {"st": None, "ts": None},
@@ -211,7 +191,7 @@ def test_several_fields_and_a_nested_source_column(tmp_path):
 
 
 def test_void_fields_are_null_and_alone_make_no_folder(tmp_path):
-    schema = Schema(opt(1, "p", LongType()))
+    schema = Schema(opt(1, "p", ice.LongType()))
     (only,) = write(tmp_path, pa.table({"p": [1, 2]}), schema, spec=spec((1, "gone", VoidTransform())))
     assert only.partition[0] is None
     assert path_of(only).parent == tmp_path / "data"
@@ -221,7 +201,7 @@ def test_void_fields_are_null_and_alone_make_no_folder(tmp_path):
 
 
 def test_nan_is_one_partition_and_minus_zero_another(tmp_path):
-    schema = Schema(opt(1, "d", DoubleType()))
+    schema = Schema(opt(1, "d", ice.DoubleType()))
     other_nan = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]
     tables = [pa.table({"d": [float("nan"), 0.0, 1e20]}), pa.table({"d": [other_nan, -0.0]})]
     ours = write(tmp_path, pa.concat_tables(tables), schema, spec=spec((1, "d", IdentityTransform())), batch_rows=1)
@@ -239,38 +219,38 @@ def test_partitions_are_told_apart_as_by_javas_equals():
 @pytest.mark.parametrize(
     ("name", "kind", "transform", "value", "folder"),
     [
-        ("a b", StringType(), IdentityTransform(), "x/y z%ä", "a+b=x%2Fy+z%25%C3%A4"),  # format.md, "Paths": seen from Java
-        ("cat", StringType(), IdentityTransform(), "yé", "cat=y%C3%A9"),
-        ("d", DoubleType(), IdentityTransform(), float("nan"), "d=NaN"),
-        ("cat", StringType(), IdentityTransform(), None, "cat=null"),
-        ("c", StringType(), IdentityTransform(), "*-._~'", "c=*-._%7E%27"),
-        ("c", StringType(), IdentityTransform(), "", "c="),
-        ("b", BooleanType(), IdentityTransform(), True, "b=true"),
-        ("f", FloatType(), IdentityTransform(), struct.unpack("<f", struct.pack("<f", 0.1))[0], "f=0.1"),
-        ("dec", DecimalType(38, 10), IdentityTransform(), Decimal("0E-10"), "dec=0E-10"),
-        ("dec", DecimalType(9, 2), IdentityTransform(), Decimal("-1.50"), "dec=-1.50"),
-        ("dt", DateType(), IdentityTransform(), 19_783, "dt=2024-03-01"),
-        ("t", TimeType(), IdentityTransform(), 36_000_000_000, "t=10%3A00"),
-        ("t", TimeType(), IdentityTransform(), 36_001_500_000, "t=10%3A00%3A01.500"),
-        ("ts", TimestamptzType(), IdentityTransform(), 1_512_123_175_038_194, "ts=2017-12-01T10%3A12%3A55.038194Z"),
-        ("ts", TimestampType(), IdentityTransform(), 1_709_251_200_000_000, "ts=2024-03-01T00%3A00"),
-        ("ts", TimestampType(), IdentityTransform(), 253_402_300_800_000_000, "ts=%2B10000-01-01T00%3A00"),
-        ("ns", TimestampNanoType(), IdentityTransform(), -1, "ns=1969-12-31T23%3A59%3A59.999999999"),
-        ("u", UUIDType(), IdentityTransform(), uuid.UUID(int=1).bytes, "u=00000000-0000-0000-0000-000000000001"),
-        ("bin", BinaryType(), IdentityTransform(), b"\xff\x00\x01", "bin=%2FwAB"),
-        ("fix", FixedType(2), IdentityTransform(), b"\xff\xfe", "fix=%2F%2F4%3D"),
-        ("y", DateType(), YearTransform(), -1, "y=1969"),
-        ("m", DateType(), MonthTransform(), -1, "m=1969-12"),
-        ("m", DateType(), MonthTransform(), 650, "m=2024-03"),
-        ("day", TimestampType(), DayTransform(), -1, "day=1969-12-31"),
-        ("h", TimestampType(), HourTransform(), -1, "h=1969-12-31-23"),
-        ("h", TimestampType(), HourTransform(), 474_792, "h=2024-03-01-00"),
-        ("bk", StringType(), BucketTransform(4), 3, "bk=3"),
-        ("tr", BinaryType(), TruncateTransform(2), b"\xff\x00", "tr=%2FwA%3D"),
-        ("tr", DecimalType(9, 2), TruncateTransform(50), Decimal("12345.50"), "tr=12345.50"),
+        ("a b", ice.StringType(), IdentityTransform(), "x/y z%ä", "a+b=x%2Fy+z%25%C3%A4"),  # format.md, "Paths": seen from Java
+        ("cat", ice.StringType(), IdentityTransform(), "yé", "cat=y%C3%A9"),
+        ("d", ice.DoubleType(), IdentityTransform(), float("nan"), "d=NaN"),
+        ("cat", ice.StringType(), IdentityTransform(), None, "cat=null"),
+        ("c", ice.StringType(), IdentityTransform(), "*-._~'", "c=*-._%7E%27"),
+        ("c", ice.StringType(), IdentityTransform(), "", "c="),
+        ("b", ice.BooleanType(), IdentityTransform(), True, "b=true"),
+        ("f", ice.FloatType(), IdentityTransform(), struct.unpack("<f", struct.pack("<f", 0.1))[0], "f=0.1"),
+        ("dec", ice.DecimalType(38, 10), IdentityTransform(), Decimal("0E-10"), "dec=0E-10"),
+        ("dec", ice.DecimalType(9, 2), IdentityTransform(), Decimal("-1.50"), "dec=-1.50"),
+        ("dt", ice.DateType(), IdentityTransform(), 19_783, "dt=2024-03-01"),
+        ("t", ice.TimeType(), IdentityTransform(), 36_000_000_000, "t=10%3A00"),
+        ("t", ice.TimeType(), IdentityTransform(), 36_001_500_000, "t=10%3A00%3A01.500"),
+        ("ts", ice.TimestamptzType(), IdentityTransform(), 1_512_123_175_038_194, "ts=2017-12-01T10%3A12%3A55.038194Z"),
+        ("ts", ice.TimestampType(), IdentityTransform(), 1_709_251_200_000_000, "ts=2024-03-01T00%3A00"),
+        ("ts", ice.TimestampType(), IdentityTransform(), 253_402_300_800_000_000, "ts=%2B10000-01-01T00%3A00"),
+        ("ns", ice.TimestampNanoType(), IdentityTransform(), -1, "ns=1969-12-31T23%3A59%3A59.999999999"),
+        ("u", ice.UUIDType(), IdentityTransform(), uuid.UUID(int=1).bytes, "u=00000000-0000-0000-0000-000000000001"),
+        ("bin", ice.BinaryType(), IdentityTransform(), b"\xff\x00\x01", "bin=%2FwAB"),
+        ("fix", ice.FixedType(2), IdentityTransform(), b"\xff\xfe", "fix=%2F%2F4%3D"),
+        ("y", ice.DateType(), YearTransform(), -1, "y=1969"),
+        ("m", ice.DateType(), MonthTransform(), -1, "m=1969-12"),
+        ("m", ice.DateType(), MonthTransform(), 650, "m=2024-03"),
+        ("day", ice.TimestampType(), DayTransform(), -1, "day=1969-12-31"),
+        ("h", ice.TimestampType(), HourTransform(), -1, "h=1969-12-31-23"),
+        ("h", ice.TimestampType(), HourTransform(), 474_792, "h=2024-03-01-00"),
+        ("bk", ice.StringType(), BucketTransform(4), 3, "bk=3"),
+        ("tr", ice.BinaryType(), TruncateTransform(2), b"\xff\x00", "tr=%2FwA%3D"),
+        ("tr", ice.DecimalType(9, 2), TruncateTransform(50), Decimal("12345.50"), "tr=12345.50"),
     ],
 )
-def test_folder_names_are_javas(name: str, kind: IcebergType, transform: Transform, value, folder: str):
+def test_folder_names_are_javas(name: str, kind: ice.IcebergType, transform: Transform, value, folder: str):
     assert partition_path([PartitionField(1, 1000, transform, name)], [kind], [value]) == folder
 
 
@@ -296,7 +276,7 @@ def test_floats_are_written_with_their_own_digits(value, text):
 
 
 def test_odd_partition_values_are_stored_under_their_encoded_names(tmp_path):
-    schema = Schema(opt(1, "a b", StringType()))
+    schema = Schema(opt(1, "a b", ice.StringType()))
     values = ["x/y z%ä", "../up", "#?&=", "", None]
     ours = write(tmp_path, pa.table({"a b": values}), schema, spec=spec((1, "a b", IdentityTransform())))
     folders = {f.partition[0]: path_of(f).parent for f in ours}
@@ -316,7 +296,7 @@ def test_odd_partition_values_are_stored_under_their_encoded_names(tmp_path):
     ids=["unknown", "wrong type", "list", "missing"],
 )
 def test_partitioning_that_cannot_be_computed_is_refused_before_writing(tmp_path, partitioning):
-    schema = Schema(opt(1, "p", LongType()), opt(2, "l", ListType(3, LongType(), element_required=False)))
+    schema = Schema(opt(1, "p", ice.LongType()), opt(2, "l", ice.ListType(3, ice.LongType(), element_required=False)))
     with pytest.raises(PolicyError, match=r"transform|partition field"):
         write(tmp_path, pa.table({"p": [1]}), schema, spec=partitioning)
     assert files_in(tmp_path) == []

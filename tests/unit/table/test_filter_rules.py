@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake
+from pyiceberg import types as ice
 from pyiceberg.expressions import And, EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNull, LessThan, Not, NotEqualTo, NotIn, NotNull
 from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -23,22 +24,6 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    UUIDType,
-)
 
 from icelock.errors import PolicyError
 
@@ -48,7 +33,7 @@ MODES = ["copy-on-write", "merge-on-read"]
 
 def table_of(lake: TestLake, kind: Any, values: list[Any], transform: Any = None, mode: str = MODES[0], **more: str) -> Any:
     """Make a table with one row in each of the columns id and x for every value, ids from 0."""
-    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "x", kind, required=False))
+    schema = Schema(ice.NestedField(1, "id", ice.LongType(), required=False), ice.NestedField(2, "x", kind, required=False))
     spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(2, 1000, transform, "p"))
     properties = {**KEYED, "write.delete.mode": mode, **{name.replace("__", "."): value for name, value in more.items()}}
     made = lake.catalog().create_table("db.t", schema, partition_spec=spec, properties=properties)
@@ -88,7 +73,7 @@ OF_INTS = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("transform", [None, IdentityTransform(), BucketTransform(2), TruncateTransform(5)], ids=str)
 def test_null_is_unknown_whatever_the_partitioning(lake: TestLake, transform: Any, mode: str) -> None:
-    table = table_of(lake, IntegerType(), INTS, transform, mode)
+    table = table_of(lake, ice.IntegerType(), INTS, transform, mode)
     for row_filter, taken in OF_INTS.items():
         check(table, row_filter, taken)
 
@@ -96,7 +81,7 @@ def test_null_is_unknown_whatever_the_partitioning(lake: TestLake, transform: An
 @pytest.mark.parametrize("counts", ["none", "counts", "full"])
 def test_a_file_goes_unread_only_if_each_of_its_rows_is_known_to_match(lake: TestLake, counts: str) -> None:
     """Without counts nothing is known of nulls and NaN, bounds of other rows say nothing about them."""
-    table = table_of(lake, DoubleType(), [1.0, NAN, None, -0.0, 0.0], write__metadata__metrics__default=counts)
+    table = table_of(lake, ice.DoubleType(), [1.0, NAN, None, -0.0, 0.0], write__metadata__metrics__default=counts)
     found = {
         "x < 5": [0, 3, 4],
         "not (x >= 5)": [0, 1, 3, 4],
@@ -109,14 +94,14 @@ def test_a_file_goes_unread_only_if_each_of_its_rows_is_known_to_match(lake: Tes
 
 
 def test_a_negation_finds_nan_in_a_file_whose_bounds_are_elsewhere(lake: TestLake) -> None:
-    table = table_of(lake, DoubleType(), [5.0, NAN])
+    table = table_of(lake, ice.DoubleType(), [5.0, NAN])
     check(table, "not (x >= 2)", [1])
     check(table, "not (x < 9)", [1])
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_other_ways_in_decide_likewise(lake: TestLake, mode: str) -> None:
-    table = table_of(lake, IntegerType(), INTS, mode=mode)
+    table = table_of(lake, ice.IntegerType(), INTS, mode=mode)
     first = table.current_snapshot().snapshot_id
     new = pa.table({"id": pa.array([9], pa.int64()), "x": pa.array([9], pa.int32())})
     table.append(new)
@@ -134,7 +119,7 @@ def test_other_ways_in_decide_likewise(lake: TestLake, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_required_field_of_a_struct_is_null_where_the_struct_is(lake: TestLake, mode: str) -> None:
     """PyIceberg takes a required field for never null, whatever is above it; a delete would take the row."""
-    inner = StructType(NestedField(3, "r", LongType(), required=True), NestedField(4, "o", LongType(), required=False))
+    inner = ice.StructType(ice.NestedField(3, "r", ice.LongType(), required=True), ice.NestedField(4, "o", ice.LongType(), required=False))
     table = table_of(lake, inner, [{"r": 1, "o": None}, None, {"r": 5, "o": 6}], mode=mode)
     found = {
         "x.r is not null": [0, 2],
@@ -154,14 +139,14 @@ NS = 1_000_000_000
 OF_NANOS = [0, 1, NS + 1, 86_400 * NS, None]
 
 
-@pytest.mark.parametrize("kind", [TimestampNanoType(), TimestamptzNanoType()], ids=str)
+@pytest.mark.parametrize("kind", [ice.TimestampNanoType(), ice.TimestamptzNanoType()], ids=str)
 @pytest.mark.parametrize(
     "transform",
     [None, IdentityTransform(), YearTransform(), MonthTransform(), DayTransform(), HourTransform(), BucketTransform(4)],
     ids=str,
 )
 def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
-    zone = "" if isinstance(kind, TimestampNanoType) else "+00:00"
+    zone = "" if isinstance(kind, ice.TimestampNanoType) else "+00:00"
     table = table_of(lake, kind, OF_NANOS, transform)
     found = {
         f"x = '1970-01-01T00:00:00.000000001{zone}'": [1],
@@ -179,7 +164,7 @@ def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
 
 @pytest.mark.parametrize("transform", [None, YearTransform(), MonthTransform(), DayTransform(), IdentityTransform()], ids=str)
 def test_days_beyond_the_calendar_are_compared(lake: TestLake, transform: Any) -> None:
-    table = table_of(lake, DateType(), [dt.date(2024, 1, 1), dt.date(9999, 12, 31), None], transform)
+    table = table_of(lake, ice.DateType(), [dt.date(2024, 1, 1), dt.date(9999, 12, 31), None], transform)
     late, early = DateLiteral(10**9), DateLiteral(-(10**9))
     check(table, LessThan("x", late), [0, 1])
     check(table, GreaterThan("x", early), [0, 1])
@@ -190,22 +175,22 @@ def test_days_beyond_the_calendar_are_compared(lake: TestLake, transform: Any) -
 
 
 def test_moments_beyond_the_calendar_are_compared(lake: TestLake) -> None:
-    table = table_of(lake, TimestampType(), [dt.datetime(2024, 1, 1), None], HourTransform())  # noqa: DTZ001 - as the column
+    table = table_of(lake, ice.TimestampType(), [dt.datetime(2024, 1, 1), None], HourTransform())  # noqa: DTZ001 - as the column
     check(table, LessThan("x", 9 * 10**18), [0])
     check(table, GreaterThan("x", -(9 * 10**18)), [0])
     check(table, LessThan("x", 10**19), [0])
 
 
 OF_TYPES = [
-    (UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes, None], EqualTo("x", str(uuid.UUID(int=2**127))), [1]),
-    (UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes, None], NotIn("x", [uuid.UUID(int=1), uuid.UUID(int=3)]), [1]),
-    (FixedType(2), [b"\x00\x01", b"\xff\x00", None], GreaterThan("x", b"\x7f\x00"), [1]),
-    (StringType(), ["\uffff", "\U0001f600", "a", None], "x > '\uffff'", [1]),
-    (StringType(), ["", "a'b", "a", None], "x not in ('', 'a''b')", [2]),
-    (StringType(), ["a_b", "axb", None], r"x not like 'a\_%'", [1]),
-    (DecimalType(9, 2), [Decimal("1.00"), Decimal("1.01"), None], "x > 1.005", [1]),
-    (DecimalType(9, 2), [Decimal("1.00"), Decimal("1.01"), None], "x = 1.000", [0]),
-    (LongType(), [2**63 - 1, -(2**63), None], "x < 9223372036854775808", [0, 1]),
+    (ice.UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes, None], EqualTo("x", str(uuid.UUID(int=2**127))), [1]),
+    (ice.UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes, None], NotIn("x", [uuid.UUID(int=1), uuid.UUID(int=3)]), [1]),
+    (ice.FixedType(2), [b"\x00\x01", b"\xff\x00", None], GreaterThan("x", b"\x7f\x00"), [1]),
+    (ice.StringType(), ["\uffff", "\U0001f600", "a", None], "x > '\uffff'", [1]),
+    (ice.StringType(), ["", "a'b", "a", None], "x not in ('', 'a''b')", [2]),
+    (ice.StringType(), ["a_b", "axb", None], r"x not like 'a\_%'", [1]),
+    (ice.DecimalType(9, 2), [Decimal("1.00"), Decimal("1.01"), None], "x > 1.005", [1]),
+    (ice.DecimalType(9, 2), [Decimal("1.00"), Decimal("1.01"), None], "x = 1.000", [0]),
+    (ice.LongType(), [2**63 - 1, -(2**63), None], "x < 9223372036854775808", [0, 1]),
 ]
 
 
@@ -218,10 +203,10 @@ def test_values_of_other_types(  # noqa: PLR0913 - what one case is
 
 
 def test_columns_that_came_later_were_renamed_or_have_dots(lake: TestLake) -> None:
-    table = table_of(lake, IntegerType(), INTS)
+    table = table_of(lake, ice.IntegerType(), INTS)
     with table.update_schema() as update:
-        update.add_column("later", LongType(), default_value=5)
-        update.add_column("none", StringType())
+        update.add_column("later", ice.LongType(), default_value=5)
+        update.add_column("none", ice.StringType())
         update.rename_column("x", "y")
     table.refresh()
     check(table, "later = 5 and y not in (1, 2)", [2])
@@ -258,11 +243,11 @@ WRONG = {
 @pytest.fixture
 def amounts(lake: TestLake) -> Any:
     schema = Schema(
-        NestedField(1, "amount", LongType(), required=False),
-        NestedField(2, "name", StringType(), required=False),
-        NestedField(3, "day", DateType(), required=False),
-        NestedField(4, "list", ListType(5, LongType(), element_required=False), required=False),
-        NestedField(6, "u", UUIDType(), required=False),
+        ice.NestedField(1, "amount", ice.LongType(), required=False),
+        ice.NestedField(2, "name", ice.StringType(), required=False),
+        ice.NestedField(3, "day", ice.DateType(), required=False),
+        ice.NestedField(4, "list", ice.ListType(5, ice.LongType(), element_required=False), required=False),
+        ice.NestedField(6, "u", ice.UUIDType(), required=False),
     )
     return lake.catalog().create_table("db.t", schema, properties=KEYED)
 
@@ -293,7 +278,7 @@ def test_names_that_are_no_columns_elsewhere(amounts: Any) -> None:
 
 
 def test_a_name_that_two_columns_have_without_case_is_refused(lake: TestLake) -> None:
-    schema = Schema(NestedField(1, "a", LongType(), required=False), NestedField(2, "A", LongType(), required=False))
+    schema = Schema(ice.NestedField(1, "a", ice.LongType(), required=False), ice.NestedField(2, "A", ice.LongType(), required=False))
     table = lake.catalog().create_table("db.t", schema, properties=KEYED)
     table.append(pa.table({"a": [1, 2], "A": [2, 1]}))
     assert table.scan(row_filter="A = 1").to_arrow().to_pylist() == [{"a": 2, "A": 1}]
@@ -307,13 +292,13 @@ def test_null_of_a_list_is_all_that_is_asked_of_it(amounts: Any) -> None:
     assert scan.to_arrow()["amount"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize(("kind", "arrow", "low"), [(IntegerType(), pa.int32(), -(2**31)), (LongType(), pa.int64(), -(2**63))])
+@pytest.mark.parametrize(("kind", "arrow", "low"), [(ice.IntegerType(), pa.int32(), -(2**31)), (ice.LongType(), pa.int64(), -(2**63))])
 @pytest.mark.parametrize("metrics", ["full", "none"])
 def test_the_least_numbers_of_a_truncated_partition_are_found(
     lake: TestLake, kind: Any, arrow: pa.DataType, low: int, metrics: str
 ) -> None:
     """truncate[10] of the least int is below it and wraps to 2147483646, in Java as well (apache/iceberg 9767)."""
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", kind))
+    schema = Schema(ice.NestedField(1, "id", ice.LongType()), ice.NestedField(2, "v", kind))
     spec = PartitionSpec(PartitionField(2, 1000, TruncateTransform(10), "p"))
     properties = {**KEYED, "write.metadata.metrics.default": metrics}
     table = lake.catalog().create_table("db.least", schema, partition_spec=spec, properties=properties)
@@ -332,7 +317,7 @@ def test_the_least_numbers_of_a_truncated_partition_are_found(
 
 def test_a_whole_number_is_no_date(lake: TestLake) -> None:
     """Taken for days since 1970, 20260102 is in the year 57441, and a delete of all days before it empties the table."""
-    table = table_of(lake, DateType(), [dt.date(2026, 1, 1), dt.date(2026, 1, 9)])
+    table = table_of(lake, ice.DateType(), [dt.date(2026, 1, 1), dt.date(2026, 1, 9)])
     with pytest.raises(PolicyError, match="a whole number would count days"):
         table.delete("x < 20260102")
     assert table.scan().count() == 2

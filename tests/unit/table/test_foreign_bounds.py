@@ -14,16 +14,7 @@ import polars as pl  # noqa: F401 - few entries are read as columns only if it i
 import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake
-from pyiceberg.expressions import (
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    NotStartsWith,
-    StartsWith,
-)
+from pyiceberg import expressions as ex
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus, PartitionFieldSummary
 from pyiceberg.typedef import Record
 from tests.unit.table.test_plan_columns import NAMES, Place, relisted
@@ -66,39 +57,39 @@ def manifest_of(place: Place, spec_id: int = 0, partition: Record | None = None,
 
 
 LONG_ONE = struct.pack("<q", 1)
-CASES: list[tuple[str, bytes | None, bytes | None, BooleanExpression, bool]] = [
+CASES: list[tuple[str, bytes | None, bytes | None, ex.BooleanExpression, bool]] = [
     # column, lower and upper bound, filter, whether rows may match
-    ("text", CUT, RAISED, EqualTo("text", BULLET), True),
-    ("text", CUT, RAISED, GreaterThan("text", "m"), True),  # nothing is known
-    ("text", CUT, b"b", GreaterThan("text", "m"), False),  # the upper bound is sound
-    ("text", b"c", RAISED, LessThan("text", "b"), False),  # the lower one is
-    ("text", CUT, RAISED, StartsWith("text", "aaa"), True),
-    ("text", CUT, RAISED, NotStartsWith("text", "aaa"), True),
-    ("text", b"\xff", b"\xff", In("text", ["a", "b"]), True),
-    ("text", b"\xed\xa0\x80", b"\xed\xbf\xbf", EqualTo("text", "x"), True),  # surrogates
-    ("text", b"a", None, GreaterThan("text", "z"), True),  # upper bound missing
-    ("text", b"b", None, LessThan("text", "b"), False),
-    ("big", struct.pack("<i", 5), struct.pack("<i", 9), EqualTo("big", 7), True),  # an int's, promoted
-    ("big", struct.pack("<i", 5), struct.pack("<i", 9), EqualTo("big", 10), False),
-    ("big", b"\x01", b"\x01\x02\x03", EqualTo("big", 10), True),
-    ("big", b"", b"", EqualTo("big", 10), True),
-    ("number", LONG_ONE, LONG_ONE, EqualTo("number", 7), True),  # a long's in an int
-    ("real", struct.pack("<f", 1.5), struct.pack("<f", 2.5), EqualTo("real", 3.0), False),
-    ("real", struct.pack("<d", math.nan), struct.pack("<d", math.nan), EqualTo("real", 3.0), True),
-    ("real", b"\x00", b"\x00\x00", LessThan("real", 3.0), True),
-    ("moment", struct.pack("<i", 5), struct.pack("<i", 9), GreaterThanOrEqual("moment", "2020-01-01T00:00:00"), True),  # a date's
-    ("day", LONG_ONE, LONG_ONE, EqualTo("day", "2020-01-01"), True),
-    ("flag", b"", b"", EqualTo("flag", value=True), True),
-    ("money", b"\x00\x00\x00\x7f", b"\x00" * 9 + b"\x7f", EqualTo("money", "1.27"), True),  # longer than they need be: 1.27
-    ("money", b"\x00\x00\x00\x7f", b"\x00" * 9 + b"\x7f", EqualTo("money", "1.28"), False),
-    ("money", b"", b"\x7f" * 40, EqualTo("money", "1.28"), True),
-    ("raw", b"\xff\xfe", None, EqualTo("raw", b"\xff"), False),
+    ("text", CUT, RAISED, ex.EqualTo("text", BULLET), True),
+    ("text", CUT, RAISED, ex.GreaterThan("text", "m"), True),  # nothing is known
+    ("text", CUT, b"b", ex.GreaterThan("text", "m"), False),  # the upper bound is sound
+    ("text", b"c", RAISED, ex.LessThan("text", "b"), False),  # the lower one is
+    ("text", CUT, RAISED, ex.StartsWith("text", "aaa"), True),
+    ("text", CUT, RAISED, ex.NotStartsWith("text", "aaa"), True),
+    ("text", b"\xff", b"\xff", ex.In("text", ["a", "b"]), True),
+    ("text", b"\xed\xa0\x80", b"\xed\xbf\xbf", ex.EqualTo("text", "x"), True),  # surrogates
+    ("text", b"a", None, ex.GreaterThan("text", "z"), True),  # upper bound missing
+    ("text", b"b", None, ex.LessThan("text", "b"), False),
+    ("big", struct.pack("<i", 5), struct.pack("<i", 9), ex.EqualTo("big", 7), True),  # an int's, promoted
+    ("big", struct.pack("<i", 5), struct.pack("<i", 9), ex.EqualTo("big", 10), False),
+    ("big", b"\x01", b"\x01\x02\x03", ex.EqualTo("big", 10), True),
+    ("big", b"", b"", ex.EqualTo("big", 10), True),
+    ("number", LONG_ONE, LONG_ONE, ex.EqualTo("number", 7), True),  # a long's in an int
+    ("real", struct.pack("<f", 1.5), struct.pack("<f", 2.5), ex.EqualTo("real", 3.0), False),
+    ("real", struct.pack("<d", math.nan), struct.pack("<d", math.nan), ex.EqualTo("real", 3.0), True),
+    ("real", b"\x00", b"\x00\x00", ex.LessThan("real", 3.0), True),
+    ("moment", struct.pack("<i", 5), struct.pack("<i", 9), ex.GreaterThanOrEqual("moment", "2020-01-01T00:00:00"), True),  # a date's
+    ("day", LONG_ONE, LONG_ONE, ex.EqualTo("day", "2020-01-01"), True),
+    ("flag", b"", b"", ex.EqualTo("flag", value=True), True),
+    ("money", b"\x00\x00\x00\x7f", b"\x00" * 9 + b"\x7f", ex.EqualTo("money", "1.27"), True),  # longer than they need be: 1.27
+    ("money", b"\x00\x00\x00\x7f", b"\x00" * 9 + b"\x7f", ex.EqualTo("money", "1.28"), False),
+    ("money", b"", b"\x7f" * 40, ex.EqualTo("money", "1.28"), True),
+    ("raw", b"\xff\xfe", None, ex.EqualTo("raw", b"\xff"), False),
 ]
 
 
 @pytest.mark.parametrize(("column", "lower", "upper", "row_filter", "left"), CASES)
 def test_both_readers_plan_by_what_bounds_really_say(  # noqa: PLR0913 - a case has five parts
-    place: Place, column: str, lower: bytes | None, upper: bytes | None, row_filter: BooleanExpression, left: int
+    place: Place, column: str, lower: bytes | None, upper: bytes | None, row_filter: ex.BooleanExpression, left: int
 ) -> None:
     manifest = manifest_of(place, **{column: (lower, upper)})
     assert [len(plan([manifest], row_filter)) for plan in (place.by_row, place.by_columns, place.files)] == [left, left, left]
@@ -111,7 +102,7 @@ def test_a_manifest_whose_summary_is_no_text_may_hold_anything(place: Place, low
     summary = [PartitionFieldSummary(True, False, None, None)] * 2 + [PartitionFieldSummary(False, None, lower, upper)]  # noqa: FBT003
     listed = relisted(manifest, partitions=summary)
     for plan in (place.by_row, place.by_columns):
-        assert len(plan([listed], EqualTo("text", "ab"))) == 1
+        assert len(plan([listed], ex.EqualTo("text", "ab"))) == 1
 
 
 def test_rows_under_bounds_that_were_cut_are_found_shown_updated_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,21 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate
 from pyiceberg.transforms import BucketTransform, HourTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    ListType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 from sqlalchemy import text
 from tests.unit.table.model import verified
 
@@ -34,7 +24,7 @@ from icelock.table.encryption import TableEncryption
 
 def made(lake: TestLake, kind: Any, transform: Any = None, source: int = 1) -> Any:
     spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(source, 1000, transform, "p"))
-    return lake.catalog().create_table("db.t", Schema(NestedField(1, "v", kind, required=False)), partition_spec=spec, properties=KEYED)
+    return lake.catalog().create_table("db.t", Schema(ice.NestedField(1, "v", kind, required=False)), partition_spec=spec, properties=KEYED)
 
 
 def instants(*micros: int) -> pa.Array:
@@ -42,11 +32,11 @@ def instants(*micros: int) -> pa.Array:
 
 
 # An hour since 1970 is 32 bits: 2**31 hours are 244,983 years. Truncating -999.99 to tenths gives -1000.0, which has a digit more.
-BEYOND: dict[str, tuple[PrimitiveType, Any, pa.Array]] = {
-    "hours after": (TimestampType(), HourTransform(), instants(2**31 * 3_600_000_000)),
-    "hours before": (TimestampType(), HourTransform(), instants(-(2**31 + 1) * 3_600_000_000)),
-    "decimal": (DecimalType(5, 2), TruncateTransform(10), pa.array([Decimal("-999.99")], pa.decimal128(5, 2))),
-    "38 digits": (DecimalType(38, 0), TruncateTransform(7), pa.array([Decimal(-(10**38) + 1)], pa.decimal128(38, 0))),
+BEYOND: dict[str, tuple[ice.PrimitiveType, Any, pa.Array]] = {
+    "hours after": (ice.TimestampType(), HourTransform(), instants(2**31 * 3_600_000_000)),
+    "hours before": (ice.TimestampType(), HourTransform(), instants(-(2**31 + 1) * 3_600_000_000)),
+    "decimal": (ice.DecimalType(5, 2), TruncateTransform(10), pa.array([Decimal("-999.99")], pa.decimal128(5, 2))),
+    "38 digits": (ice.DecimalType(38, 0), TruncateTransform(7), pa.array([Decimal(-(10**38) + 1)], pa.decimal128(38, 0))),
 }
 
 
@@ -61,14 +51,14 @@ def test_values_that_a_partition_cannot_have(lake: TestLake, what: str) -> None:
 
 
 def test_the_last_hour_that_a_partition_can_have(lake: TestLake) -> None:
-    table = made(lake, TimestampType(), HourTransform())
+    table = made(lake, ice.TimestampType(), HourTransform())
     table.append(pa.table({"v": instants((2**31 - 1) * 3_600_000_000, -(2**31) * 3_600_000_000)}))
     assert table.scan().count() == 2
 
 
 def test_dates_for_timestamps_are_refused_with_a_remedy(lake: TestLake) -> None:
     with pytest.raises(PolicyError, match=r"column 'v' is timestamp, and the input has date32\[day\] \(a time of day is not made up: cast"):
-        made(lake, TimestampType()).append(pa.table({"v": [date(2024, 1, 1)]}))
+        made(lake, ice.TimestampType()).append(pa.table({"v": [date(2024, 1, 1)]}))
 
 
 LATIN = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0"), pa.py_buffer(b"ok\xff\xfe")])
@@ -84,7 +74,7 @@ NO_TEXT: dict[str, pa.Array] = {
 @pytest.mark.parametrize("transform", [None, IdentityTransform(), TruncateTransform(2), BucketTransform(3)], ids=str)
 @pytest.mark.parametrize("form", list(NO_TEXT))
 def test_text_that_is_no_utf8(lake: TestLake, form: str, transform: Any) -> None:
-    table = made(lake, StringType(), transform)
+    table = made(lake, ice.StringType(), transform)
     before = lake.files()
     with pytest.raises(PolicyError, match="column 'v' has text that is no UTF-8"):
         table.append(pa.table({"v": NO_TEXT[form]}))
@@ -92,7 +82,7 @@ def test_text_that_is_no_utf8(lake: TestLake, form: str, transform: Any) -> None
 
 
 def test_text_inside_lists_is_looked_at_too(lake: TestLake) -> None:
-    table = made(lake, ListType(2, StringType(), element_required=False))
+    table = made(lake, ice.ListType(2, ice.StringType(), element_required=False))
     with pytest.raises(PolicyError, match="no UTF-8"):
         table.append(pa.table({"v": pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), LATIN)}))
     good = LATIN.slice(0, 1)
@@ -103,7 +93,7 @@ def test_text_inside_lists_is_looked_at_too(lake: TestLake) -> None:
 @pytest.mark.parametrize("transform", [IdentityTransform(), TruncateTransform(10), BucketTransform(3)], ids=str)
 def test_a_partition_of_a_required_field_in_a_struct_that_is_null(lake: TestLake, transform: Any) -> None:
     """Partition fields are optional, as Java's PartitionSpec.partitionType makes them."""
-    table = made(lake, StructType(NestedField(2, "r", LongType(), required=True)), transform, source=2)
+    table = made(lake, ice.StructType(ice.NestedField(2, "r", ice.LongType(), required=True)), transform, source=2)
     kind = pa.struct([pa.field("r", pa.int64(), nullable=False)])
     table.append(pa.table({"v": pa.array([{"r": 1}, None], kind)}))
     assert sorted(table.scan().to_arrow()["v"].to_pylist(), key=str) == [None, {"r": 1}]
@@ -114,7 +104,9 @@ def test_a_partition_of_a_required_field_in_a_struct_that_is_null(lake: TestLake
 
 UNLOADABLE: dict[str, tuple[Any, str]] = {
     "a schema id that is taken": (
-        AddSchemaUpdate(schema=Schema(NestedField(1, "v", LongType(), required=False), NestedField(2, "w", LongType(), required=False))),
+        AddSchemaUpdate(
+            schema=Schema(ice.NestedField(1, "v", ice.LongType(), required=False), ice.NestedField(2, "w", ice.LongType(), required=False))
+        ),
         "schema-id 0 is there twice",
     ),
     "a partition field id twice": (
@@ -131,7 +123,7 @@ UNLOADABLE: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("what", list(UNLOADABLE))
 def test_updates_that_nobody_could_load(lake: TestLake, what: str) -> None:
     update, message = UNLOADABLE[what]
-    table = made(lake, LongType())
+    table = made(lake, ice.LongType())
     before = lake.files()
     with pytest.raises(PolicyError, match=message):
         table.transaction()._stage((update,)).commit_transaction()
@@ -179,7 +171,10 @@ def test_tables_that_nobody_could_load_or_name(lake: TestLake, what: str) -> Non
     make, message = MAKES[what]
     catalog = lake.catalog()
     with pytest.raises(PolicyError, match=message):
-        make(catalog, Schema(NestedField(1, "v", LongType(), required=False), NestedField(2, "x", DoubleType(), required=False)))
+        make(
+            catalog,
+            Schema(ice.NestedField(1, "v", ice.LongType(), required=False), ice.NestedField(2, "x", ice.DoubleType(), required=False)),
+        )
     assert catalog.list_tables("db") == []
     assert not lake.warehouse.exists() or lake.files() == {}
 
@@ -193,7 +188,7 @@ def test_a_clock_that_is_no_time_makes_no_table(now: int) -> None:
 
 @pytest.mark.parametrize("value", [b"abc", b"\xff", ""])
 def test_a_row_of_the_database_that_names_no_file(lake: TestLake, value: object) -> None:
-    table = made(lake, LongType())
+    table = made(lake, ice.LongType())
     catalog = lake.catalog()
     with catalog.engine.begin() as connection:
         connection.execute(text("update iceberg_tables set metadata_location = :value"), {"value": value})

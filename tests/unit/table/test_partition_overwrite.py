@@ -11,29 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lake import KEYED, TestLake
+from pyiceberg import types as ice
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 from tests.unit.table.model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
 
 from icelock.errors import PolicyError
@@ -134,7 +117,7 @@ def test_transforms_that_pyiceberg_refuses(lake: TestLake, transform: Any) -> No
     spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
     table = lake.catalog().create_table("db.t", ARROW, partition_spec=spec, properties=KEYED)
     table.append(arrow(map(row, range(20))))
-    apply = transform.transform(LongType())
+    apply = transform.transform(ice.LongType())
     table.dynamic_partition_overwrite(arrow([(5, 1, "x"), (106, 1, "y")]))
     replaced = {apply(5), apply(106)}
     assert [r[0] for r in rows_of(table)] == sorted([*(i for i in range(20) if apply(i) not in replaced), 5, 106])
@@ -144,7 +127,7 @@ def test_transforms_that_pyiceberg_refuses(lake: TestLake, transform: Any) -> No
 def test_several_partition_fields_are_one_tuple(lake: TestLake) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"), PartitionField(1, 1001, BucketTransform(2), "b"))
     table = make(lake, spec)
-    bucket = BucketTransform(2).transform(LongType())
+    bucket = BucketTransform(2).transform(ice.LongType())
     table.dynamic_partition_overwrite(arrow([(100, 1, "x")]))
     gone = {r[0] for r in of_partition(1) if bucket(r[0]) == bucket(100)}
     assert 0 < len(gone) < len(of_partition(1))
@@ -152,30 +135,30 @@ def test_several_partition_fields_are_one_tuple(lake: TestLake) -> None:
 
 
 TYPES: list[tuple[Any, Any, Any, Any]] = [
-    (BooleanType(), pa.bool_(), True, False),
-    (IntegerType(), pa.int32(), -5, 7),
-    (LongType(), pa.int64(), -(2**62), 2**62),
-    (FloatType(), pa.float32(), 0.1, math.inf),
-    (DoubleType(), pa.float64(), math.nan, -math.inf),
-    (DoubleType(), pa.float64(), -0.0, 1.5),
-    (DecimalType(9, 2), pa.decimal128(9, 2), decimal.Decimal("-1.10"), decimal.Decimal("1000.00")),
-    (DecimalType(30, 4), pa.decimal128(30, 4), decimal.Decimal("-12345678901234567890.1234"), decimal.Decimal("0.0000")),
-    (DateType(), pa.date32(), dt.date(1969, 12, 31), dt.date(2024, 2, 29)),
-    (TimeType(), pa.time64("us"), dt.time(0, 0, 1), dt.time(23, 59, 59, 999999)),
-    (TimestampType(), pa.timestamp("us"), dt.datetime(1969, 12, 31, 23, 59), dt.datetime(2024, 2, 29)),  # noqa: DTZ001
-    (TimestamptzType(), pa.timestamp("us", "UTC"), dt.datetime(1969, 12, 31, tzinfo=dt.UTC), dt.datetime(2024, 2, 29, tzinfo=dt.UTC)),
-    (TimestampNanoType(), pa.timestamp("ns"), -1, 10**18 + 1),
-    (StringType(), pa.string(), "a/b c", "\U0001f511"),
-    (UUIDType(), pa.uuid(), uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes),
-    (FixedType(3), pa.binary(3), b"\x00\x01\x02", b"\xff\xff\xff"),
-    (BinaryType(), pa.binary(), b"", b"\xff"),
+    (ice.BooleanType(), pa.bool_(), True, False),
+    (ice.IntegerType(), pa.int32(), -5, 7),
+    (ice.LongType(), pa.int64(), -(2**62), 2**62),
+    (ice.FloatType(), pa.float32(), 0.1, math.inf),
+    (ice.DoubleType(), pa.float64(), math.nan, -math.inf),
+    (ice.DoubleType(), pa.float64(), -0.0, 1.5),
+    (ice.DecimalType(9, 2), pa.decimal128(9, 2), decimal.Decimal("-1.10"), decimal.Decimal("1000.00")),
+    (ice.DecimalType(30, 4), pa.decimal128(30, 4), decimal.Decimal("-12345678901234567890.1234"), decimal.Decimal("0.0000")),
+    (ice.DateType(), pa.date32(), dt.date(1969, 12, 31), dt.date(2024, 2, 29)),
+    (ice.TimeType(), pa.time64("us"), dt.time(0, 0, 1), dt.time(23, 59, 59, 999999)),
+    (ice.TimestampType(), pa.timestamp("us"), dt.datetime(1969, 12, 31, 23, 59), dt.datetime(2024, 2, 29)),  # noqa: DTZ001
+    (ice.TimestamptzType(), pa.timestamp("us", "UTC"), dt.datetime(1969, 12, 31, tzinfo=dt.UTC), dt.datetime(2024, 2, 29, tzinfo=dt.UTC)),
+    (ice.TimestampNanoType(), pa.timestamp("ns"), -1, 10**18 + 1),
+    (ice.StringType(), pa.string(), "a/b c", "\U0001f511"),
+    (ice.UUIDType(), pa.uuid(), uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes),
+    (ice.FixedType(3), pa.binary(3), b"\x00\x01\x02", b"\xff\xff\xff"),
+    (ice.BinaryType(), pa.binary(), b"", b"\xff"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "arrow_type", "first", "second"), TYPES, ids=[f"{t[0]}-{n}" for n, t in enumerate(TYPES)])
 def test_partition_values_of_every_type_are_known_again(lake: TestLake, kind: Any, arrow_type: Any, first: Any, second: Any) -> None:
     """Values that were written in one commit and come back from the manifest are those that a later write makes."""
-    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "p", kind, required=False))
+    schema = Schema(ice.NestedField(1, "id", ice.LongType(), required=False), ice.NestedField(2, "p", kind, required=False))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
     table = lake.catalog().create_table("db.t", schema, partition_spec=spec, properties=KEYED)
 
@@ -193,7 +176,7 @@ def test_partition_values_of_every_type_are_known_again(lake: TestLake, kind: An
 
 
 def test_rows_of_a_partition_that_is_a_uuid_are_found_and_deleted(lake: TestLake) -> None:
-    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "p", UUIDType(), required=False))
+    schema = Schema(ice.NestedField(1, "id", ice.LongType(), required=False), ice.NestedField(2, "p", ice.UUIDType(), required=False))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
     table = lake.catalog().create_table("db.t", schema, partition_spec=spec, properties=KEYED)
     one, two = uuid.UUID(int=1), uuid.UUID(int=2**127)

@@ -22,28 +22,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from lake import KEYED, TestLake
+from pyiceberg import expressions as ex
+from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
-from pyiceberg.expressions import (
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    StartsWith,
-)
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -56,23 +37,6 @@ from pyiceberg.transforms import (
     VoidTransform,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from icelock.errors import FormatError
 from icelock.io.avro.read import AvroFile, encode_long
@@ -85,24 +49,24 @@ from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 
 TYPES = {
-    "flag": BooleanType(),
-    "number": IntegerType(),
-    "big": LongType(),
-    "small": FloatType(),
-    "real": DoubleType(),
-    "day": DateType(),
-    "clock": TimeType(),
-    "moment": TimestampType(),
-    "instant": TimestamptzType(),
-    "text": StringType(),
-    "id": UUIDType(),
-    "raw": BinaryType(),
-    "four": FixedType(4),
-    "money": DecimalType(9, 2),
-    "long_money": DecimalType(24, 3),
+    "flag": ice.BooleanType(),
+    "number": ice.IntegerType(),
+    "big": ice.LongType(),
+    "small": ice.FloatType(),
+    "real": ice.DoubleType(),
+    "day": ice.DateType(),
+    "clock": ice.TimeType(),
+    "moment": ice.TimestampType(),
+    "instant": ice.TimestamptzType(),
+    "text": ice.StringType(),
+    "id": ice.UUIDType(),
+    "raw": ice.BinaryType(),
+    "four": ice.FixedType(4),
+    "money": ice.DecimalType(9, 2),
+    "long_money": ice.DecimalType(24, 3),
 }
 NAMES = list(TYPES)
-SCHEMA = Schema(*(NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(TYPES.items(), 1)))
+SCHEMA = Schema(*(ice.NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(TYPES.items(), 1)))
 
 
 def by(spec_id: int, *fields: tuple[str, Any]) -> PartitionSpec:
@@ -247,30 +211,49 @@ LITERALS = {**VALUES, "small": st.sampled_from([-0.0, 0.0, 1.5]), "real": st.sam
 
 
 @st.composite
-def predicates(draw: st.DrawFn, names: list[str]) -> BooleanExpression:
+def predicates(draw: st.DrawFn, names: list[str]) -> ex.BooleanExpression:
     name = draw(st.sampled_from(names))
     one = LITERALS[name]
     kind = draw(
-        st.sampled_from([IsNull, NotNull, EqualTo, NotEqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual, In, NotIn])
+        st.sampled_from(
+            [
+                ex.IsNull,
+                ex.NotNull,
+                ex.EqualTo,
+                ex.NotEqualTo,
+                ex.LessThan,
+                ex.LessThanOrEqual,
+                ex.GreaterThan,
+                ex.GreaterThanOrEqual,
+                ex.In,
+                ex.NotIn,
+            ]
+        )
     )
-    if kind in (IsNull, NotNull):
+    if kind in (ex.IsNull, ex.NotNull):
         return kind(name)
-    if kind in (In, NotIn):
+    if kind in (ex.In, ex.NotIn):
         return kind(name, draw(st.lists(one, min_size=1, max_size=4)))
     if name == "text" and draw(st.booleans()):
-        return draw(st.sampled_from([StartsWith, NotStartsWith]))(name, draw(one))
+        return draw(st.sampled_from([ex.StartsWith, ex.NotStartsWith]))(name, draw(one))
     if name in ("small", "real") and draw(st.booleans()):
-        return draw(st.sampled_from([IsNaN, NotNaN]))(name)
+        return draw(st.sampled_from([ex.IsNaN, ex.NotNaN]))(name)
     return kind(name, draw(one))
 
 
-def filters(names: list[str]) -> st.SearchStrategy[BooleanExpression]:
+def filters(names: list[str]) -> st.SearchStrategy[ex.BooleanExpression]:
     one = predicates(names)
-    return one | one.map(Not) | st.builds(And, one, one) | st.builds(Or, one, one) | st.builds(And, st.builds(Or, one, one).map(Not), one)
+    return (
+        one
+        | one.map(ex.Not)
+        | st.builds(ex.And, one, one)
+        | st.builds(ex.Or, one, one)
+        | st.builds(ex.And, st.builds(ex.Or, one, one).map(ex.Not), one)
+    )
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Written, list[BooleanExpression]]:
+def cases(draw: st.DrawFn) -> tuple[Written, list[ex.BooleanExpression]]:
     """A snapshot, and filters on the few columns that it has metrics of."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
     return draw(snapshots(names)), draw(st.lists(filters(names), min_size=6, max_size=12))
@@ -305,20 +288,20 @@ class Place:
             manifests.append(manifest)
         return manifests
 
-    def planner(self, row_filter: BooleanExpression) -> Planner:
+    def planner(self, row_filter: ex.BooleanExpression) -> Planner:
         return Planner(table_metadata=self.metadata, io=self.table.io, row_filter=row_filter)
 
-    def by_row(self, manifests: list[Any], row_filter: BooleanExpression) -> list[ScanTask]:
+    def by_row(self, manifests: list[Any], row_filter: ex.BooleanExpression) -> list[ScanTask]:
         with patch("icelock.plan.planner.columns_pay", lambda _: False):
             return self.files(manifests, row_filter)
 
-    def files(self, manifests: list[Any], row_filter: BooleanExpression) -> list[ScanTask]:
+    def files(self, manifests: list[Any], row_filter: ex.BooleanExpression) -> list[ScanTask]:
         planner = self.planner(row_filter)
         self.planned = planner.plan_files(manifests)
         build = TaskBuilder(planner.schemas).build
         return [build(task) for task in self.planned]
 
-    def by_columns(self, manifests: list[Any], row_filter: BooleanExpression) -> list[ScanTask]:
+    def by_columns(self, manifests: list[Any], row_filter: ex.BooleanExpression) -> list[ScanTask]:
         found, planned = self.planner(row_filter).planned(manifests)
         return [task for files in planned for task in files.tasks(found)]
 
@@ -350,10 +333,10 @@ def files(place: Place) -> list[str]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(case=cases())
-def test_both_ways_give_the_same_tasks_in_the_same_order(place: Place, case: tuple[Written, list[BooleanExpression]]) -> None:
+def test_both_ways_give_the_same_tasks_in_the_same_order(place: Place, case: tuple[Written, list[ex.BooleanExpression]]) -> None:
     snapshot, row_filters = case
     manifests = place.write(snapshot)
-    for row_filter in (AlwaysTrue(), *row_filters):
+    for row_filter in (ex.AlwaysTrue(), *row_filters):
         wanted = seen(place.by_row, manifests, row_filter)
         event(f"the plan is {wanted.__name__ if isinstance(wanted, type) else bool(wanted[0])}")
         assert seen(place.by_columns, manifests, row_filter) == wanted, row_filter
@@ -381,8 +364,8 @@ def sample(place: Place) -> Any:
             value_counts={2: 10},
             null_value_counts={2: 0},
             nan_value_counts={},
-            lower_bounds={2: to_bytes(IntegerType(), number)},
-            upper_bounds={2: to_bytes(IntegerType(), number)},
+            lower_bounds={2: to_bytes(ice.IntegerType(), number)},
+            upper_bounds={2: to_bytes(ice.IntegerType(), number)},
             split_offsets=[4],
             sort_order_id=0,
         )
@@ -500,7 +483,7 @@ REFUSED = (delete_files, a_map_of_text_keys, three_branches, value_before_null, 
 def test_manifests_of_other_writers_give_the_same_tasks(place: Place, caplog: Any, change: Any, codec: str) -> None:
     manifest = rewritten(place, sample(place), change, codec)
     caplog.set_level(logging.DEBUG, logger="icelock.plan.columnar")
-    for row_filter, left in ((AlwaysTrue(), 3), (GreaterThan("number", 0), 2), (EqualTo("big", 5), 3)):
+    for row_filter, left in ((ex.AlwaysTrue(), 3), (ex.GreaterThan("number", 0), 2), (ex.EqualTo("big", 5), 3)):
         caplog.clear()
         found = seen(place.by_columns, [manifest], row_filter)
         assert (not caplog.messages) is SHAPES[change]
@@ -510,9 +493,9 @@ def test_manifests_of_other_writers_give_the_same_tasks(place: Place, caplog: An
 
 def test_without_polars_the_plan_is_the_same(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = sample(place)
-    wanted = seen(place.by_columns, [manifest], GreaterThan("number", 0))
+    wanted = seen(place.by_columns, [manifest], ex.GreaterThan("number", 0))
     monkeypatch.setitem(sys.modules, "polars", None)
-    assert seen(place.by_columns, [manifest], GreaterThan("number", 0)) == wanted
+    assert seen(place.by_columns, [manifest], ex.GreaterThan("number", 0)) == wanted
     assert len(wanted[0]) == 2
 
 
@@ -547,7 +530,7 @@ def test_rows_that_are_not_those_of_their_block_are_refused_and_the_file_is_name
     manifest = with_block(place, sample(place), DAMAGE[damage])
     for plan in (place.by_columns, place.by_row):
         with pytest.raises(FormatError, match=re.escape(manifest.manifest_path)):
-            plan([manifest], AlwaysTrue())
+            plan([manifest], ex.AlwaysTrue())
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
@@ -558,7 +541,7 @@ def test_a_manifest_that_is_cut_is_refused(place: Place, kept: float) -> None:
     cut = stored_again(place, manifest, plain[: int(len(plain) * kept)])
     for plan in (place.by_columns, place.by_row):
         with pytest.raises(FormatError, match=re.escape(cut.manifest_path)):
-            plan([cut], AlwaysTrue())
+            plan([cut], ex.AlwaysTrue())
 
 
 @pytest.mark.parametrize("content", list(ManifestContent))
@@ -581,4 +564,4 @@ def test_a_manifest_that_is_listed_as_one_of_the_other_content_is_refused(place:
     (manifest,) = place.write([(0, content, [entry])])
     manifest = relisted(manifest, content=ManifestContent(1 - content))
     with pytest.raises(FormatError, match="is listed as a manifest of"):
-        place.by_columns([manifest], AlwaysTrue())
+        place.by_columns([manifest], ex.AlwaysTrue())

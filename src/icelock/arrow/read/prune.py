@@ -14,27 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types as pat
+from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import And, BooleanExpression, Not, Or
 from pyiceberg.expressions.visitors import extract_field_ids, rewrite_not, visit
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-)
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from icelock.arrow.read.file_schema import fields_by_id
@@ -46,10 +29,10 @@ if TYPE_CHECKING:
 
     from icelock.arrow.read.file_schema import FileField
 
-_INTEGERS = (IntegerType, LongType)
-_FLOATS = (FloatType, DoubleType)
-_MICROS = (TimestampType, TimestamptzType)
-_NANOS = (TimestampNanoType, TimestamptzNanoType)
+_INTEGERS = (ice.IntegerType, ice.LongType)
+_FLOATS = (ice.FloatType, ice.DoubleType)
+_MICROS = (ice.TimestampType, ice.TimestamptzType)
+_NANOS = (ice.TimestampNanoType, ice.TimestamptzNanoType)
 _MICROS_A_DAY = 86_400_000_000
 
 
@@ -95,7 +78,7 @@ def _add(metrics: _Metrics, field_id: int, column: pq.ColumnChunkMetaData, store
     metrics.value_counts[field_id] = column.num_values
     if statistics.has_null_count:
         metrics.null_value_counts[field_id] = statistics.null_count
-    if not statistics.has_min_max or not isinstance(kind, PrimitiveType):
+    if not statistics.has_min_max or not isinstance(kind, ice.PrimitiveType):
         return
     lower, upper = (_single_value(raw, stored, kind) for raw in (statistics.min_raw, statistics.max_raw))
     if lower is not None and upper is not None:
@@ -103,22 +86,22 @@ def _add(metrics: _Metrics, field_id: int, column: pq.ColumnChunkMetaData, store
         metrics.upper_bounds[field_id] = to_bytes(kind, upper)
 
 
-def _single_value(raw: Any, stored: pa.DataType, kind: PrimitiveType) -> Any:
+def _single_value(raw: Any, stored: pa.DataType, kind: ice.PrimitiveType) -> Any:
     """Return a physical bound in the form that PyIceberg's ``to_bytes`` takes, or None where it would not be certain."""
-    if isinstance(kind, DecimalType) and pat.is_decimal(stored):
+    if isinstance(kind, ice.DecimalType) and pat.is_decimal(stored):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
         return unscaled_to_decimal(unscaled, kind.scale)
     if isinstance(kind, _MICROS + _NANOS):
         return _timestamp(raw, stored, "us" if isinstance(kind, _MICROS) else "ns")
-    if isinstance(kind, StringType):
+    if isinstance(kind, ice.StringType):
         return _text(raw)
     as_stored = (
         (isinstance(kind, _INTEGERS) and pat.is_signed_integer(stored))
         or (isinstance(kind, _FLOATS) and pat.is_floating(stored) and stored.bit_width > 16)  # noqa: PLR2004 - not half floats
-        or (isinstance(kind, BooleanType) and pat.is_boolean(stored))
-        or (isinstance(kind, DateType) and pat.is_date32(stored))
-        or (isinstance(kind, TimeType) and stored == pa.time64("us"))
-        or (isinstance(kind, (BinaryType, FixedType)) and isinstance(raw, bytes))
+        or (isinstance(kind, ice.BooleanType) and pat.is_boolean(stored))
+        or (isinstance(kind, ice.DateType) and pat.is_date32(stored))
+        or (isinstance(kind, ice.TimeType) and stored == pa.time64("us"))
+        or (isinstance(kind, (ice.BinaryType, ice.FixedType)) and isinstance(raw, bytes))
     )
     return raw if as_stored else None
 

@@ -17,51 +17,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from pyiceberg import types as ice
 from pyiceberg.schema import make_compatible_name
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from icelock.errors import PolicyError
 
-_SIMPLE: Final[dict[type[IcebergType], Any]] = {
-    BooleanType: "boolean",
-    IntegerType: "int",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    DateType: {"type": "int", "logicalType": "date"},
-    TimeType: {"type": "long", "logicalType": "time-micros"},
-    TimestampType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
-    TimestamptzType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
-    TimestampNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
-    TimestamptzNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
-    StringType: "string",
-    BinaryType: "bytes",
+_SIMPLE: Final[dict[type[ice.IcebergType], Any]] = {
+    ice.BooleanType: "boolean",
+    ice.IntegerType: "int",
+    ice.LongType: "long",
+    ice.FloatType: "float",
+    ice.DoubleType: "double",
+    ice.DateType: {"type": "int", "logicalType": "date"},
+    ice.TimeType: {"type": "long", "logicalType": "time-micros"},
+    ice.TimestampType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+    ice.TimestamptzType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    ice.TimestampNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
+    ice.TimestamptzNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
+    ice.StringType: "string",
+    ice.BinaryType: "bytes",
 }
 
 
-def avro_data_schema(fields: Sequence[NestedField]) -> dict[str, Any]:
+def avro_data_schema(fields: Sequence[ice.NestedField]) -> dict[str, Any]:
     """Return the schema of a data file with these columns, as JSON values.
 
     Raises:
@@ -80,10 +58,10 @@ class _Converter:
     def __init__(self) -> None:
         self._named: set[str] = set()
 
-    def record(self, name: str, fields: Sequence[NestedField], path: str) -> dict[str, Any]:
+    def record(self, name: str, fields: Sequence[ice.NestedField], path: str) -> dict[str, Any]:
         return {"type": "record", "name": name, "fields": [self._field(field, path) for field in fields]}
 
-    def _field(self, field: NestedField, path: str) -> dict[str, Any]:
+    def _field(self, field: ice.NestedField, path: str) -> dict[str, Any]:
         name = make_compatible_name(field.name)
         written: dict[str, Any] = {"name": name, "type": self._optional(field, path)}
         if field.doc is not None:
@@ -94,26 +72,26 @@ class _Converter:
             written["iceberg-field-name"] = field.name
         return {**written, "field-id": field.field_id}
 
-    def _optional(self, field: NestedField, path: str) -> Any:
+    def _optional(self, field: ice.NestedField, path: str) -> Any:
         kind = self._type(field.field_type, f"{path}{field.name}", field.field_id)
         return ["null", kind] if field.optional else kind
 
-    def _type(self, kind: IcebergType, path: str, field_id: int) -> Any:
-        if isinstance(kind, StructType):
+    def _type(self, kind: ice.IcebergType, path: str, field_id: int) -> Any:
+        if isinstance(kind, ice.StructType):
             return self.record(f"r{field_id}", kind.fields, f"{path}.")
-        if isinstance(kind, ListType):
+        if isinstance(kind, ice.ListType):
             return {"type": "array", "items": self._optional(kind.element_field, f"{path}."), "element-id": kind.element_id}
-        if isinstance(kind, MapType):
+        if isinstance(kind, ice.MapType):
             return self._map(kind, path)
         return self._primitive(kind, path)
 
-    def _primitive(self, kind: IcebergType, path: str) -> Any:
-        if isinstance(kind, DecimalType):
+    def _primitive(self, kind: ice.IcebergType, path: str) -> Any:
+        if isinstance(kind, ice.DecimalType):
             logical = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
             return self._fixed(f"decimal_{kind.precision}_{kind.scale}", decimal_length(kind.precision), logical)
-        if isinstance(kind, FixedType):
+        if isinstance(kind, ice.FixedType):
             return self._fixed(f"fixed_{len(kind)}", len(kind), {})
-        if isinstance(kind, UUIDType):
+        if isinstance(kind, ice.UUIDType):
             return self._fixed("uuid_fixed", 16, {"logicalType": "uuid"})
         if type(kind) not in _SIMPLE:
             raise PolicyError(
@@ -121,8 +99,8 @@ class _Converter:
             )
         return _SIMPLE[type(kind)]
 
-    def _map(self, kind: MapType, path: str) -> dict[str, Any]:
-        if isinstance(kind.key_type, StringType):
+    def _map(self, kind: ice.MapType, path: str) -> dict[str, Any]:
+        if isinstance(kind.key_type, ice.StringType):
             values = self._optional(kind.value_field, f"{path}.")
             return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
         key_field: dict[str, Any] = {"name": "key", "type": self._type(kind.key_type, f"{path}.key", kind.key_id), "field-id": kind.key_id}

@@ -15,17 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    PrimitiveType,
-    StringType,
-)
+from pyiceberg import types as ice
 
 Stored = bool | int | float | bytes
 
@@ -35,44 +25,44 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 _MAX_BYTE: Final = 0xFF
 
 
-def comparable(kind: PrimitiveType, stored: Stored) -> Stored:
+def comparable(kind: ice.PrimitiveType, stored: Stored) -> Stored:
     """Return a footer's raw value in a form whose order is the column's: decimals stored as bytes become numbers."""
-    if isinstance(kind, DecimalType) and isinstance(stored, bytes):
+    if isinstance(kind, ice.DecimalType) and isinstance(stored, bytes):
         return int.from_bytes(stored, "big", signed=True)
     return stored
 
 
-def lower_bound(kind: PrimitiveType, value: Stored, length: int | None) -> bytes:
+def lower_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> bytes:
     """Return the lower bound's bytes; ``length`` cuts strings and binary, None leaves them whole."""
-    if isinstance(kind, StringType) and isinstance(value, bytes) and length is not None:
+    if isinstance(kind, ice.StringType) and isinstance(value, bytes) and length is not None:
         return value.decode()[:length].encode()
-    if isinstance(kind, BinaryType) and isinstance(value, bytes) and length is not None:
+    if isinstance(kind, ice.BinaryType) and isinstance(value, bytes) and length is not None:
         return value[:length]
     return single_value(kind, value)
 
 
-def upper_bound(kind: PrimitiveType, value: Stored, length: int | None) -> bytes | None:
+def upper_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> bytes | None:
     """Return the upper bound's bytes, or None when no value of the length is high enough."""
-    if isinstance(kind, StringType) and isinstance(value, bytes) and length is not None:
+    if isinstance(kind, ice.StringType) and isinstance(value, bytes) and length is not None:
         raised = _raised_text(value.decode(), length)
         return None if raised is None else raised.encode()
-    if isinstance(kind, BinaryType) and isinstance(value, bytes) and length is not None:
+    if isinstance(kind, ice.BinaryType) and isinstance(value, bytes) and length is not None:
         return _raised_bytes(value, length)
     return single_value(kind, value)
 
 
-def single_value(kind: PrimitiveType, value: Stored) -> bytes:
+def single_value(kind: ice.PrimitiveType, value: Stored) -> bytes:
     """Return a whole value in Iceberg's single-value form."""
     if isinstance(value, bytes):
         return value
-    if isinstance(kind, BooleanType):
+    if isinstance(kind, ice.BooleanType):
         return b"\x01" if value else b"\x00"
-    if isinstance(kind, (FloatType, DoubleType)):
-        return struct.pack("<f" if isinstance(kind, FloatType) else "<d", value)
+    if isinstance(kind, (ice.FloatType, ice.DoubleType)):
+        return struct.pack("<f" if isinstance(kind, ice.FloatType) else "<d", value)
     number = int(value)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, ice.DecimalType):
         return number.to_bytes(_twos_complement_length(number), "big", signed=True)
-    return struct.pack("<i" if isinstance(kind, (IntegerType, DateType)) else "<q", number)
+    return struct.pack("<i" if isinstance(kind, (ice.IntegerType, ice.DateType)) else "<q", number)
 
 
 def _twos_complement_length(number: int) -> int:

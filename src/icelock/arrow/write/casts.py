@@ -15,31 +15,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as ice
 
 from icelock.arrow.types import UUID_STORAGE
 
 Converter = Callable[[pa.Array], pa.Array]
 
-_MICROSECOND: Final = (TimestampType, TimestamptzType, TimeType)
+_MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
 
 
 def identity(array: pa.Array) -> pa.Array:
@@ -47,19 +29,19 @@ def identity(array: pa.Array) -> pa.Array:
     return array
 
 
-def primitive_converter(source: pa.DataType, target: PrimitiveType, stored: pa.DataType, *, downcast_ns: bool) -> Converter | None:
+def primitive_converter(source: pa.DataType, target: ice.PrimitiveType, stored: pa.DataType, *, downcast_ns: bool) -> Converter | None:
     """Return what turns arrays of ``source`` into ``stored``, the form of ``target``; None when values could change."""
-    if isinstance(target, StringType) and _is_text(source):
+    if isinstance(target, ice.StringType) and _is_text(source):
         return lambda array: _checked_text(array.cast(stored))
     if source == stored:
         return identity
-    if isinstance(target, UUIDType):
+    if isinstance(target, ice.UUIDType):
         return _to_uuid(source)
     if isinstance(target, _MICROSECOND) and getattr(source, "unit", None) == "ns":
         return _rounded_down(stored) if downcast_ns and _TAKES[type(target)](source) else None
-    if isinstance(target, DecimalType):
+    if isinstance(target, ice.DecimalType):
         taken = pat.is_decimal(source) and source.scale == target.scale and source.precision <= target.precision
-    elif isinstance(target, FixedType):
+    elif isinstance(target, ice.FixedType):
         taken = _is_binary(source)  # the cast checks the length
     else:
         rule = _TAKES.get(type(target))
@@ -120,18 +102,18 @@ def _timestamp(*, zoned: bool) -> Callable[[pa.DataType], bool]:
     return lambda source: bool(pat.is_timestamp(source) and (source.tz is not None) == zoned)
 
 
-_TAKES: Final[dict[type[PrimitiveType], Callable[[pa.DataType], bool]]] = {
-    BooleanType: pat.is_boolean,
-    IntegerType: _up_to(32),
-    LongType: _up_to(64),
-    FloatType: _floating_up_to(32),
-    DoubleType: _floating_up_to(64),
-    DateType: pat.is_date,
-    TimeType: pat.is_time,
-    TimestampType: _timestamp(zoned=False),
-    TimestampNanoType: _timestamp(zoned=False),
-    TimestamptzType: _timestamp(zoned=True),
-    TimestamptzNanoType: _timestamp(zoned=True),
-    StringType: _is_text,
-    BinaryType: _is_binary,
+_TAKES: Final[dict[type[ice.PrimitiveType], Callable[[pa.DataType], bool]]] = {
+    ice.BooleanType: pat.is_boolean,
+    ice.IntegerType: _up_to(32),
+    ice.LongType: _up_to(64),
+    ice.FloatType: _floating_up_to(32),
+    ice.DoubleType: _floating_up_to(64),
+    ice.DateType: pat.is_date,
+    ice.TimeType: pat.is_time,
+    ice.TimestampType: _timestamp(zoned=False),
+    ice.TimestampNanoType: _timestamp(zoned=False),
+    ice.TimestamptzType: _timestamp(zoned=True),
+    ice.TimestamptzNanoType: _timestamp(zoned=True),
+    ice.StringType: _is_text,
+    ice.BinaryType: _is_binary,
 }

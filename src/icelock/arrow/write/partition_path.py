@@ -20,28 +20,18 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote_plus
 
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, YearTransform
-from pyiceberg.types import (
-    DateType,
-    FloatType,
-    IcebergType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 _EPOCH_YEAR: Final = 1970
 _NANOS: Final = 1_000_000_000
-_TIMESTAMPS: Final = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_TIMESTAMPS: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimestampNanoType, ice.TimestamptzNanoType)
 _PLAIN_LOW, _PLAIN_HIGH = -3, 7  # Java prints doubles of 1e-3 <= |x| < 1e7 without an exponent
 _MAX_PLAIN_YEAR: Final = 9999
 
 
-def partition_path(fields: Sequence[PartitionField], types: Sequence[IcebergType], values: Sequence[Any]) -> str:
+def partition_path(fields: Sequence[PartitionField], types: Sequence[ice.IcebergType], values: Sequence[Any]) -> str:
     """Return the folders of a partition, one for each field.
 
     Args:
@@ -57,7 +47,7 @@ def _escape(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _text(field: PartitionField, source: IcebergType, value: Any) -> str:  # noqa: PLR0911 - a case a transform
+def _text(field: PartitionField, source: ice.IcebergType, value: Any) -> str:  # noqa: PLR0911 - a case a transform
     transform = field.transform
     if value is None:
         return "null"
@@ -74,24 +64,24 @@ def _text(field: PartitionField, source: IcebergType, value: Any) -> str:  # noq
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _identity(source: IcebergType, value: Any) -> str:
-    if isinstance(source, (DateType, TimeType)):
-        return _day(value) if isinstance(source, DateType) else _clock(value * 1000)
+def _identity(source: ice.IcebergType, value: Any) -> str:
+    if isinstance(source, (ice.DateType, ice.TimeType)):
+        return _day(value) if isinstance(source, ice.DateType) else _clock(value * 1000)
     if isinstance(source, _TIMESTAMPS):
         return _timestamp(source, value)
-    if isinstance(source, UUIDType):
+    if isinstance(source, ice.UUIDType):
         return str(uuid.UUID(bytes=value))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return java_float(value, single=isinstance(source, FloatType))
+        return java_float(value, single=isinstance(source, ice.FloatType))
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _timestamp(source: IcebergType, value: int) -> str:
-    ticks = 1 if isinstance(source, (TimestampNanoType, TimestamptzNanoType)) else 1000
+def _timestamp(source: ice.IcebergType, value: int) -> str:
+    ticks = 1 if isinstance(source, (ice.TimestampNanoType, ice.TimestamptzNanoType)) else 1000
     days, nanos = divmod(value * ticks, 86_400 * _NANOS)
-    zone = "Z" if isinstance(source, (TimestamptzType, TimestamptzNanoType)) else ""
+    zone = "Z" if isinstance(source, (ice.TimestamptzType, ice.TimestamptzNanoType)) else ""
     return f"{_iso_day(days)}T{_clock(nanos)}{zone}"
 
 

@@ -17,18 +17,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import types as ice
 from pyiceberg.schema import Schema, make_compatible_name
-from pyiceberg.types import (
-    GeographyType,
-    GeometryType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-    UnknownType,
-)
 
 from icelock.arrow.read.file_schema import FIELD_ID
 from icelock.arrow.types import output_type
@@ -36,7 +26,7 @@ from icelock.arrow.write.options import MAX_PARTS
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import UnreadType
 
-_UNWRITABLE: Final = (GeometryType, GeographyType, UnknownType, UnreadType)
+_UNWRITABLE: Final = (ice.GeometryType, ice.GeographyType, ice.UnknownType, UnreadType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +35,7 @@ class Leaf:
 
     field_id: int
     name: str
-    iceberg_type: PrimitiveType
+    iceberg_type: ice.PrimitiveType
     column: int
     path: tuple[int, ...]
 
@@ -68,7 +58,7 @@ class WriteSchema:
     """A table schema as it is stored: ``fields`` are the stored top-level columns, one for each of ``arrow``."""
 
     schema: Schema
-    fields: tuple[NestedField, ...]
+    fields: tuple[ice.NestedField, ...]
     arrow: pa.Schema
     leaves: tuple[Leaf, ...]
 
@@ -83,7 +73,7 @@ def write_schema(schema: Schema) -> WriteSchema:
     Raises:
         PolicyError: a type that is not written, a struct without fields, or more than 32767 leaf columns.
     """
-    fields = tuple(field for field in schema.fields if not isinstance(field.field_type, UnknownType))
+    fields = tuple(field for field in schema.fields if not isinstance(field.field_type, ice.UnknownType))
     arrow = pa.schema([_field(field, field.name) for field in fields])
     leaves = tuple(
         Leaf(field_id=field.field_id, name=_name(schema, field), iceberg_type=primitive, column=column, path=path)
@@ -102,11 +92,11 @@ def _child(array: Any, path: tuple[int, ...]) -> Any:
     return pc.struct_field(array, list(path)) if path else array
 
 
-def _name(schema: Schema, field: NestedField) -> str:
+def _name(schema: Schema, field: ice.NestedField) -> str:
     return schema.find_column_name(field.field_id) or field.name
 
 
-def _field(field: NestedField, path: str) -> pa.Field:
+def _field(field: ice.NestedField, path: str) -> pa.Field:
     return pa.field(
         make_compatible_name(field.name),
         _type(field.field_type, path),
@@ -115,29 +105,31 @@ def _field(field: NestedField, path: str) -> pa.Field:
     )
 
 
-def _type(iceberg_type: IcebergType, path: str) -> pa.DataType:
-    if isinstance(iceberg_type, StructType):
+def _type(iceberg_type: ice.IcebergType, path: str) -> pa.DataType:
+    if isinstance(iceberg_type, ice.StructType):
         if not iceberg_type.fields:
             raise PolicyError(f"column {path!r} is a struct without fields, which Parquet cannot store: drop it or add a field")
         return pa.struct([_field(field, f"{path}.{field.name}") for field in iceberg_type.fields])
-    if isinstance(iceberg_type, ListType):
+    if isinstance(iceberg_type, ice.ListType):
         return pa.list_(_field(iceberg_type.element_field, f"{path}.element"))
-    if isinstance(iceberg_type, MapType):
+    if isinstance(iceberg_type, ice.MapType):
         return pa.map_(_field(iceberg_type.key_field, f"{path}.key"), _field(iceberg_type.value_field, f"{path}.value"))
-    if isinstance(iceberg_type, _UNWRITABLE) or not isinstance(iceberg_type, PrimitiveType):
+    if isinstance(iceberg_type, _UNWRITABLE) or not isinstance(iceberg_type, ice.PrimitiveType):
         raise PolicyError(f"column {path!r} is of type {iceberg_type}, which is not written: drop the column or write with another engine")
     return output_type(iceberg_type)
 
 
-def _leaves(field: NestedField, path: tuple[int, ...], *, repeated: bool) -> Iterator[tuple[NestedField, PrimitiveType, tuple[int, ...]]]:
+def _leaves(
+    field: ice.NestedField, path: tuple[int, ...], *, repeated: bool
+) -> Iterator[tuple[ice.NestedField, ice.PrimitiveType, tuple[int, ...]]]:
     kind = field.field_type
-    if isinstance(kind, StructType):
+    if isinstance(kind, ice.StructType):
         for index, child in enumerate(kind.fields):
             yield from _leaves(child, (*path, index), repeated=repeated)
-    elif isinstance(kind, ListType):
+    elif isinstance(kind, ice.ListType):
         yield from _leaves(kind.element_field, path, repeated=True)
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, ice.MapType):
         yield from _leaves(kind.key_field, path, repeated=True)
         yield from _leaves(kind.value_field, path, repeated=True)
-    elif isinstance(kind, PrimitiveType):
+    elif isinstance(kind, ice.PrimitiveType):
         yield field, kind, () if repeated else path

@@ -11,24 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg import types as ice
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    UnknownType,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +21,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 # Spec, "Schema Evolution": what a column may become.
-_WIDER: Final = {IntegerType: (LongType,), FloatType: (DoubleType,), DateType: (TimestampType, TimestampNanoType)}
+_WIDER: Final = {
+    ice.IntegerType: (ice.LongType,),
+    ice.FloatType: (ice.DoubleType,),
+    ice.DateType: (ice.TimestampType, ice.TimestampNanoType),
+}
 
 
 def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -> None:
@@ -84,7 +72,7 @@ def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, t
             )
 
 
-def _changed(written: IcebergType, now: IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
+def _changed(written: ice.IcebergType, now: ice.IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
     """Say what became of each column of before that cannot take its values any more."""
     there = {field.field_id: field for field in _children(now)}
     for field in _children(written):
@@ -100,23 +88,23 @@ def _changed(written: IcebergType, now: IcebergType, above: tuple[str, ...] = ()
             yield from _changed(field.field_type, found.field_type, (*above, field.name))
 
 
-def _children(kind: IcebergType) -> tuple[NestedField, ...]:
-    if isinstance(kind, ListType):
+def _children(kind: ice.IcebergType) -> tuple[ice.NestedField, ...]:
+    if isinstance(kind, ice.ListType):
         return (kind.element_field,)
-    if isinstance(kind, MapType):
+    if isinstance(kind, ice.MapType):
         return (kind.key_field, kind.value_field)
-    return kind.fields if isinstance(kind, StructType) else ()
+    return kind.fields if isinstance(kind, ice.StructType) else ()
 
 
-def _takes(now: IcebergType, written: IcebergType) -> bool:
+def _takes(now: ice.IcebergType, written: ice.IcebergType) -> bool:
     """Whether values of a type can be read as those of another; children are looked at by themselves."""
-    if not isinstance(now, PrimitiveType) or not isinstance(written, PrimitiveType):
+    if not isinstance(now, ice.PrimitiveType) or not isinstance(written, ice.PrimitiveType):
         return type(now) is type(written)
-    if isinstance(written, DecimalType) and isinstance(now, DecimalType):
+    if isinstance(written, ice.DecimalType) and isinstance(now, ice.DecimalType):
         return written.scale == now.scale and written.precision <= now.precision
-    return written == now or isinstance(written, UnknownType) or isinstance(now, _WIDER.get(type(written), ()))
+    return written == now or isinstance(written, ice.UnknownType) or isinstance(now, _WIDER.get(type(written), ()))
 
 
-def _kind(field: NestedField) -> str:
+def _kind(field: ice.NestedField) -> str:
     kind = field.field_type
-    return str(kind) if isinstance(kind, PrimitiveType) else type(kind).__name__.removesuffix("Type").lower()
+    return str(kind) if isinstance(kind, ice.PrimitiveType) else type(kind).__name__.removesuffix("Type").lower()

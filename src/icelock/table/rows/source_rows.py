@@ -15,18 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    LessThanOrEqual,
-    Or,
-    Reference,
-)
+from pyiceberg import expressions as ex
 from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.types import PrimitiveType
 
@@ -135,34 +124,36 @@ def _conformed(context: WriteContext, rows: pa.Table) -> pa.Table:
     return pa.Table.from_batches([plan.apply(batch) for batch in rows.to_batches()], schema=plain.arrow)
 
 
-def _filter(key: Sequence[NestedField], columns: Sequence[pa.Array]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysTrue()
+def _filter(key: Sequence[NestedField], columns: Sequence[pa.Array]) -> ex.BooleanExpression:
+    found: ex.BooleanExpression = ex.AlwaysTrue()
     for field, column in zip(key, columns, strict=True):
-        found = And(found, _one_of(field.name, pc.unique(column)))
+        found = ex.And(found, _one_of(field.name, pc.unique(column)))
     return found
 
 
-def _one_of(name: str, values: pa.Array) -> BooleanExpression:
+def _one_of(name: str, values: pa.Array) -> ex.BooleanExpression:
     """Return a filter that each of some distinct values matches."""
-    nan: BooleanExpression = AlwaysFalse()
+    nan: ex.BooleanExpression = ex.AlwaysFalse()
     if not len(values):
         return nan
     if pat.is_floating(values.type):
         missing = pc.is_nan(values)
-        nan = IsNaN(term=Reference(name)) if missing.true_count else nan
+        nan = ex.IsNaN(term=ex.Reference(name)) if missing.true_count else nan
         values = values.filter(pc.invert(missing))
         if not len(values):
             return nan
     numbers = _numbers(values)
     if numbers is None:
-        return AlwaysTrue()
+        return ex.AlwaysTrue()
     literal_of: Callable[[Any], Any] = DateLiteral if pat.is_date32(values.type) else lambda value: value  # no number is a date
     # -0.0 and 0.0 are one key, and different to a list of values.
     if len(numbers) <= _LISTED and not pat.is_floating(values.type):
-        return In(term=Reference(name), literals={literal_of(number) for number in numbers.to_pylist()})
+        return ex.In(term=ex.Reference(name), literals={literal_of(number) for number in numbers.to_pylist()})
     order = pc.sort_indices(numbers)
     low, high = (literal_of(numbers[order[place].as_py()].as_py()) for place in (0, len(order) - 1))
-    return Or(nan, And(GreaterThanOrEqual(term=Reference(name), value=low), LessThanOrEqual(term=Reference(name), value=high)))
+    return ex.Or(
+        nan, ex.And(ex.GreaterThanOrEqual(term=ex.Reference(name), value=low), ex.LessThanOrEqual(term=ex.Reference(name), value=high))
+    )
 
 
 def _numbers(values: pa.Array) -> Any:
