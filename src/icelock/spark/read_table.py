@@ -92,7 +92,7 @@ def read(  # noqa: PLR0913 - what a read can say
         if chosen == Engine.NATIVE:
             raise PolicyError("engine 'native' needs a classic session, and this one is of Spark Connect: leave the engine out")
         return _by_data_source(spark, _fixed(spark, job, options))
-    from icelock.spark.settings.catalogs import scan_of, table_of  # noqa: PLC0415 - catalogs
+    from icelock.spark.settings.catalogs import scan_of, table_of
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return _rows(spark, job, scan, chosen)
@@ -111,7 +111,7 @@ def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.A
         PolicyError: the engine cannot read this, or the session does not know the catalog.
         KeyUnavailableError, IntegrityError: as ``read``.
     """
-    from icelock.table.scan import CATALOG  # noqa: PLC0415 - executors import this package
+    from icelock.table.scan import CATALOG
 
     chosen = _engine(engine)
     name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
@@ -131,7 +131,7 @@ def _engine(name: str) -> Engine:
 
 
 def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
-    from icelock.spark.native.scan import native_read  # noqa: PLC0415 - not needed over Connect
+    from icelock.spark.native.scan import native_read
 
     snapshot = scan.snapshot()
     metadata = scan.table_metadata
@@ -159,7 +159,7 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     Raises:
         PolicyError: as ``tables.catalog_of``.
     """
-    from icelock.spark.settings.catalogs import catalog_of  # noqa: PLC0415 - catalogs
+    from icelock.spark.settings.catalogs import catalog_of
 
     kept: tuple[Settings | None, dict[str, EncryptedCatalog]] = getattr(spark, _CATALOGS, (None, {}))
     if kept[0] is not settings:

@@ -36,15 +36,15 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     Raises:
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
-    from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
-    from icelock.spark.driver.source import NAME, data_source  # noqa: PLC0415
-    from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows  # noqa: PLC0415 - executors import this package
-    from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once  # noqa: PLC0415
-    from icelock.spark.settings.session import Settings, attach, attached  # noqa: PLC0415
+    from icelock.keys.entropy import SystemEntropy
+    from icelock.spark.driver.source import NAME, data_source
+    from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
+    from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
+    from icelock.spark.settings.session import Settings, attach, attached
 
     activate(spark)
     if getattr(spark, "_jsparkSession", None) is not None:
-        from icelock.spark.jvm.errors import install  # noqa: PLC0415
+        from icelock.spark.jvm.errors import install
 
         install()
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}

@@ -86,7 +86,7 @@ def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bo
 
 def _catalogs(settings: Settings) -> frozenset[str]:
     """Return the names of catalogs that there are settings for, here or in PyIceberg's configuration."""
-    from pyiceberg.utils.config import Config  # noqa: PLC0415 - reads a file
+    from pyiceberg.utils.config import Config
 
     configured: Any = Config().config.get("catalog") or {}
     return frozenset(settings.catalogs) | frozenset(configured)

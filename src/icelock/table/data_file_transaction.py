@@ -79,7 +79,7 @@ class GivenFiles(Staging):
                 for file in files:
                     producer.append_data_file(file)
 
-    def overwrite_with_data_files(  # noqa: PLR0913 - PyIceberg's four, and two more
+    def overwrite_with_data_files(
         self,
         files: Iterable[DataFile],
         overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
@@ -154,7 +154,7 @@ class GivenFiles(Staging):
                 for file in files:
                     producer.append_data_file(file)
 
-    def change_rows(  # noqa: PLR0913 - what a change is, and PyIceberg's three
+    def change_rows(
         self,
         change: RowsChanged,
         *,

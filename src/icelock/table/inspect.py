@@ -58,7 +58,7 @@ class InspectTable(IcebergInspectTable):
         manifest: Any = self._manifest(manifest_list)
         return _without_keys(super()._get_files_from_manifest(manifest, data_file_filter))
 
-    def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:  # noqa: FBT001, FBT002
+    def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:
         found: Any = None if snapshot is None else _Snapshot(snapshot, self._manifest)
         return _without_keys(super()._generate_manifests_table(found, is_all_manifests_table))
 
@@ -93,7 +93,7 @@ class _Manifest:
         kinds = [field.field_type for field in spec.partition_type(self._metadata.schema()).fields]
         return [_sound_summary(summary, kind) for summary, kind in zip(found, kinds, strict=False)]
 
-    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[Any]:  # noqa: FBT001, FBT002 - PyIceberg's signature
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[Any]:
         entries = self._inner.fetch_manifest_entry(io, discard_deleted)
         for entry in entries:
             if entry.data_file.column_sizes is None:

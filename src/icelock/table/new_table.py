@@ -85,7 +85,7 @@ class CreateTransaction(EncryptedTransaction):
     _table: NewTable
     makes_table = True
 
-    def __init__(self, table: NewTable, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
+    def __init__(self, table: NewTable, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
         self._first = table.metadata
         # One update there is always: a table is made even if nothing is staged.

@@ -74,7 +74,7 @@ class Table(IcebergTable):
     Safe to share between threads: every reading and every transaction is on one version, and versions only go forward.
     """
 
-    def __init__(  # noqa: PLR0913 - PyIceberg's signature and one more
+    def __init__(
         self,
         identifier: Identifier,
         metadata: TableMetadata,
@@ -179,11 +179,11 @@ class Table(IcebergTable):
         self.storage = getattr(fresh, "storage", self.storage)  # a REST server lends credentials anew
         return self._made(fresh.metadata, fresh.metadata_location)
 
-    def scan(  # noqa: PLR0913 - PyIceberg's signature
+    def scan(
         self,
         row_filter: str | BooleanExpression = ALWAYS_TRUE,
         selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
+        case_sensitive: bool = True,
         snapshot_id: int | None = None,
         options: Mapping[str, str] | None = None,
         limit: int | None = None,
@@ -207,7 +207,7 @@ class Table(IcebergTable):
             table_identifier=self._identifier,
         )
 
-    def snapshot_as_of_timestamp(self, timestamp_ms: int | datetime, inclusive: bool = True) -> Snapshot | None:  # noqa: FBT001, FBT002
+    def snapshot_as_of_timestamp(self, timestamp_ms: int | datetime, inclusive: bool = True) -> Snapshot | None:
         """Return the snapshot that was current at a time: ms since 1970, or a ``datetime`` with a zone; None if there was none yet.
 
         Raises:
@@ -227,7 +227,7 @@ class Table(IcebergTable):
         """Return a Polars lazy frame over the whole table (the rows are read now: Polars' own reader has no keys)."""
         return self.scan().to_polars().lazy()
 
-    def incremental_append_scan(  # noqa: PLR0913 - PyIceberg's signature
+    def incremental_append_scan(
         self,
         *,
         from_snapshot_id_exclusive: int | None = None,
@@ -261,7 +261,7 @@ class Table(IcebergTable):
         self,
         file_paths: list[str],
         snapshot_properties: Mapping[str, str] | None = None,
-        check_duplicate_files: bool = True,  # noqa: FBT001, FBT002
+        check_duplicate_files: bool = True,
         branch: str | None = MAIN_BRANCH,
         *,
         reencrypt: bool = False,
@@ -297,13 +297,13 @@ class Table(IcebergTable):
         return EncryptedTransaction(self, autocommit=True)
 
     # PyIceberg makes these three with its own Transaction class.
-    def update_spec(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+    def update_spec(self, case_sensitive: bool = True) -> Any:
         """Return a builder of a new partition spec."""
         from pyiceberg.table.update.spec import UpdateSpec  # noqa: PLC0415
 
         return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
 
-    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:
         """Return a builder of a new schema."""
         from pyiceberg.table.update.schema import UpdateSchema  # noqa: PLC0415
 
@@ -314,7 +314,7 @@ class Table(IcebergTable):
             name_mapping=name_mapping_of(self.metadata),
         )
 
-    def update_sort_order(self, case_sensitive: bool = True) -> Any:  # noqa: FBT001, FBT002
+    def update_sort_order(self, case_sensitive: bool = True) -> Any:
         """Return a builder of a new sort order."""
         from pyiceberg.table.update.sorting import UpdateSortOrder  # noqa: PLC0415
 

@@ -73,7 +73,7 @@ class EncryptedTransaction(GivenFiles):
         df: pa.Table | pa.RecordBatchReader,
         overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
         snapshot_properties: Mapping[str, str] | None = None,
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
+        case_sensitive: bool = True,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
         """Replace the rows that match the filter (default: all) in one snapshot.
@@ -99,7 +99,7 @@ class EncryptedTransaction(GivenFiles):
         self,
         delete_filter: str | BooleanExpression,
         snapshot_properties: Mapping[str, str] | None = None,
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
+        case_sensitive: bool = True,
         branch: str | None = MAIN_BRANCH,
         _isolation_operation: Any = None,
     ) -> None:
@@ -140,13 +140,13 @@ class EncryptedTransaction(GivenFiles):
         self._before_writing(df, branch)
         self.replace_partitions(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
 
-    def upsert(  # noqa: PLR0913 - PyIceberg's signature
+    def upsert(
         self,
         df: pa.Table | pa.RecordBatchReader,
         join_cols: list[str] | None = None,
-        when_matched_update_all: bool = True,  # noqa: FBT001, FBT002
-        when_not_matched_insert_all: bool = True,  # noqa: FBT001, FBT002
-        case_sensitive: bool = True,  # noqa: FBT001, FBT002
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
         branch: str | None = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> UpsertResult:
@@ -187,7 +187,7 @@ class EncryptedTransaction(GivenFiles):
         self,
         file_paths: list[str],
         snapshot_properties: Mapping[str, str] | None = None,
-        check_duplicate_files: bool = True,  # noqa: FBT001, FBT002
+        check_duplicate_files: bool = True,
         branch: str | None = MAIN_BRANCH,
         *,
         reencrypt: bool = False,

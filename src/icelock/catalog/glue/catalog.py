@@ -45,7 +45,7 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
             turn.swap(staged)
         return self.load_table(staged.name())
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
 
         Raises:

@@ -57,7 +57,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
             self._write_form(form, staged.io, staged.metadata_location)
         return self._insert(row, staged, ours=True)
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve, and its hash is kept.
 
         Raises:

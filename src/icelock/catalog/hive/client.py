@@ -101,8 +101,8 @@ class _Connection(_HiveClient):
     def _client(self) -> Any:
         client = super()._client()
         # A length of text or of a list that no answer has: refused before memory is taken for it.
-        client._iprot.string_length_limit = MAX_ANSWER  # noqa: SLF001 - thrift's way is a factory, which PyIceberg does not use
-        client._iprot.container_length_limit = MAX_ANSWER  # noqa: SLF001
+        client._iprot.string_length_limit = MAX_ANSWER
+        client._iprot.container_length_limit = MAX_ANSWER
         return client
 
 

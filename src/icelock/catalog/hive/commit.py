@@ -207,15 +207,15 @@ class HiveTurn(PointerTurn):
 
     def current(self) -> IcebergTable:
         """Return the table of the row, checked against it."""
-        return self._catalog._convert_hive_into_iceberg(self._row)  # noqa: SLF001 - one class in two parts
+        return self._catalog._convert_hive_into_iceberg(self._row)
 
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
         """Make the new row."""
         warn_beyond_bmp(staged.metadata, table=".".join(staged.name()), text=form.text)
         if current is None:
-            self._new_row = self._catalog._convert_iceberg_into_hive(staged)  # noqa: SLF001 - one class in two parts
+            self._new_row = self._catalog._convert_iceberg_into_hive(staged)
         else:
-            self._new_row = self._catalog._replacement(self._row, current, staged, form)  # noqa: SLF001
+            self._new_row = self._catalog._replacement(self._row, current, staged, form)
 
     def confirm(self) -> None:
         """Check that the lock is still held.

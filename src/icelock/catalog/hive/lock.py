@@ -75,7 +75,7 @@ class TableLock:
         CommitFailedException: other writers held it for too long, or the metastore failed; nothing was changed.
     """
 
-    def __init__(  # noqa: PLR0913 - one use, by name
+    def __init__(
         self,
         connections: MetastoreClient,
         client: Any,
@@ -187,7 +187,7 @@ class TableLock:
                 client.unlock(UnlockRequest(lockid=lock.lockid))
 
     def _refuse(self, state: int) -> None:
-        name = LockState._VALUES_TO_NAMES.get(state, state)  # noqa: SLF001 - thrift's generated table
+        name = LockState._VALUES_TO_NAMES.get(state, state)
         raise CommitFailedException(f"the lock on table {self._name()} is in state {name}, not ACQUIRED; nothing was changed")
 
     def _name(self) -> str:

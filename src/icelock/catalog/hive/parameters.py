@@ -50,7 +50,7 @@ _OWN: Final = (PROP_EXTERNAL, PROP_TABLE_TYPE, PROP_METADATA_LOCATION, PROP_PREV
 _BEYOND_BMP: Final = "\U00010000"
 
 
-def row_parameters(  # noqa: PLR0913 - by name
+def row_parameters(
     existing: Mapping[str, str] | None,
     metadata: TableMetadata,
     *,
@@ -86,7 +86,7 @@ def row_parameters(  # noqa: PLR0913 - by name
     return written
 
 
-def check_row(  # noqa: PLR0913 - by name
+def check_row(
     parameters: Mapping[str, str],
     metadata: TableMetadata,
     *,

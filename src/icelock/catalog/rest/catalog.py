@@ -65,7 +65,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
     namespace_exists = IcebergRestCatalog.namespace_exists
     create_view = IcebergRestCatalog.create_view
 
-    def create_table(  # noqa: PLR0913 - PyIceberg's signature
+    def create_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -101,7 +101,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         check_new(first.metadata, table=".".join(name), catalog=self.name)
         return self._read_back(name, wanted, request=request, first=first)
 
-    def create_table_transaction(  # noqa: PLR0913 - as above
+    def create_table_transaction(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -117,7 +117,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         made = IcebergRestCatalog.create_table_transaction(self, identifier, schema, location, partition_spec, sort_order, wanted)
         return self._plain_allowed(made)
 
-    def stage_new_table(  # noqa: PLR0913 - as above
+    def stage_new_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -171,7 +171,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
             raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
         return name
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
 
         Raises:
@@ -192,7 +192,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         self.pins.gone(name)  # there was no table of this name
         return self._read_back(name, metadata.properties, metadata)
 
-    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:  # noqa: FBT001, FBT002
+    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
         """Drop a table; with ``purge_requested`` as ``purge_table``: a server that has no keys cannot find the files."""
         if purge_requested:
             self.purge_table(identifier)
@@ -217,7 +217,7 @@ class RestCatalog(EncryptedCatalog, RestCommits):
         self._check_left(name, known, "dropped")
         self.pins.forget(name)
 
-    def _create_request(  # noqa: PLR0913 - what a request holds
+    def _create_request(
         self,
         name: Identifier,
         schema: Schema | pa.Schema,

@@ -29,7 +29,7 @@ _REFUSALS = (RESTError, RequestException, NoSuchNamespaceError, NoSuchTableError
 class RestNames(RestRequests):
     """What ``catalog.rest.RestCatalog`` does with the names of tables."""
 
-    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
+    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
         """Drop a table.
 
         Raises:

@@ -159,7 +159,7 @@ class RestRequests(IcebergRestCatalog):
         settings = {**own, **{name: value for name, value in sent.items() if not is_of_storage(name)}}
         self.properties, _ = with_storage(settings, self._lent)
         self._supported_endpoints = set(answer.endpoints)
-        if answer.endpoints == DEFAULT_ENDPOINTS and property_as_bool(self.properties, VIEW_ENDPOINTS_SUPPORTED, False):  # noqa: FBT003
+        if answer.endpoints == DEFAULT_ENDPOINTS and property_as_bool(self.properties, VIEW_ENDPOINTS_SUPPORTED, False):
             self._supported_endpoints |= VIEW_ENDPOINTS
         self._namespace_separator = unquote(self.properties.get(NAMESPACE_SEPARATOR_PROPERTY, DEFAULT_NAMESPACE_SEPARATOR))
 

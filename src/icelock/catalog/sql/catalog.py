@@ -61,7 +61,7 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
         """Drop the facts of an encrypted table of this name, which another client dropped."""
         self.facts.drop(self.free_name(identifier))
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:  # noqa: FBT001, FBT002
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
         """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
 
         Raises:

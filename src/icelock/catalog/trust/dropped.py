@@ -28,9 +28,7 @@ logger = logging.getLogger(__name__)
 _LOOKS: Final = 3
 
 
-def check_left(  # noqa: PLR0913 - what a message needs
-    load: Callable[[], Table], *, table: str, uuid: str | None, catalog: str, what: str, settings: Mapping[str, str]
-) -> None:
+def check_left(load: Callable[[], Table], *, table: str, uuid: str | None, catalog: str, what: str, settings: Mapping[str, str]) -> None:
     """Look whether a name has lost its table.
 
     Args:

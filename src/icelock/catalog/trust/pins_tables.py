@@ -52,7 +52,7 @@ class PinnedTables(Catalog):
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return table
 
-    def create_table_if_not_exists(  # noqa: PLR0913 - PyIceberg's arguments
+    def create_table_if_not_exists(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,

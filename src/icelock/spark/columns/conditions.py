@@ -48,7 +48,7 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         return F.col(quoted(*path_of(self._schema.fields, term.ref().field.field_id)))
 
     def _literal(self, term: Any, value: Any) -> Column:
-        import pyarrow as pa  # noqa: PLC0415 - for one literal
+        import pyarrow as pa
 
         kind = term.ref().field.field_type
         if isinstance(kind, ice.UUIDType):
@@ -64,7 +64,7 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         if not isinstance(term.ref().field.field_type, _FLOATS):
             return compared
         if math.isnan(literal.value):
-            return F.lit(False)  # noqa: FBT003 - a literal
+            return F.lit(False)
         return compared & ~F.isnan(column)
 
     def visit_in(self, term: Any, literals: set[Any]) -> Column:
@@ -120,10 +120,10 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         return ~self.visit_starts_with(term, literal)
 
     def visit_true(self) -> Column:
-        return F.lit(True)  # noqa: FBT003
+        return F.lit(True)
 
     def visit_false(self) -> Column:
-        return F.lit(False)  # noqa: FBT003
+        return F.lit(False)
 
     def visit_not(self, child_result: Column) -> Column:
         return ~child_result

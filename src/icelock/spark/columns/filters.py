@@ -93,21 +93,21 @@ class FilterTranslator:
         return Column(name=full_name, kind=field.field_type)
 
 
-def _is_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _is_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:
     return _present(column) if negated else _predicate(ex.IsNull, column)
 
 
-def _is_not_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _is_not_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:
     return _predicate(ex.IsNull, column) if negated else _present(column)
 
 
-def _equal(column: Column, pushed: ds.EqualTo, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _equal(column: Column, pushed: ds.EqualTo, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return ex.AlwaysFalse()
     return _not_among(column, [pushed.value]) if negated else _among(column, [pushed.value])
 
 
-def _equal_null_safe(column: Column, pushed: ds.EqualNullSafe, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _equal_null_safe(column: Column, pushed: ds.EqualNullSafe, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return _is_null(column, pushed, negated)
     if negated:
@@ -115,7 +115,7 @@ def _equal_null_safe(column: Column, pushed: ds.EqualNullSafe, negated: bool) ->
     return _among(column, [pushed.value])
 
 
-def _in(column: Column, pushed: ds.In, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _in(column: Column, pushed: ds.In, negated: bool) -> ex.BooleanExpression:
     values = [value for value in pushed.value if value is not None]
     if not negated:
         return _among(column, values)
@@ -124,7 +124,7 @@ def _in(column: Column, pushed: ds.In, negated: bool) -> ex.BooleanExpression:  
     return _not_among(column, values)
 
 
-def _ordered(column: Column, pushed: Any, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _ordered(column: Column, pushed: Any, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return ex.AlwaysFalse()
     operator = _OPPOSITE[type(pushed)] if negated else type(pushed)
@@ -143,7 +143,7 @@ def _ordered(column: Column, pushed: Any, negated: bool) -> ex.BooleanExpression
     return ex.Or(compared, _predicate(ex.IsNaN, column)) if greater else compared
 
 
-def _starts_with(column: Column, pushed: ds.StringStartsWith, negated: bool) -> ex.BooleanExpression:  # noqa: FBT001 - one of _RULES
+def _starts_with(column: Column, pushed: ds.StringStartsWith, negated: bool) -> ex.BooleanExpression:
     if not isinstance(column.kind, ice.StringType) or not isinstance(pushed.value, str) or not pushed.value:
         raise _Untranslatable
     if negated:

@@ -114,7 +114,7 @@ def _by_arrow(column: Column, transform: Transform[Any, Any], field: ice.NestedF
     text, source = str(transform), field.model_dump_json()
 
     def run(values: pa.Array) -> pa.Array:
-        from icelock.spark.columns.transforms import transformed  # noqa: PLC0415 - where it runs
+        from icelock.spark.columns.transforms import transformed
 
         return transformed(values, text, source)
 
@@ -125,14 +125,14 @@ def _by_arrow(column: Column, transform: Transform[Any, Any], field: ice.NestedF
 
 def transformed(values: pa.Array, transform: str, field: str) -> pa.Array:
     """Return the transformed values of a column in Spark's Arrow form; ``field`` is the table's column as Iceberg's JSON."""
-    import pyarrow as pa  # noqa: PLC0415 - where it runs
-    from pyiceberg.schema import Schema  # noqa: PLC0415
-    from pyiceberg.transforms import parse_transform  # noqa: PLC0415
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import parse_transform
 
-    from icelock.arrow.transforms import array_transform  # noqa: PLC0415
-    from icelock.arrow.write.conform import InputPlan  # noqa: PLC0415
-    from icelock.arrow.write.schema import write_schema  # noqa: PLC0415
-    from icelock.metadata.column_types import field_from_json  # noqa: PLC0415
+    from icelock.arrow.transforms import array_transform
+    from icelock.arrow.write.conform import InputPlan
+    from icelock.arrow.write.schema import write_schema
+    from icelock.metadata.column_types import field_from_json
 
     given = field_from_json(field)
     optional = ice.NestedField(given.field_id, "value", given.field_type, required=False)

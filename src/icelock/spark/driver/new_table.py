@@ -125,7 +125,7 @@ def iceberg_schema(given: sp.StructType) -> Schema:
     for field, source in zip(arrow_schema(_optional(given)), given.fields, strict=True):
         comment = (source.metadata or {}).get("comment")
         fields.append(field.with_metadata({"doc": comment}) if comment else field)
-    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), _VERSION)  # noqa: SLF001 - what create_table does
+    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), _VERSION)
     return assign_fresh_schema_ids(converted)
 
 

@@ -76,12 +76,12 @@ class Jobs:
             layout: of the table, if it is known.
         """
         if job.action in _AT_ONCE and getattr(self._spark, "_jsparkSession", None) is not None:
-            from icelock.spark.driver.write_here import write_rows  # noqa: PLC0415 - catalogs
+            from icelock.spark.driver.write_here import write_rows
 
             write_rows(self._settings, job, rows, options)
             return
         if layout is None:
-            from icelock.spark.driver.new_table import new_layout  # noqa: PLC0415 - tables, which executors that import this package do without
+            from icelock.spark.driver.new_table import new_layout
 
             layout = self.describe(job).layout if job.new_table is None else new_layout(job, rows.schema, self._properties_of(job))
         self.write(job, distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive))

@@ -101,7 +101,7 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
         ValidationException: another writer's commit is in conflict.
     """
     properties = job.snapshot_properties
-    since = since_of(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
+    since = since_of(transaction._table, job)
     if job.action == Action.OVERWRITE:
         transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
     elif job.action == Action.OVERWRITE_PARTITIONS:
@@ -116,7 +116,7 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
 
 def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
     """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they worked on."""
-    scan = target_scan(transaction._table, job)  # noqa: SLF001 - the table that it was begun on
+    scan = target_scan(transaction._table, job)
     base = job.pinned.snapshot_id
     merges = job.purpose == Purpose.MERGE
     whole, looked_into = ([], []) if base is None else whole_and_cut(scan)
@@ -136,7 +136,7 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
         isolation_property=MERGE_ISOLATION if merges else None,
         snapshot_properties=job.snapshot_properties,
         branch=job.branch,
-        since=since_of(transaction._table, job),  # noqa: SLF001 - likewise
+        since=since_of(transaction._table, job),
     )
 
 

@@ -71,11 +71,11 @@ class IcelockSource(DataSource):
         """
         job = self._job()
         if job is not None:
-            from icelock.spark.driver.plan_job import job_schema  # noqa: PLC0415 - catalogs, in the driver only
+            from icelock.spark.driver.plan_job import job_schema
 
             found, self._loaded = job_schema(self.settings, job)
             return found
-        from icelock.spark.driver.plan_read import load  # noqa: PLC0415 - likewise
+        from icelock.spark.driver.plan_read import load
 
         found, self._loaded = load(self.settings, ReadOptions.parse(self.options))
         return found
@@ -89,10 +89,10 @@ class IcelockSource(DataSource):
         self._spent = True
         job = self._job()
         if job is not None:
-            from icelock.spark.driver.plan_job import job_reader  # noqa: PLC0415 - catalogs, in the driver only
+            from icelock.spark.driver.plan_job import job_reader
 
             return job_reader(self.settings, job, schema, self._loaded)
-        from icelock.spark.driver.plan_read import plan_read  # noqa: PLC0415 - likewise
+        from icelock.spark.driver.plan_read import plan_read
 
         return plan_read(self.settings, ReadOptions.parse(self.options), schema, self._loaded)
 
@@ -103,7 +103,7 @@ class IcelockSource(DataSource):
             PolicyError: wrong options, a plain table, or rows that do not fit it.
             KeyUnavailableError: no KMS, or it refused.
         """
-        from icelock.spark.driver.plan_write import plan_write  # noqa: PLC0415 - catalogs, in the driver only
+        from icelock.spark.driver.plan_write import plan_write
 
         self._spent = True
         job = self._job()
@@ -113,7 +113,7 @@ class IcelockSource(DataSource):
 
     def _job(self) -> Job | None:
         """Return the job that ``write_to``, ``delete`` or ``upsert`` put into the options."""
-        from icelock.spark.sealed.job import JOB, Job  # noqa: PLC0415 - not needed to unpickle
+        from icelock.spark.sealed.job import JOB, Job
 
         sealed = self.options.get(JOB)
         return None if sealed is None else Job.open(self.settings, sealed)

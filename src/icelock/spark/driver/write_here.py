@@ -57,7 +57,7 @@ def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[s
         PySparkException: tasks failed, with icelock's error in its message; the same.
         PolicyError, IntegrityError: of a few rows, as ``TaskWriter.write``; the same.
     """
-    from icelock.spark.settings.catalogs import catalog_of  # noqa: PLC0415 - catalogs
+    from icelock.spark.settings.catalogs import catalog_of
 
     catalog = catalog_of(settings, job.table)
     try:
@@ -67,8 +67,8 @@ def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[s
 
 
 def _write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[str, str], catalog: EncryptedCatalog) -> None:
-    from icelock.spark.driver.commit import commit_write  # noqa: PLC0415 - catalogs
-    from icelock.spark.driver.plan_write import plan_write  # noqa: PLC0415
+    from icelock.spark.driver.commit import commit_write
+    from icelock.spark.driver.plan_write import plan_write
 
     began = time.monotonic()
     writer = cast("TaskWriter", plan_write(settings, job, rows.schema, catalog))  # the job is about rows
@@ -96,7 +96,7 @@ def _run(writer: TaskWriter, rows: DataFrame) -> list[SealedFiles]:
 
 def _few(rows: DataFrame) -> bool:
     """Whether Spark knows, before any job, that these are few rows."""
-    most = rows._jdf.queryExecution().optimizedPlan().maxRows()  # noqa: SLF001 - PySpark has no other way to its JVM
+    most = rows._jdf.queryExecution().optimizedPlan().maxRows()
     return bool(most.isDefined() and most.get() <= _FEW_ROWS)
 
 
@@ -104,7 +104,7 @@ def _task(writer: TaskWriter) -> Any:
     """Return what executors run; the writer goes along as it would from a planning process."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415 - not needed to unpickle
+        import pyarrow as pa
 
         parts = writer.write(batches).parts
         yield pa.record_batch([pa.array([list(parts)], pa.list_(pa.binary()))], names=[_PARTS])
@@ -114,8 +114,8 @@ def _task(writer: TaskWriter) -> Any:
 
 def _in_a_session_of_its_own(results: DataFrame, schema: sp.StructType) -> DataFrame:
     """Return the same job with our settings for batches; the user's session keeps its own."""
-    user: Any = results.sparkSession._jsparkSession  # noqa: SLF001 - PySpark has no other way to its JVM
-    jvm: Any = results.sparkSession._jvm  # noqa: SLF001
+    user: Any = results.sparkSession._jsparkSession
+    jvm: Any = results.sparkSession._jvm
     try:
         given = user.sessionState().conf()
         if given.contains(BATCH_BYTES) or _has(schema, (sp.BinaryType,)):
@@ -125,7 +125,7 @@ def _in_a_session_of_its_own(results: DataFrame, schema: sp.StructType) -> DataF
         most = _VARIABLE_ROWS if _has(schema, (sp.StringType, sp.ArrayType, sp.MapType)) else _FIXED_ROWS
         rows = int(given.arrowMaxRecordsPerBatch())
         own.conf().set(BATCH_ROWS, str(most if rows <= 0 else min(rows, most)))
-        moved = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own, results._jdf.logicalPlan())  # noqa: SLF001
+        moved = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own, results._jdf.logicalPlan())
     except Exception as e:  # noqa: BLE001 - a platform that hides its JVM: slower batches, equal results
         _logger.debug("the write runs with the session's own settings for batches: %s", str(e).partition("\n\tat")[0])
         return results

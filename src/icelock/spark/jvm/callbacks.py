@@ -105,7 +105,7 @@ class Callbacks:
                 self._receive(bytes(sealed))
         except InvalidTag:
             _logger.warning("what answers at the port of Spark's JVM is not that JVM: no call from there is answered any more")
-        except Exception as e:  # noqa: BLE001 - the JVM has ended
+        except Exception as e:
             _logger.debug("no more calls from Spark's JVM: %s", str(e).partition("\n")[0])
         finally:
             self._targets.clear()
@@ -133,12 +133,12 @@ class Callbacks:
                 msg = "the SparkContext of this DataFrame was stopped: read the table again"
                 raise RuntimeError(msg)  # noqa: TRY301 - goes the way of all errors
             plain = _DONE + called(argument)
-        except Exception as e:  # noqa: BLE001 - it is raised again where the query was started
+        except Exception as e:
             plain = _FAILED + self._failure(e)
         nonce = os.urandom(_NONCE)
         try:
             self._java.answer(call, nonce + self._cipher.encrypt(nonce, plain, f"answer {call}".encode()))
-        except Exception as e:  # noqa: BLE001 - the JVM has ended
+        except Exception as e:
             _logger.debug("an answer did not reach Spark's JVM: %s", str(e).partition("\n")[0])
 
     def _failure(self, error: Exception) -> bytes:
@@ -156,7 +156,7 @@ _CHANNELS: Final[WeakKeyDictionary[Any, Callbacks]] = WeakKeyDictionary()
 
 def callbacks_of(spark: SparkSession) -> Callbacks:
     """Return the channel of a classic session's JVM, in which icelock's classes are."""
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to its JVM
+    gateway: Any = spark.sparkContext._gateway
     with _LOCK:
         found = _CHANNELS.get(gateway)
         if found is None or not found.is_open:
@@ -167,7 +167,7 @@ def callbacks_of(spark: SparkSession) -> Callbacks:
 
 def error_of(number: int) -> Exception | None:
     """Return the error of a call, by the number that the running JVM was told; once."""
-    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark import SparkContext
 
-    channel = _CHANNELS.get(SparkContext._gateway)  # noqa: SLF001
+    channel = _CHANNELS.get(SparkContext._gateway)
     return None if channel is None else channel.error(number)

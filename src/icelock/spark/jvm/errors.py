@@ -59,7 +59,7 @@ _CAPTURED: Final[dict[type[Exception], Callable[[str], Exception]]] = {}
 
 def install() -> None:
     """Let PySpark raise icelock's errors as they are. Calling it again changes nothing."""
-    from pyspark.errors.exceptions import captured  # noqa: PLC0415 - not needed over Connect
+    from pyspark.errors.exceptions import captured
 
     original: Callable[[Any], Exception] | None = getattr(captured, "convert_exception", None)
     if original is None or hasattr(original, _MARK):
@@ -121,7 +121,7 @@ def _captured(kind: type[Exception]) -> Callable[[str], Exception]:
     """Return a class of errors that are of a kind and of PySpark's."""
     if kind in _CAPTURED:
         return _CAPTURED[kind]
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.errors import PySparkException
 
     class Captured(kind, PySparkException):  # type: ignore[valid-type, misc]
         def __init__(self, message: str) -> None:

@@ -85,21 +85,21 @@ class NativeJvm:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to its JVM
+        jvm: Any = spark._jvm
         self._jvm = jvm
         self._open = jvm.icelock.NativeScan.open
 
     def add_rule(self) -> None:
         """Let the session count rows by ``CountedRows``. Calling it again changes nothing."""
-        session: Any = self._spark._jsparkSession  # noqa: SLF001
+        session: Any = self._spark._jsparkSession
         if not has_rule(session, _COUNTED):
             session.extensions().injectOptimizerRule(self._jvm.icelock.CountedRows.builder())
 
     def open(self, scan: Scan) -> DataFrame:
         """Return the rows of a scan's files, for the user's session, with the settings of one that reads by field id."""
-        from pyspark.sql import DataFrame  # noqa: PLC0415 - the classic one
+        from pyspark.sql import DataFrame
 
-        user: Any = self._spark._jsparkSession  # noqa: SLF001
+        user: Any = self._spark._jsparkSession
         rows = self._open(
             user,
             scan.data,
@@ -119,29 +119,29 @@ class NativeJvm:
 
     def sql_tables(self, query: str) -> list[str] | None:
         """Return the tables that a query names, as ``SqlTables.names`` has them, or None for another statement."""
-        found: Any = self._jvm.icelock.SqlTables.names(self._spark._jsparkSession, query)  # noqa: SLF001
+        found: Any = self._jvm.icelock.SqlTables.names(self._spark._jsparkSession, query)
         return None if found is None else [str(name) for name in found]
 
     def sql_rows(self, query: str, tables: Mapping[str, DataFrame]) -> DataFrame:
         """Return the rows of a query with these tables in it."""
-        from pyspark.sql import DataFrame  # noqa: PLC0415 - the classic one
+        from pyspark.sql import DataFrame
 
         given = self._jvm.java.util.HashMap()
         for name, rows in tables.items():
-            given.put(name, rows._jdf)  # noqa: SLF001
-        return DataFrame(self._jvm.icelock.SqlTables.rows(self._spark._jsparkSession, query, given), self._spark)  # noqa: SLF001
+            given.put(name, rows._jdf)
+        return DataFrame(self._jvm.icelock.SqlTables.rows(self._spark._jsparkSession, query, given), self._spark)
 
     def uuid_text(self, column: Column) -> Column:
         """Return UUIDs of 16 bytes as canonical text."""
-        from pyspark.sql import Column  # noqa: PLC0415 - the classic one
+        from pyspark.sql import Column
 
-        return Column(self._jvm.icelock.NativeScan.uuidText(column._jc))  # noqa: SLF001
+        return Column(self._jvm.icelock.NativeScan.uuidText(column._jc))
 
     def among(self, bits: bytes, width: int, row: Column, bit: Column) -> Column:
         """Return whether a bit is set in a row of a table, whose rows have ``width`` bytes; bit 0 is the lowest of the first byte."""
-        from pyspark.sql import Column  # noqa: PLC0415 - the classic one
+        from pyspark.sql import Column
 
-        return Column(self._jvm.icelock.NativeScan.among(bits, width, row._jc, bit._jc))  # noqa: SLF001
+        return Column(self._jvm.icelock.NativeScan.among(bits, width, row._jc, bit._jc))
 
 
 def native_jvm(spark: SparkSession) -> NativeJvm | None:
@@ -156,7 +156,7 @@ def native_jvm(spark: SparkSession) -> NativeJvm | None:
             _load(spark)
             made = NativeJvm(spark)
             made.add_rule()
-        except Exception as e:  # noqa: BLE001 - the data source reads as well
+        except Exception as e:
             _logger.debug("no native scan in this session: %s", str(e).partition("\n\tat")[0])
             return None
         setattr(spark, _KNOWN, made)
@@ -166,14 +166,14 @@ def native_jvm(spark: SparkSession) -> NativeJvm | None:
 def _load(spark: SparkSession) -> None:
     """Bring the classes to the class loader of the driver, and to executors of the session's context."""
     context = spark.sparkContext
-    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     jar = _jar_of(loader)
     if jar is None:
         jar = _compile(jvm, loader)
         loader.addURL(jvm.java.io.File(jar).toURI().toURL())
     if getattr(context, _KNOWN, None) is None:
-        context._jsc.addJar(jar)  # noqa: SLF001
+        context._jsc.addJar(jar)
         callbacks_of(spark).forget()  # of a SparkContext that was stopped
         setattr(context, _KNOWN, jar)
 
@@ -182,7 +182,7 @@ def _jar_of(loader: Any) -> str | None:
     """Return the jar that an earlier context's session left in this JVM."""
     try:
         path = loader.loadClass(_SCAN).getProtectionDomain().getCodeSource().getLocation().getPath()
-    except Exception:  # noqa: BLE001 - ClassNotFoundException, as py4j has it
+    except Exception:
         return None
     return str(path)
 

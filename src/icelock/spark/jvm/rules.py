@@ -30,7 +30,7 @@ def install_fresh_scans(spark: SparkSession, name: str) -> bool:
     try:
         if not has_rule(session, _CLASS):
             _inject(spark, _compiled(spark, _CLASS), name)
-    except Exception as e:  # noqa: BLE001 - a platform that hides its JVM: then filters are not pushed
+    except Exception as e:
         _logger.debug("filters are not pushed to icelock tables in this session: %s", str(e).partition("\n\tat")[0])
         return False
     return True
@@ -46,7 +46,7 @@ def install_own_rows(spark: SparkSession, name: str) -> None:
         if not has_rule(session, _OWN_ROWS):
             _inject(spark, rule, name)
         setattr(spark, _COMPILED, rule)
-    except Exception as e:  # noqa: BLE001 - a platform that hides its JVM
+    except Exception as e:
         _logger.warning(
             "in this session icelock cannot tell whether the rows of an overwrite come from the table itself; "
             "say it by the option validate-from-snapshot-id (%s)",
@@ -60,15 +60,15 @@ def seen_in_plan(rows: DataFrame, name: str) -> str:
     rule = getattr(spark, _COMPILED, None)
     if rule is None:
         return ""
-    of = spark._jvm.java.lang.Class.forName  # noqa: SLF001 - PySpark has no other way to its JVM
+    of = spark._jvm.java.lang.Class.forName
     kinds = (of("org.apache.spark.sql.catalyst.plans.logical.LogicalPlan", True, rule.getClassLoader()), of("java.lang.String"))  # noqa: FBT003
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    plan = rows._jdf.queryExecution().analyzed()
     return str(rule.getMethod("seen", _classes(spark, *kinds)).invoke(None, _objects(spark, plan, name)))
 
 
 def _compiled(spark: SparkSession, name: str) -> Any:
     """Return a class that is compiled from its source."""
-    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm: Any = spark._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(files("icelock.spark.jvm").joinpath("java", f"{name.rpartition('.')[2]}.java").read_text(encoding="utf-8"))
@@ -76,8 +76,8 @@ def _compiled(spark: SparkSession, name: str) -> Any:
 
 
 def _inject(spark: SparkSession, rule: Any, name: str) -> None:
-    session: Any = spark._jsparkSession  # noqa: SLF001
-    text: Any = spark._jvm.java.lang.Class.forName("java.lang.String")  # type: ignore[union-attr]  # noqa: SLF001
+    session: Any = spark._jsparkSession
+    text: Any = spark._jvm.java.lang.Class.forName("java.lang.String")  # type: ignore[union-attr]
     session.extensions().injectOptimizerRule(rule.getMethod("builder", _classes(spark, text)).invoke(None, _objects(spark, name)))
 
 
@@ -95,7 +95,7 @@ def activate(spark: SparkSession) -> None:
         return
     try:
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-    except Exception as e:  # noqa: BLE001 - a platform that hides its JVM
+    except Exception as e:
         _logger.debug("the session could not be made that of this thread: %s", str(e).partition("\n\tat")[0])
 
 
@@ -108,7 +108,7 @@ def _objects(spark: SparkSession, *values: Any) -> Any:
 
 
 def _array(spark: SparkSession, kind: str, values: tuple[Any, ...]) -> Any:
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to its JVM
+    gateway: Any = spark.sparkContext._gateway
     array = gateway.new_array(getattr(gateway.jvm, kind), len(values))
     for index, value in enumerate(values):
         array[index] = value

@@ -55,7 +55,7 @@ class FilesWritten:
     @classmethod
     def together(cls, messages: Iterable[FilesWritten], *, retried: bool) -> FilesWritten:
         """Return several messages as one; of a file with positions in more than one, all rows are meant."""
-        from pyroaring import BitMap64  # noqa: PLC0415 - not needed to unpickle
+        from pyroaring import BitMap64
 
         one = cls(retried=retried)
         for message in messages:
@@ -118,7 +118,7 @@ def seal_part(written: FilesWritten, sender: Sender, *, part: int, last: bool) -
 
 
 def _plain(file: DataFile) -> dict[str, Any]:
-    from pyiceberg.manifest import DATA_FILE_TYPE  # noqa: PLC0415 - the driver unpickles without it
+    from pyiceberg.manifest import DATA_FILE_TYPE
 
     names = (field.name for field in DATA_FILE_TYPE[_VERSION].fields)
     plain = {name: getattr(file, name, None) for name in names}
@@ -126,10 +126,10 @@ def _plain(file: DataFile) -> dict[str, Any]:
 
 
 def _data_file(spec_id: int, plain: dict[str, Any]) -> DataFile:
-    from pyiceberg.manifest import DataFileContent, FileFormat  # noqa: PLC0415
-    from pyiceberg.typedef import Record  # noqa: PLC0415
+    from pyiceberg.manifest import DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
 
-    from icelock.metadata.manifest import DataFile  # noqa: PLC0415
+    from icelock.metadata.manifest import DataFile
 
     file = DataFile.from_args(
         **{

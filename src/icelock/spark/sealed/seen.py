@@ -85,7 +85,7 @@ def rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen
         PolicyError: a scan of this table does not say what it reads.
     """
     if getattr(df.sparkSession, "_jsparkSession", None) is not None:
-        from icelock.spark.jvm.rules import seen_in_plan  # noqa: PLC0415 - executors import this package
+        from icelock.spark.jvm.rules import seen_in_plan
 
         return seen_in(seen_in_plan(df, FORMAT), table)
     connect: Any = df  # Connect's own DataFrame
@@ -95,7 +95,7 @@ def rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen
 
 def _of_options(options: Mapping[str, str], table: TableName, settings: Settings) -> Seen:
     """Return what a Connect plan's scan with these options reads."""
-    from icelock.spark.sealed.job import JOB, Job  # noqa: PLC0415 - it has this in its fields
+    from icelock.spark.sealed.job import JOB, Job
 
     if JOB in options:
         job = Job.open(settings, options[JOB])
@@ -137,7 +137,7 @@ def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:
         seen: what the rows come from.
         branch: that is written.
     """
-    from icelock.table.commit.conflicts import Since  # noqa: PLC0415 - executors import this module
+    from icelock.table.commit.conflicts import Since
 
     uuid = str(metadata.table_uuid)
     bases = [one.heads.get(branch, one.heads.get(_MAIN)) for one in seen if one.table_uuid == uuid]

@@ -139,7 +139,7 @@ class WriteOptions:
         Raises:
             PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
         """
-        from icelock.plan.filters.text import parse_filter  # noqa: PLC0415 - executors import this module
+        from icelock.plan.filters.text import parse_filter
 
         properties = snapshot_properties(options)
         others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}
@@ -169,9 +169,9 @@ class WriteOptions:
 
     def job(self, *, overwrite: bool) -> Job:
         """Return the write as a job."""
-        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - executors import this module
+        from pyiceberg.expressions import AlwaysTrue
 
-        from icelock.spark.sealed.job import MAIN, Action, Job  # noqa: PLC0415
+        from icelock.spark.sealed.job import MAIN, Action, Job
 
         action = Action.APPEND
         if overwrite:

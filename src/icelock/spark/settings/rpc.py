@@ -49,7 +49,7 @@ def warn_once(spark: SparkSession) -> None:
 
 def all_refuse(catalogs: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether no catalog would use a plain wire, those of PyIceberg's configuration included."""
-    from pyiceberg.utils.config import Config  # noqa: PLC0415 - executors import this package
+    from pyiceberg.utils.config import Config
 
     config = Config()
     names = {*config.get_known_catalogs(), *catalogs}

@@ -64,7 +64,7 @@ class CutReader(ExecutorReader):
         """
         if not isinstance(partition, CutSplit) or not len(partition):
             return
-        import pyarrow as pa  # noqa: PLC0415 - not needed to unpickle
+        import pyarrow as pa
 
         cutter = _Cutter(self._plan)
         for number, task in enumerate(partition.tasks):
@@ -96,13 +96,13 @@ class ResultWriter(DataSourceArrowWriter):
             ValidationException: another writer's commit is in conflict; the same.
             CommitFailedException: other writers won each time; the same.
         """
-        from icelock.spark.driver.commit import commit_write  # noqa: PLC0415 - catalogs, in the driver only
+        from icelock.spark.driver.commit import commit_write
 
         commit_write(self._plan, self._ticket, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of a job that failed before its commit began, and those that were staged for it."""
-        from icelock.spark.driver.commit import abort_write  # noqa: PLC0415 - not needed on executors
+        from icelock.spark.driver.commit import abort_write
 
         abort_write(self._plan, self._ticket, messages)
 
@@ -114,7 +114,7 @@ class _Cutter:
     """Does the work on data files, one after another."""
 
     def __init__(self, plan: CutPlan) -> None:
-        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - not needed to unpickle
+        from pyiceberg.expressions import AlwaysTrue
 
         self._plan = plan
         self._matching = plan.read.context()
@@ -126,7 +126,7 @@ class _Cutter:
             return self._rewritten(task, self._except_positions(task, positions))
         if self._plan.merge_on_read:
             return self._positions(task)
-        from icelock.arrow.read.task import count_task  # noqa: PLC0415
+        from icelock.arrow.read.task import count_task
 
         matching = count_task(self._matching, task)
         if not matching:
@@ -136,8 +136,8 @@ class _Cutter:
         return self._rewritten(task, self._others(task))
 
     def _rewritten(self, task: ScanTask, rows: Iterator[pa.RecordBatch]) -> FilesWritten:
-        from icelock.arrow.write.writer import write_data_files  # noqa: PLC0415
-        from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
+        from icelock.arrow.write.writer import write_data_files
+        from icelock.keys.entropy import SystemEntropy
 
         number = TaskContext.get()
         files = write_data_files(
@@ -146,21 +146,21 @@ class _Cutter:
         return FilesWritten(files, seen=[task.path], gone=[task.path])
 
     def _others(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        from icelock.arrow.read.row_filter import RowMatcher  # noqa: PLC0415
-        from icelock.arrow.read.task import read_task  # noqa: PLC0415
+        from icelock.arrow.read.row_filter import RowMatcher
+        from icelock.arrow.read.task import read_task
 
         matcher = RowMatcher(self._matching.filter_plan, self._matching.table_schema)
         for batch in read_task(replace(self._every_row, schema=self._plan.write.context().schema), task):
             yield matcher.others(batch)
 
     def _except_positions(self, task: ScanTask, positions: bytes) -> Iterator[pa.RecordBatch]:
-        import numpy as np  # noqa: PLC0415
-        import pyarrow as pa  # noqa: PLC0415
-        from pyiceberg.schema import Schema  # noqa: PLC0415
-        from pyroaring import BitMap64  # noqa: PLC0415
+        import numpy as np
+        import pyarrow as pa
+        from pyiceberg.schema import Schema
+        from pyroaring import BitMap64
 
-        from icelock.arrow.read.task import read_task  # noqa: PLC0415
-        from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task
+        from icelock.metadata.metadata_columns import POS
 
         stored = self._plan.write.context().schema
         goes = np.fromiter(BitMap64.deserialize(positions), np.int64)
@@ -169,11 +169,11 @@ class _Cutter:
             yield batch.select(range(batch.num_columns - 1)).filter(pa.array(stays))
 
     def _positions(self, task: ScanTask) -> FilesWritten:
-        from pyiceberg.schema import Schema  # noqa: PLC0415
-        from pyroaring import BitMap64  # noqa: PLC0415
+        from pyiceberg.schema import Schema
+        from pyroaring import BitMap64
 
-        from icelock.arrow.read.task import read_task  # noqa: PLC0415
-        from icelock.metadata.metadata_columns import POS  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task
+        from icelock.metadata.metadata_columns import POS
 
         found = BitMap64()
         for batch in read_task(replace(self._matching, schema=Schema(POS)), task):

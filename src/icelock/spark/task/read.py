@@ -56,12 +56,12 @@ class ReadPlan:
 
     def context(self) -> ReadContext:
         """Put the context together again, with a FileIO of its own."""
-        from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
-        from pyiceberg.table.name_mapping import NameMapping  # noqa: PLC0415
+        from pyiceberg.partitioning import PartitionSpec
+        from pyiceberg.table.name_mapping import NameMapping
 
-        from icelock.arrow.read.context import ReadContext  # noqa: PLC0415
-        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
-        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
+        from icelock.arrow.read.context import ReadContext
+        from icelock.io.storage import open_storage
+        from icelock.metadata.column_types import schema_from_json
 
         return ReadContext(
             schema=schema_from_json(self.schema),
@@ -98,9 +98,9 @@ class TaskReader(ExecutorReader):
         tasks = partition.tasks if isinstance(partition, Split) else []
         if not tasks:
             return
-        from icelock.arrow.read.task import read_task  # noqa: PLC0415 - not needed to unpickle
-        from icelock.spark.columns.batches import spark_batch  # noqa: PLC0415
-        from icelock.spark.columns.types import arrow_schema  # noqa: PLC0415
+        from icelock.arrow.read.task import read_task
+        from icelock.spark.columns.batches import spark_batch
+        from icelock.spark.columns.types import arrow_schema
 
         context = self._plan.context()
         schema = arrow_schema(StructType.fromJson(json.loads(self._plan.spark_schema)))

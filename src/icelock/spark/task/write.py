@@ -78,12 +78,12 @@ class WritePlan:
 
     def context(self) -> WriteContext:
         """Put the context together again, with a FileIO of its own."""
-        from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415
-        from pyiceberg.table.sorting import SortOrder  # noqa: PLC0415
+        from pyiceberg.partitioning import PartitionSpec
+        from pyiceberg.table.sorting import SortOrder
 
-        from icelock.arrow.write.context import WriteContext  # noqa: PLC0415
-        from icelock.io.storage import open_storage  # noqa: PLC0415 - not needed to unpickle
-        from icelock.metadata.column_types import schema_from_json  # noqa: PLC0415
+        from icelock.arrow.write.context import WriteContext
+        from icelock.io.storage import open_storage
+        from icelock.metadata.column_types import schema_from_json
 
         return WriteContext(
             schema=schema_from_json(self.schema),
@@ -121,8 +121,8 @@ class TaskWriter(DataSourceArrowWriter):
             PolicyError: a row that does not fit the table.
             IntegrityError: storage does not hold what was written.
         """
-        from icelock.arrow.write.writer import write_data_files  # noqa: PLC0415 - not needed to unpickle
-        from icelock.keys.entropy import SystemEntropy  # noqa: PLC0415
+        from icelock.arrow.write.writer import write_data_files
+        from icelock.keys.entropy import SystemEntropy
 
         task = TaskContext.get()
         if task is not None:
@@ -145,13 +145,13 @@ class TaskWriter(DataSourceArrowWriter):
             IntegrityError: a message is not what a task of this job sent; the same.
             CommitFailedException: other writers won each time; the same.
         """
-        from icelock.spark.driver.commit import commit_write  # noqa: PLC0415 - catalogs, in the driver only
+        from icelock.spark.driver.commit import commit_write
 
         commit_write(self._plan, self._ticket, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of a job that failed before its commit began; what cannot be removed is listed in the debug log."""
-        from icelock.spark.driver.commit import abort_write  # noqa: PLC0415 - not needed on executors
+        from icelock.spark.driver.commit import abort_write
 
         abort_write(self._plan, self._ticket, messages)
 
@@ -167,8 +167,8 @@ def _spare_the_collector() -> None:
 
 def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:
     """Yield batches without their last two columns, and put what they say into ``found``."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - not needed to unpickle
-    from pyroaring import BitMap64  # noqa: PLC0415
+    import pyarrow.compute as pc
+    from pyroaring import BitMap64
 
     for batch in batches:
         rest = batch.num_columns - 2

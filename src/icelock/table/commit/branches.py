@@ -175,7 +175,7 @@ class ManageSnapshots(IcebergManageSnapshots):
         raise PolicyError(f"snapshot {snapshot_id} cannot be cherry-picked in this version: fast-forward a branch, or append its rows")
 
     def _move(self, branch: str, snapshot_id: int) -> Self:
-        updates, requirements = self._transaction._set_ref_snapshot(snapshot_id, branch, SnapshotRefType.BRANCH)  # noqa: SLF001
+        updates, requirements = self._transaction._set_ref_snapshot(snapshot_id, branch, SnapshotRefType.BRANCH)
         self._updates += updates
         self._requirements += requirements
         return self

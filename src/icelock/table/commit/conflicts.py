@@ -90,7 +90,7 @@ class Window:
 class Conflicts:
     """Finds files of other commits that concern an operation: by its ``row_filter``, or by the ``partitions`` that it replaces."""
 
-    def __init__(  # noqa: PLR0913 - one more would be a class of two values
+    def __init__(
         self,
         metadata: TableMetadata,
         io: FileIO,
@@ -108,7 +108,7 @@ class Conflicts:
         self._planner = Planner(
             table_metadata=metadata, io=io, row_filter=row_filter if row_filter is not None else AlwaysTrue(), case_sensitive=case_sensitive
         )
-        self._may_match = self._planner._build_metrics_evaluator()  # noqa: SLF001 - PyIceberg's planner has no public face for it
+        self._may_match = self._planner._build_metrics_evaluator()
         self._in_manifest: dict[int, Callable[[Any], bool]] = {}
         self._in_partition: dict[int, Callable[[Any], bool]] = {}
 
@@ -161,14 +161,14 @@ class Conflicts:
             return self._partitions.may_hold(manifest, self._metadata)
         spec_id = manifest.partition_spec_id
         if spec_id not in self._in_manifest:
-            self._in_manifest[spec_id] = self._planner._build_manifest_evaluator(spec_id)  # noqa: SLF001 - likewise
+            self._in_manifest[spec_id] = self._planner._build_manifest_evaluator(spec_id)
         return self._in_manifest[spec_id](manifest)
 
     def _file(self, file: DataFile) -> bool:
         if self._partitions is not None:
             return file in self._partitions
         if file.spec_id not in self._in_partition:
-            self._in_partition[file.spec_id] = self._planner._build_partition_evaluator(file.spec_id)  # noqa: SLF001 - likewise
+            self._in_partition[file.spec_id] = self._planner._build_partition_evaluator(file.spec_id)
         return self._in_partition[file.spec_id](file) and self._may_match(file)
 
     def _refuse(self, entry: ManifestEntry, what: str) -> None:

@@ -41,7 +41,7 @@ def merge_enabled(properties: Mapping[str, str]) -> bool:
 
 def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
     """Return the manifests with small ones merged, unless the table's properties forbid it; data and deletes apart."""
-    may_lose = producer._written_manifest_lists and not producer._transaction.cannot_lose  # noqa: SLF001 - PyIceberg's record of attempts
+    may_lose = producer._written_manifest_lists and not producer._transaction.cannot_lose
     if not merge_enabled(properties) or may_lose:
         return list(manifests)
     groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]
@@ -50,7 +50,7 @@ def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], prope
 
 def _merger(producer: EncryptedProducer, properties: Mapping[str, str]) -> _Merger:
     size, count = merge_sizes(properties)
-    return _Merger(size or 1, count or 1, True, producer)  # noqa: FBT003 - PyIceberg's signature
+    return _Merger(size or 1, count or 1, True, producer)
 
 
 def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:

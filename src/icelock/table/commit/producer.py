@@ -67,7 +67,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         merge_sizes(transaction.table_metadata.properties)  # PyIceberg's producers read them, and say ValueError
         super().__init__(operation, transaction, io, **arguments)
         # PyIceberg takes the branch's head as it is staged; commits of others come after the one that was committed.
-        head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)  # noqa: SLF001 - PyIceberg's own access
+        head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)
         self._starting_snapshot_id = None if head is None else head.snapshot_id
         # Manifests of new files, by what is in them; another attempt lists them again.
         self._added_paths: set[str] = set()
@@ -79,7 +79,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _io(self) -> EncryptingFileIO:
         # Always that of the transaction's present metadata: after a refresh the old one would lack keys. Cleaning up comes
         # after the commit, when the staged updates no longer apply to the table's metadata.
-        return self._transaction._table.io if self._cleaning else self._transaction.current_io()  # noqa: SLF001
+        return self._transaction._table.io if self._cleaning else self._transaction.current_io()
 
     @_io.setter
     def _io(self, value: object) -> None:
@@ -109,7 +109,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def new_manifest_writer(self, spec: PartitionSpec, content: ManifestContent = ManifestContent.DATA) -> EncryptedManifestWriter:
         """Return the writer of a new manifest with a key of its own."""
-        provider = self._transaction._table.location_provider()  # noqa: SLF001 - PyIceberg's own access
+        provider = self._transaction._table.location_provider()
         name = _new_manifest_file_name(num=next(self._manifest_num_counter), commit_uuid=self.commit_uuid)
         location = provider.new_metadata_location(name)
         self._written_manifests.append(location)
@@ -199,7 +199,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         name = _new_manifest_list_file_name(
             snapshot_id=self._snapshot_id, attempt=len(self._written_manifest_lists) + 1, commit_uuid=self.commit_uuid
         )
-        location = self._transaction._table.location_provider().new_metadata_location(name)  # noqa: SLF001
+        location = self._transaction._table.location_provider().new_metadata_location(name)
         self._written_manifest_lists.append(location)
         written = write_manifest_list(
             io,
@@ -216,7 +216,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             parent_snapshot_id=self._parent_snapshot_id,
             manifest_list=location,
             sequence_number=metadata.next_sequence_number(),
-            timestamp_ms=commit_time_ms(metadata, self._transaction._table.encryption.clock()),  # noqa: SLF001
+            timestamp_ms=commit_time_ms(metadata, self._transaction._table.encryption.clock()),
             summary=self._summary(self.snapshot_properties),
             schema_id=metadata.current_schema_id,
             first_row_id=metadata.next_row_id,

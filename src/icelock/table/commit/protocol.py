@@ -52,7 +52,7 @@ class CommitProtocol(Transaction):
     makes_table = False
     """Whether the table is not there before the commit."""
 
-    def __init__(self, table: Table, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table.at_one_version(), autocommit)
         self._shared = table
         self._data_files: list[str] = []
@@ -201,7 +201,7 @@ class CommitProtocol(Transaction):
                 self.cannot_lose = turn.exclusive
                 self._rebuild_snapshot_updates()
             self._turn = turn
-            self._table._do_commit(self._updates, (*self._requirements, *self._columns_as_seen()))  # noqa: SLF001 - PyIceberg's own way
+            self._table._do_commit(self._updates, (*self._requirements, *self._columns_as_seen()))
         return True
 
     def _columns_as_seen(self) -> tuple[AssertCurrentSchemaId, ...]:
@@ -232,15 +232,15 @@ class CommitProtocol(Transaction):
         """
         self._turn = None
         producers = {producer.snapshot_id: producer for producer in self._snapshot_producers}
-        branches = {producer._target_branch for producer in self._snapshot_producers}  # noqa: SLF001
+        branches = {producer._target_branch for producer in self._snapshot_producers}
         staged, self._updates = self._updates, ()
         self._requirements = tuple(r for r in self._requirements if not (isinstance(r, AssertRefSnapshotId) and r.ref in branches))
         for update in staged:
             made_by = _producer_of(update, producers)
             if isinstance(update, AddSnapshotUpdate) and made_by is not None:
-                made_by._refresh_for_retry()  # noqa: SLF001
-                made_by._validate_concurrency()  # noqa: SLF001
-                self._stage(*made_by._commit())  # noqa: SLF001
+                made_by._refresh_for_retry()
+                made_by._validate_concurrency()
+                self._stage(*made_by._commit())
             elif made_by is None and not isinstance(update, AddEncryptionKeyUpdate):
                 self._stage((update,))
         self._drop_idle_producers()
@@ -253,7 +253,7 @@ class CommitProtocol(Transaction):
     def _discard(self, *, files: int = 0, producers: int = 0) -> None:
         """Delete what was written for this transaction, but for the first ``files`` files and ``producers`` snapshots."""
         for producer in self._snapshot_producers[producers:]:
-            producer._clean_all_uncommitted()  # noqa: SLF001
+            producer._clean_all_uncommitted()
         del self._snapshot_producers[producers:]
         for path in self._data_files[files:]:
             try:
@@ -272,12 +272,12 @@ class Cleanup:
         self._transaction = transaction
 
     def __enter__(self) -> None:
-        self._files = len(self._transaction._data_files)  # noqa: SLF001
-        self._producers = len(self._transaction._snapshot_producers)  # noqa: SLF001
+        self._files = len(self._transaction._data_files)
+        self._producers = len(self._transaction._snapshot_producers)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            self._transaction._discard(files=self._files, producers=self._producers)  # noqa: SLF001
+            self._transaction._discard(files=self._files, producers=self._producers)
 
 
 def _producer_of(update: TableUpdate, producers: dict[int, _SnapshotProducer[Any]]) -> _SnapshotProducer[Any] | None:
@@ -286,5 +286,5 @@ def _producer_of(update: TableUpdate, producers: dict[int, _SnapshotProducer[Any
         return producers.get(update.snapshot.snapshot_id)
     if isinstance(update, SetSnapshotRefUpdate):
         producer = producers.get(update.snapshot_id)
-        return producer if producer is not None and producer._target_branch == update.ref_name else None  # noqa: SLF001
+        return producer if producer is not None and producer._target_branch == update.ref_name else None
     return None

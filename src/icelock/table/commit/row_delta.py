@@ -214,7 +214,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self.__dict__.pop("partition_filters", None)  # of the schema and specs as they were
 
     def _validate_concurrency(self) -> None:
-        table = self._transaction._table  # noqa: SLF001 - what others committed, without what is staged here
+        table = self._transaction._table
         window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
         if window.head is None and window.base is not None:
             raise ValidationException(
@@ -237,7 +237,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         row_filter = None if self._predicate == AlwaysFalse() else self._predicate
         return Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
 
-    def delete_by_predicate(self, predicate: BooleanExpression, case_sensitive: bool = True) -> None:  # noqa: FBT001, FBT002
+    def delete_by_predicate(self, predicate: BooleanExpression, case_sensitive: bool = True) -> None:
         """Say which rows the snapshot is about; files are not looked for by it."""
         self._predicate = predicate if self._predicate == AlwaysFalse() else Or(self._predicate, predicate)
         self._case_sensitive = case_sensitive

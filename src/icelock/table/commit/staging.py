@@ -47,7 +47,7 @@ class Staging(CommitProtocol):
 
     _table: Table
 
-    def __init__(self, table: Table, autocommit: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's signature
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
         self._staged: tuple[Any, Any, TableMetadata] | None = None
         self._keyed_io: tuple[TableMetadataV3, EncryptingFileIO] | None = None
@@ -147,7 +147,7 @@ class Staging(CommitProtocol):
         self._requirements += self._as_committed(requirement.ref for requirement in refs)
         return self
 
-    def _set_ref_snapshot(  # noqa: PLR0913 - PyIceberg's signature
+    def _set_ref_snapshot(
         self,
         snapshot_id: int,
         ref_name: str,
@@ -182,7 +182,7 @@ class Staging(CommitProtocol):
         heads = {name: base.refs[name].snapshot_id if name in base.refs else None for name in wanted if name not in known}
         return tuple(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in heads.items())
 
-    def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:  # noqa: FBT001, FBT002
+    def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:
         return DataScan(table_metadata=self.table_metadata, io=self.current_io(), row_filter=row_filter, case_sensitive=case_sensitive)
 
     def name_of_table(self) -> str:

@@ -62,7 +62,7 @@ def snapshot_summary(
     added, removed = list(added), list(removed)
     counts = [_count(added), _count(removed)]
     found = {names[1 + side]: str(count[names[0]]) for names in _NAMES for side, count in enumerate(counts) if count[names[0]]}
-    partitions = {(file.spec_id or 0, identity_of(file.partition._data)) for file in (*added, *removed)}  # noqa: SLF001 - PyIceberg's Record
+    partitions = {(file.spec_id or 0, identity_of(file.partition._data)) for file in (*added, *removed)}
     if partitions:
         found["changed-partition-count"] = str(len(partitions))
     known = parent and {name: parent[name] if is_long(parent.get(name)) else _NO_TOTAL for name in _TOTALS}

@@ -112,7 +112,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._older_than_ms = to_millis(dt, name="older_than")
         return self
 
-    def clean_expired_files(self, clean: bool) -> Self:  # noqa: FBT001 - Java's name and shape
+    def clean_expired_files(self, clean: bool) -> Self:
         """With False, only metadata changes: nothing is read or deleted, and ``remove_leftovers`` does the rest another time."""
         self._clean = clean
         return self

@@ -47,7 +47,7 @@ class RowsChanged:
 class GivenChange:
     """A ``RowChange`` of files that were worked out elsewhere."""
 
-    def __init__(  # noqa: PLR0913 - what it is about, and where
+    def __init__(
         self,
         transaction: Staging,
         change: RowsChanged,

@@ -19,7 +19,7 @@ from icelock.arrow.types import plain_array
 
 def different_rows(left: pa.RecordBatch, right: pa.RecordBatch, columns: Iterable[str]) -> pa.Array:
     """Return a boolean array with true for each row in which one of the columns differs."""
-    differs = pa.repeat(False, left.num_rows)  # noqa: FBT003 - PyArrow's
+    differs = pa.repeat(False, left.num_rows)
     for name in columns:
         differs = pc.or_(differs, _differs(left.column(name), right.column(name)))
     return differs
@@ -35,9 +35,9 @@ def _differs(left: Any, right: Any) -> pa.Array:
         return _any([one_null, *children])
     if pat.is_nested(left.type):
         return pa.array([a != b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], pa.bool_())
-    unequal = pc.fill_null(pc.not_equal(left, right), False)  # noqa: FBT003 - PyArrow's
+    unequal = pc.fill_null(pc.not_equal(left, right), False)
     if pat.is_floating(left.type):
-        both_nan = pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False)  # noqa: FBT003 - likewise
+        both_nan = pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False)
         unequal = pc.and_not(unequal, both_nan)
     return pc.or_(one_null, unequal)
 
