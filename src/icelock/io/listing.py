@@ -1,14 +1,15 @@
 """Files of a storage: listing those below a location, and deleting many.
 
-PyIceberg's ``FileIO`` can do neither. Listed are the storages of its two implementations, Arrow's and fsspec's, one folder after the
-other, so that memory does not grow with the number of files; a FileIO of a user can offer `ListsFiles` and `DeletesMany` itself
-(case C-50). ``EncryptingFileIO`` is looked through.
+PyIceberg's ``FileIO`` can do neither. PyIceberg's two implementations, over Arrow and over fsspec, are listed folder by folder, so that
+memory does not grow with the number of files; a user's own FileIO can offer `ListsFiles` and `DeletesMany` (case C-50). An
+``EncryptingFileIO`` stands for the storage below it.
 
 Not here: which files belong to a table (``table.maintenance.reach``).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.storage import ArrowFileIO
+
+logger = logging.getLogger(__name__)
 
 _FSSPEC_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated")
 
@@ -41,7 +44,7 @@ class ListsFiles(Protocol):
     """A FileIO that can list."""
 
     def list_prefix(self, location: str) -> Iterable[StoredFile]:
-        """Yield every file below a folder, at any depth; none when there is no such folder."""
+        """Yield every file below a folder, at any depth; nothing if there is no such folder."""
 
 
 @runtime_checkable
@@ -49,7 +52,7 @@ class DeletesMany(Protocol):
     """A FileIO that deletes many files in few calls."""
 
     def delete_files(self, locations: Iterable[str]) -> Iterable[str]:
-        """Delete the files, those that are not there too; return the locations that could not be deleted."""
+        """Delete the files, and return the locations that could not be deleted; a missing file counts as deleted."""
 
 
 def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
@@ -82,26 +85,44 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
 
 
 def delete_files(io: FileIO, locations: Iterable[str], *, allowed: Callable[[str], bool] | None = None) -> list[str]:
-    """Delete files, those that are not there too; go on after errors and return the locations that could not be deleted.
+    """Delete files and return the locations that could not be deleted. A missing file counts as deleted.
 
-    ``allowed`` is asked for each right before it goes: a folder on its way may have become a link to another place since it was listed.
+    Errors are written to the debug log, not raised: one file's error leaves the others to delete, and callers that clean up after a
+    failure keep that failure.
+
+    Args:
+        io: the storage.
+        locations: the files to delete.
+        allowed: is asked for each location right before its deletion: since it was listed, a folder in its path may have become a link.
     """
     storage = storage_of(io)
+    locations = list(locations)
     if isinstance(storage, DeletesMany):
-        return list(storage.delete_files(list(locations)))
+        refused = [] if allowed is None else [location for location in locations if not allowed(location)]
+        return [*refused, *_delete_many(storage, [location for location in locations if location not in refused])]
 
-    def delete(location: str) -> str | None:
+    def delete(location: str) -> bool:
         if allowed is not None and not allowed(location):
-            return location
+            return False
         try:
             storage.delete(location)
         except FileNotFoundError:
-            return None
-        except Exception:  # noqa: BLE001 - storage clients raise what they like; the rest still has to go
-            return location
-        return None
+            return True
+        except Exception as e:  # noqa: BLE001 - storage clients raise what they like
+            logger.debug("could not delete %s: %s", location, e)
+            return False
+        return True
 
-    return [location for location in ExecutorFactory.get_or_create().map(delete, locations) if location is not None]
+    deleted = map(delete, locations) if len(locations) == 1 else ExecutorFactory.get_or_create().map(delete, locations)
+    return [location for location, done in zip(locations, deleted, strict=True) if not done]
+
+
+def _delete_many(storage: DeletesMany, locations: list[str]) -> list[str]:
+    try:
+        return list(storage.delete_files(locations))
+    except Exception as e:  # noqa: BLE001 - likewise
+        logger.debug("could not delete %s: %s", ", ".join(locations), e)
+        return locations
 
 
 # Yields for a folder's path: name, path, and size and time of a file (None: it is a folder).

@@ -12,7 +12,6 @@ Not here: when files begin and end (``arrow.write.partition_writer``).
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +31,7 @@ from icelock.arrow.write.partition import Partitioner
 from icelock.arrow.write.schema import write_schema
 from icelock.arrow.write.sort import RowSorter
 from icelock.errors import IntegrityError, PolicyError
+from icelock.io.listing import delete_files
 from icelock.io.stored import EncryptedFile
 from icelock.keys.entropy import Entropy, mint_file_key
 from icelock.metadata.manifest import DataFile
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from icelock.arrow.write.context import WriteContext
 
 _ATTEMPT_LENGTH: Final = 8
-_log = logging.getLogger(__name__)
 
 
 class DataFiles:
@@ -88,15 +87,7 @@ class DataFiles:
 
     def discard(self) -> list[str]:
         """Delete every file that was begun; return the locations that are still there."""
-        left = []
-        for location in self._begun:
-            try:
-                self._context.io.delete(location)
-            except FileNotFoundError:
-                continue
-            except Exception as e:  # noqa: BLE001 - storage clients raise what they like; the rest still has to go
-                _log.debug("could not delete %s of an aborted write: %s", location, e)
-                left.append(location)
+        left = delete_files(self._context.io, self._begun)
         self._begun.clear()
         return left
 

@@ -15,7 +15,6 @@ Needs no KMS, no KEK and no other file's key. Not here: manifests and commits (`
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Self
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _SLICE_BYTES: Final = 256 << 20  # so that 32-bit offsets hold
-_log = logging.getLogger(__name__)
 
 
 class DataFileWriter:
@@ -101,10 +99,7 @@ class DataFileWriter:
         """Delete every file this writer made, also after `close`; return the locations that could not be deleted."""
         self._done = True
         self._fanout.abort()
-        left = self._files.discard()
-        if left:
-            _log.debug("files of an aborted write are left: %s", left)
-        return left
+        return self._files.discard()
 
     def __enter__(self) -> Self:
         return self
