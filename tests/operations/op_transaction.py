@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from pyroaring import BitMap64
 
 from icelock.table.rows.delete import DeleteByFilter
-from icelock.table.rows.given_change import RowsChanged
+from icelock.table.rows.engine_change import EngineWork
 from op_place import Place
 from op_recipe import Outcome, Recipe, recipes
 from op_table import updated
@@ -39,7 +39,7 @@ def live(place: Place) -> list[Any]:
 
 def change_rows(place: Place, transaction: Any) -> None:
     """Delete the first row of a file as an engine tells it: by position."""
-    change = RowsChanged(cut=[(live(place)[0], BitMap64([0]))])
+    change = EngineWork(cut=[(live(place)[0], BitMap64([0]))])
     transaction.change_rows(change, row_filter=AlwaysTrue(), base_snapshot_id=place.table.current_snapshot().snapshot_id)
 
 

@@ -35,7 +35,7 @@ def base_of(table, *, merge_on_read=False) -> Base:
 
 def delete_job(table, row_filter, **more) -> Job:
     return Job(
-        action=Action.CUT,
+        action=Action.REWRITE,
         table=TableName.parse(TABLE),
         row_filter=parse_filter(row_filter),
         purpose=Purpose.DELETE,
@@ -85,11 +85,11 @@ def paths(writer, *messages):
     return [path for written in told(writer, *messages) for path in written.paths]
 
 
-class CutRun:
+class RewriteRun:
     """A job that removes rows, up to its commit."""
 
     def __init__(self, lake, job):
-        job = replace(job, action=Action.CUT)
+        job = replace(job, action=Action.REWRITE)
         made = source(lake, job)
         schema = made.schema()
         reader = made.reader(schema)

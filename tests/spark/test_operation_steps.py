@@ -13,7 +13,7 @@ from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError, ValidationException
 from pyspark import cloudpickle
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, CutRun, delete_job, merge_job, paths, settings, source, told
+from tests.spark.in_process import TABLE, RewriteRun, delete_job, merge_job, paths, settings, source, told
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -23,7 +23,7 @@ from icelock.spark.driver.source import data_source
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.sealed.staged import Staged, peek, put
 from icelock.spark.settings.options import TableName
-from icelock.spark.task.cut import ResultWriter
+from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS
 
 pytestmark = pytest.mark.spark43
@@ -82,7 +82,7 @@ def merge(lake, table, **more):
 @pytest.mark.parametrize("merge_on_read", [False, True])
 def test_a_delete_step_by_step(lake, merge_on_read):
     table = make(lake, 0, 10, 20)
-    run = CutRun(lake, delete_job(table, "id >= 5 and id < 25", merge_on_read=merge_on_read))
+    run = RewriteRun(lake, delete_job(table, "id >= 5 and id < 25", merge_on_read=merge_on_read))
     assert sorted(len(split) for split in run.splits) == [1, 1]  # the file of 10 to 19 goes by metadata alone
     messages = run.run()
     run.commit(messages)
@@ -100,7 +100,7 @@ def test_an_upsert_step_by_step(lake, driver_folder, merge_on_read):
         assert [snapshot.summary.operation.value for snapshot in lake.catalog().load_table("db.t").snapshots()] == ["append", "append"]
         (staged,) = driver_folder.glob("icelock-job-*/staged")
         assert (staged.stat().st_mode & 0o777, staged.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-        run = CutRun(lake, job)
+        run = RewriteRun(lake, job)
         assert sum(len(split) for split in run.splits) == 1
         run.commit(run.run())
     assert ids(lake) == [*range(20), 100]
@@ -114,7 +114,7 @@ def test_rows_that_others_append_meanwhile_are_a_conflict_when_serializable(lake
     for level, refused in (("serializable", True), ("snapshot", False)):
         table.transaction().set_properties({"write.delete.isolation-level": level}).commit_transaction()
         table = lake.catalog().load_table("db.t")
-        run = CutRun(lake, delete_job(table, "id = 3 or id = 53 or id = 63" if refused else "id = 3 or id = 63"))
+        run = RewriteRun(lake, delete_job(table, "id = 3 or id = 53 or id = 63" if refused else "id = 3 or id = 63"))
         messages = run.run()
         table.append(people(50 if refused else 60))
         before = lake.files()
@@ -132,7 +132,7 @@ def test_rows_that_others_append_meanwhile_are_a_conflict_when_serializable(lake
 @pytest.mark.parametrize("merge_on_read", [False, True])
 def test_a_file_that_another_writer_changed_is_a_conflict(lake, merge_on_read):
     table = make(lake, 0, 10, **{"write.delete.isolation-level": "snapshot"})
-    run = CutRun(lake, delete_job(table, "id = 3", merge_on_read=merge_on_read))
+    run = RewriteRun(lake, delete_job(table, "id = 3", merge_on_read=merge_on_read))
     messages = run.run()
     table.delete("id = 4")
     before = lake.files()
@@ -145,7 +145,7 @@ def test_a_file_that_another_writer_changed_is_a_conflict(lake, merge_on_read):
 def test_a_change_of_other_files_is_no_conflict(lake):
     """The commit is made on what the other writer left; no task runs again."""
     table = make(lake, 0, 10)
-    run = CutRun(lake, delete_job(table, "id = 3"))
+    run = RewriteRun(lake, delete_job(table, "id = 3"))
     messages = run.run()
     table.delete("id = 13")
     run.commit(messages)
@@ -154,7 +154,7 @@ def test_a_change_of_other_files_is_no_conflict(lake):
 
 def test_a_table_of_the_same_name_is_not_changed(lake):
     table = make(lake)
-    run = CutRun(lake, delete_job(table, "id = 3"))
+    run = RewriteRun(lake, delete_job(table, "id = 3"))
     messages = run.run()
     written = run.paths(messages)
     lake.catalog().drop_table("db.t")
@@ -172,7 +172,7 @@ def test_an_upsert_whose_second_job_fails_leaves_no_file(lake):
     before = lake.files()
     job, writer, message = merge(lake, table)
     writer.commit([message])
-    run = CutRun(lake, job)
+    run = RewriteRun(lake, job)
     run.abort([*run.run(), None])
     assert peek(job) is not None
     source(lake, replace(job, action=Action.DISCARD)).schema()
@@ -194,7 +194,7 @@ def test_an_upsert_whose_second_job_never_ran_leaves_no_file(lake):
 def test_a_delete_whose_tasks_lost_a_file_is_not_committed(lake):
     table = make(lake, 0, 10)
     before = lake.files()
-    run = CutRun(lake, delete_job(table, "id in (3, 13)"))
+    run = RewriteRun(lake, delete_job(table, "id in (3, 13)"))
     messages = run.run()
     with pytest.raises(CommitError, match="looked into other files than the plan has"):
         run.commit(messages[:1])
@@ -208,7 +208,7 @@ def test_a_second_job_without_the_first_ones_rows_removes_nothing(lake, purpose)
     before = lake.files()
     job = replace(delete_job(table, "id < 5"), purpose=purpose)
     with pytest.raises(CommitError, match="is gone, so nothing is committed"):
-        CutRun(lake, job)
+        RewriteRun(lake, job)
     writer = source(lake, job).writer(None, False)  # noqa: FBT003 - Spark's signature
     with pytest.raises(CommitError, match="is gone, so nothing is committed"):
         writer.commit([writer.write(iter([]))])
@@ -221,7 +221,7 @@ def test_a_lost_message_of_the_second_job_removes_the_files_of_both(lake):
     before = lake.files()
     job, writer, message = merge(lake, table)
     writer.commit([message])
-    run = CutRun(lake, job)
+    run = RewriteRun(lake, job)
     with pytest.raises(CommitError, match="expected the files of"):
         run.commit([*run.run(), None])
     assert lake.files() == before
@@ -231,7 +231,7 @@ def test_a_lost_message_of_the_second_job_removes_the_files_of_both(lake):
 def test_what_travels_holds_only_keys_of_its_own_files(lake):
     """C-31, C-32: neither reader nor writer has a key of a file, and a split has those of its files only."""
     table = make(lake, 0, 10, 20)
-    run = CutRun(lake, delete_job(table, "name in ('canary-00003', 'canary-00013')"))
+    run = RewriteRun(lake, delete_job(table, "name in ('canary-00003', 'canary-00013')"))
     by_path = deks(table)
     secrets = [*KEYS.values(), *by_path.values()]
     for sent in (run.reader, run.writer):
@@ -285,10 +285,10 @@ def test_what_is_staged_is_sealed(lake, driver_folder):
 
 def test_result_rows_are_sealed(lake):
     table = make(lake)
-    run = CutRun(lake, delete_job(table, "id = 3"))
+    run = RewriteRun(lake, delete_job(table, "id = 3"))
     (batch,) = cloudpickle.loads(run.reader).read(run.splits[0])
     writer = cloudpickle.loads(run.writer)
-    assert isinstance(writer, ResultWriter)
+    assert isinstance(writer, RewriteWriter)
     message = writer.write(iter([batch]))
     ((file,),) = (written.files for written in told(writer, message))
     sent = batch.column(0)[0].as_py()

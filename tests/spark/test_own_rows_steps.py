@@ -10,7 +10,7 @@ import pytest
 from lake import KEYED, people
 from pyiceberg.exceptions import ValidationException
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, CutRun, base_of, settings, source
+from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
@@ -54,7 +54,7 @@ def write(lake, job, rows):
     writer = source(lake, job).writer(ROWS, False)  # noqa: FBT003 - Spark's signature
     writer.commit([writer.write(iter(rows.to_batches()))])
     if job.action == Action.STAGE:
-        run = CutRun(lake, job)
+        run = RewriteRun(lake, job)
         run.commit(run.run())
 
 

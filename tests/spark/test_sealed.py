@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from lake import KEYED, people
 from pyspark import cloudpickle
-from tests.spark.in_process import TABLE, CutRun, as_task, delete_job, job_of, paths, sent, settings, told
+from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, job_of, paths, sent, settings, told
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
@@ -52,7 +52,7 @@ def test_the_construction_is_the_one_that_is_written_down():
     ("secret", "job", "place"),
     [
         (bytes(32), JOB, Place(task=0)),
-        (SECRET, (JOB[0], "cut"), Place(task=0)),
+        (SECRET, (JOB[0], "rewrite"), Place(task=0)),
         (SECRET, ("another", JOB[1]), Place(task=0)),
         (SECRET, JOB, Place(task=1)),
         (SECRET, JOB, Place(task=0, part=1)),
@@ -149,7 +149,7 @@ def test_a_message_that_is_not_what_its_task_sent_is_not_committed(lake, arrives
 def test_results_of_a_delete_are_all_there_or_nothing_is_committed(lake, arrives, merge_on_read):
     table = make(lake, 0, 10, 20, 30)
     before = lake.files()
-    run = CutRun(
+    run = RewriteRun(
         lake, delete_job(table, "name in ('canary-00003', 'canary-00013', 'canary-00023', 'canary-00033')", merge_on_read=merge_on_read)
     )
     first, second = run.run()
@@ -168,14 +168,14 @@ def test_the_first_jobs_message_is_none_of_the_second_ones(lake):
     job = job_of(writer)
     assert message.open(job.recipient, task=0).paths == paths(writer, message)
     with pytest.raises(IntegrityError, match="than cut"):
-        message.open(replace(job, action=Action.CUT).recipient, task=0)
+        message.open(replace(job, action=Action.REWRITE).recipient, task=0)
     writer.commit([message])
     assert ids(lake) == [*range(20)]
 
 
 def test_nothing_that_tasks_get_opens_a_message(lake):
     table = make(lake, 0, 10)
-    run = CutRun(lake, delete_job(table, "name in ('canary-00003', 'canary-00013')"))
+    run = RewriteRun(lake, delete_job(table, "name in ('canary-00003', 'canary-00013')"))
     writer = writer_of(lake)
     messages = written(writer, 50)
     private = [job.recipient.private_key.private_bytes_raw() for job in (job_of(writer), job_of(cloudpickle.loads(run.writer)))]

@@ -225,7 +225,7 @@ def test_executor_modules_bring_in_no_catalog():
     import sys  # noqa: PLC0415
 
     code = (
-        "import sys, icelock.spark.task.read, icelock.spark.task.write, icelock.spark.task.cut\n"
+        "import sys, icelock.spark.task.read, icelock.spark.task.write, icelock.spark.task.row_rewrite\n"
         "import icelock.spark.columns.batches, icelock.spark.columns.types\n"
         "import icelock.spark.sealed.messages\n"
         "import icelock.arrow.read.task, icelock.arrow.write.writer\n"

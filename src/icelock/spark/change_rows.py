@@ -9,7 +9,7 @@
 Each makes one snapshot, and none when nothing changes. Changed rows keep their ``_row_id``. Another writer's commit that changed the same
 rows, or (isolation level serializable) added rows that could have been concerned, makes the commit fail with ValidationException.
 
-Not here: the work of tasks (``spark.task.cut``, ``spark.task.write``), jobs (``spark.driver.run_jobs``).
+Not here: the work of tasks (``spark.task.row_rewrite``, ``spark.task.write``), jobs (``spark.driver.run_jobs``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def delete(
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.DELETE,
     )
-    jobs.cut(replace(job, base=jobs.describe(job).base))
+    jobs.rewrite(replace(job, base=jobs.describe(job).base))
 
 
 def upsert(  # noqa: PLR0913 - PyIceberg's parameters
@@ -169,7 +169,7 @@ class _Merge:
         finally:
             matched.unpersist()
         if update and not self._job.pinned.merge_on_read:
-            self._jobs.cut(self._job, only_staged=True)
+            self._jobs.rewrite(self._job, only_staged=True)
 
     def _matched(self, *, update: bool) -> DataFrame:
         """Return the source's rows that have a row in the table, with where that one is and whether it differs."""

@@ -128,7 +128,7 @@ class TableWriter:
         described = self._jobs.describe(job)
         job = replace(job, base=described.base)
         self._jobs.write_spread(job, self._df, self._spread, described.layout)
-        self._jobs.cut(job)
+        self._jobs.rewrite(job)
 
     def overwritePartitions(self) -> None:
         """Replace the partitions that get rows."""

@@ -24,7 +24,7 @@ from icelock.table.commit.protocol import Cleanup
 from icelock.table.commit.replace_partitions import check_partitioned
 from icelock.table.commit.staging import Staging
 from icelock.table.rows.delete import DeleteByFilter
-from icelock.table.rows.given_change import GivenChange, RowsChanged
+from icelock.table.rows.engine_change import EngineChange, EngineWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -156,7 +156,7 @@ class GivenFiles(Staging):
 
     def change_rows(
         self,
-        change: RowsChanged,
+        change: EngineWork,
         *,
         row_filter: BooleanExpression | str,
         base_snapshot_id: int | None,
@@ -194,7 +194,7 @@ class GivenFiles(Staging):
                 producer.isolation_property = isolation_property
                 producer.delete_by_predicate(matching, case_sensitive)
                 producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
-                given = GivenChange(self, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
+                given = EngineChange(self, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
                 producer.apply(given, may_be_empty=True)
 
     def _answer_for(self, files: Iterable[DataFile]) -> None:

@@ -22,7 +22,7 @@ TASKS = (
     "icelock.arrow.write.writer",
     "icelock.io.storage",
     "icelock.spark.columns.batches",
-    "icelock.spark.task.cut",
+    "icelock.spark.task.row_rewrite",
     "icelock.spark.driver.source",
     "icelock.spark.task.read",
     "icelock.spark.columns.types",

@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
-from icelock.table.rows.given_change import RowsChanged
+from icelock.table.rows.engine_change import EngineWork
 
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
 
@@ -64,7 +64,7 @@ WAYS: dict[str, Callable[[Any, list[DataFile]], None]] = {
     "overwrite_with_data_files": lambda tx, files: tx.overwrite_with_data_files(files, "id = -1"),
     "tx.replace_partitions": lambda tx, files: tx.replace_partitions(files),
     "change_rows": lambda tx, files: tx.change_rows(
-        RowsChanged(added=files), row_filter="true", base_snapshot_id=tx.table_metadata.current_snapshot_id
+        EngineWork(added=files), row_filter="true", base_snapshot_id=tx.table_metadata.current_snapshot_id
     ),
 }
 

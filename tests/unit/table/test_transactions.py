@@ -24,8 +24,8 @@ from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, row, r
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
+from icelock.table.rows.engine_change import EngineWork
 from icelock.table.rows.file_work import lineage_schema
-from icelock.table.rows.given_change import RowsChanged
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
@@ -268,7 +268,7 @@ def test_a_copy_on_write_change_of_an_engine(lake: TestLake) -> None:
     base, _, files = plan(table, "n = 1")
     tx = table.transaction()
     added = [*rewritten(tx, table, files[0], {1}), *tx._write(arrow([row(100)]))]
-    tx.change_rows(RowsChanged(removed=files, added=added), row_filter="n = 1", base_snapshot_id=base)
+    tx.change_rows(EngineWork(removed=files, added=added), row_filter="n = 1", base_snapshot_id=base)
     tx.commit_transaction()
     assert ids(load(lake)) == [0, *range(2, 10), 100]
     after = {r["id"]: r["_row_id"] for r in load(lake).scan(selected_fields=LINEAGE).to_arrow().to_pylist()}
@@ -283,14 +283,14 @@ def test_a_merge_on_read_change_of_an_engine(lake: TestLake) -> None:
     tx = table.transaction()
     whole = BitMap64(range(by_n[2].file.record_count))
     cut = [(by_n[1], BitMap64([0])), (by_n[2], whole)]
-    tx.change_rows(RowsChanged(cut=cut), row_filter="n in (1, 2)", base_snapshot_id=base, operation=Operation.DELETE)
+    tx.change_rows(EngineWork(cut=cut), row_filter="n in (1, 2)", base_snapshot_id=base, operation=Operation.DELETE)
     tx.commit_transaction()
     left = [r[0] for r in map(row, range(10)) if r[1] not in (1, 2)]
     assert ids(load(lake)) == sorted([*left, *(i for i in (1, 7) if i != 1)])
     assert len(delete_entries(load(lake))) == 1, "a file all of whose rows go is removed instead"
     base, _, files = plan(load(lake), "n = 1")
     with load(lake).transaction() as tx:
-        tx.change_rows(RowsChanged(cut=[(files[0], BitMap64([1]))]), row_filter="n = 1", base_snapshot_id=base)
+        tx.change_rows(EngineWork(cut=[(files[0], BitMap64([1]))]), row_filter="n = 1", base_snapshot_id=base)
     assert ids(load(lake)) == sorted(left)
     assert delete_entries(load(lake)) == []
     verified(load(lake))
@@ -300,7 +300,7 @@ def test_a_change_of_nothing_is_no_snapshot(lake: TestLake) -> None:
     table = make(lake)
     before = lake.files()
     with table.transaction() as tx:
-        tx.change_rows(RowsChanged(), row_filter="id = 1", base_snapshot_id=table.current_snapshot().snapshot_id)
+        tx.change_rows(EngineWork(), row_filter="id = 1", base_snapshot_id=table.current_snapshot().snapshot_id)
     assert lake.files() == before
 
 
@@ -313,7 +313,7 @@ def test_an_engine_whose_plan_is_out_of_date(lake: TestLake, when: str, level: s
     base, _, files = plan(table, "n = 1")
     tx = table.transaction()
     added = rewritten(tx, table, files[0], {1})
-    change = RowsChanged(removed=files, added=added)
+    change = EngineWork(removed=files, added=added)
     if when == "before it is staged":
         load(lake).delete("id = 7")
         tx = load(lake).transaction()
@@ -336,7 +336,7 @@ def test_an_engine_whose_files_nobody_touched(lake: TestLake) -> None:
     load(lake).append(arrow([(50, 1, "theirs")]))
     load(lake).delete("n = 0")
     tx.change_rows(
-        RowsChanged(removed=files, added=added),
+        EngineWork(removed=files, added=added),
         row_filter="n = 1",
         base_snapshot_id=base,
         isolation_property="write.merge.isolation-level",

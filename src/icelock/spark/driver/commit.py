@@ -56,12 +56,12 @@ def commit_write(
         ValidationException: another writer's commit is in conflict with this one.
     """
     write = ticket.redeem()
-    staged = take(write.job) if write.job.action == Action.CUT else None
+    staged = take(write.job) if write.job.action == Action.REWRITE else None
     before = [] if staged is None else [staged.written]
     try:
         tasks = _opened(write.job, messages)
         done = FilesWritten.together([*before, *tasks], retried=any(task.retried for task in tasks))
-        if write.job.action == Action.CUT:
+        if write.job.action == Action.REWRITE:
             check_staged(staged, write.job)
         if _goes_on(write, done):
             put(write.job, Staged(written=done, keks=write.keks, schema=plan.schema))

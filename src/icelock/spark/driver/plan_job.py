@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
-from icelock.spark.driver.plan_cut import CutPlanning, result_schema
 from icelock.spark.driver.plan_read import Given, Loaded, PlanningReader, load, plan_read
+from icelock.spark.driver.plan_rewrite import RewritePlanning, result_schema
 from icelock.spark.driver.target import describe, see, target_scan
 from icelock.spark.sealed.job import Action
 from icelock.spark.sealed.staged import peek
@@ -38,7 +38,7 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
     if job.action == Action.DISCARD:
         discard_staged(settings, job)
         return result_schema(staged=False), None
-    if job.action == Action.CUT:
+    if job.action == Action.REWRITE:
         return result_schema(staged=peek(job) is not None), None
     if job.read is not None:
         return load(settings, job.read, Given.of(job))
@@ -48,8 +48,8 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
 
 def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded | None) -> DataSourceReader:
     """Return the reader of a job."""
-    if job.action == Action.CUT:
-        return CutPlanning(settings, job)
+    if job.action == Action.REWRITE:
+        return RewritePlanning(settings, job)
     if job.read is not None:
         return plan_read(settings, job.read, schema, loaded, Given.of(job))
     table = open_table(settings, job.table)

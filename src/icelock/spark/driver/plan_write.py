@@ -19,13 +19,13 @@ from icelock.errors import PolicyError
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
-from icelock.spark.driver.plan_cut import lineage_context
+from icelock.spark.driver.plan_rewrite import lineage_context
 from icelock.spark.driver.target import check_base, check_branch, check_validate_from
 from icelock.spark.sealed.job import Action
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import catalog_of, table_of
 from icelock.spark.settings.storage import executor_properties
-from icelock.spark.task.cut import ResultWriter
+from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS, TaskWriter, WritePlan
 from icelock.table.new_table import CreateTransaction
 
@@ -64,11 +64,11 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
         properties=settings.catalogs.get(job.table.catalog),
         table_uuid=str(table.metadata.table_uuid),
     )
-    if job.action == Action.CUT:
+    if job.action == Action.REWRITE:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
         storage = executor_properties(table.storage.properties, table.catalog.properties)
         plan = WritePlan.of(lineage_context(transaction, job), (), storage, sender=job.recipient.sender)
-        return ResultWriter(plan, Ticket.issue(write, table.encryption.entropy))
+        return RewriteWriter(plan, Ticket.issue(write, table.encryption.entropy))
     context = lineage_context(transaction, job) if job.action == Action.MERGE else rows_context(transaction.write_context(), job)
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
     write = replace(write, keks=transaction.prepare_kek())

@@ -112,14 +112,14 @@ class Jobs:
             layout=Layout.from_json(found["layout"]),
         )
 
-    def cut(self, job: Job, *, only_staged: bool = False) -> None:
+    def rewrite(self, job: Job, *, only_staged: bool = False) -> None:
         """Remove rows, and commit what was staged before; files of a failed operation are removed.
 
         Args:
             job: of the operation.
             only_staged: do nothing when no job staged anything.
         """
-        job = replace(job, action=Action.CUT)
+        job = replace(job, action=Action.REWRITE)
         try:
             results = self.read(job)
             if only_staged and not results.schema[0].metadata[DESCRIPTION]:

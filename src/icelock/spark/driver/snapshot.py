@@ -17,14 +17,14 @@ from icelock.errors import CommitError
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
-from icelock.spark.driver.plan_cut import whole_and_cut
+from icelock.spark.driver.plan_rewrite import split_by_coverage
 from icelock.spark.driver.target import target_scan
 from icelock.spark.sealed.job import MAIN, Action, Purpose
 from icelock.spark.sealed.seen import base_of
 from icelock.spark.settings.catalogs import open_catalog, table_of
 from icelock.table.commit.conflicts import Since
 from icelock.table.commit.still_fits import check_same_columns, check_same_names
-from icelock.table.rows.given_change import RowsChanged
+from icelock.table.rows.engine_change import EngineWork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +106,7 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
         transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
     elif job.action == Action.OVERWRITE_PARTITIONS:
         transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
-    elif job.action in {Action.MERGE, Action.CUT}:
+    elif job.action in {Action.MERGE, Action.REWRITE}:
         _change_rows(transaction, job, done)
     else:
         if job.action == Action.REPLACE and since is not None:
@@ -119,13 +119,13 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
     scan = target_scan(transaction._table, job)
     base = job.pinned.snapshot_id
     merges = job.purpose == Purpose.MERGE
-    whole, looked_into = ([], []) if base is None else whole_and_cut(scan)
+    whole, looked_into = ([], []) if base is None else split_by_coverage(scan)
     planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
     _check_seen(done, planned, job)
     # What an upsert's first job found is in both; its second job wrote those files again.
     positions = {path: rows for path, rows in done.positions.items() if path not in set(done.gone)}
     transaction.change_rows(
-        RowsChanged(
+        EngineWork(
             removed=[*(() if merges else whole), *(planned[path] for path in done.gone)],
             added=done.files,
             cut=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],

@@ -3,7 +3,7 @@
 Every job of an operation reads the snapshot that the first one found. The filter of an upsert is the range of its source's keys: for
 columns whose order Spark and Iceberg agree on and whose values cross without loss; for others there is none.
 
-Not here: which rows of a file go (``spark.task.cut``), the commit (``spark.driver.commit``).
+Not here: which rows of a file go (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Action(StrEnum):
     TARGET = "target"  # reads the table's rows, with where they are
     STAGE = "stage"  # writes rows that replace those of a filter; the next job removes these, and commits
     MERGE = "merge"  # writes rows that replace others at known positions; the next job removes these, unless merge-on-read does
-    CUT = "cut"  # removes rows, and commits
+    REWRITE = "rewrite"  # removes rows, and commits
     DISCARD = "discard"  # forgets what a job staged
 
 

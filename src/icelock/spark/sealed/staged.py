@@ -3,7 +3,7 @@
 Like a ``spark.sealed.ticket``, but its place follows from the operation's id, so that the planning processes of another job find it. It
 holds the new files with their keys, the rows that they replace, and is sealed under the operation's key. Folder 0700, file 0600.
 
-Not here: what becomes of it (``spark.driver.commit``, ``spark.driver.plan_cut``).
+Not here: what becomes of it (``spark.driver.commit``, ``spark.driver.plan_rewrite``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Files all of whose rows match the filter, as partition and metrics tell, need no task: they go by metadata alone. Of an upsert only the
 files go to tasks that its first job found rows in.
 
-Not here: what is done with a file (``spark.task.cut``), the commit (``spark.driver.commit``).
+Not here: what is done with a file (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from icelock.spark.sealed.job import DESCRIPTION
 from icelock.spark.sealed.staged import check_staged, peek
 from icelock.spark.settings.catalogs import open_table
 from icelock.spark.settings.storage import executor_properties
-from icelock.spark.task.cut import RESULT, CutPlan, CutReader, CutSplit
 from icelock.spark.task.read import ReadPlan
+from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
 from icelock.spark.task.splits import plan_splits
 from icelock.spark.task.write import WritePlan
 from icelock.table.rows.file_work import lineage_schema
@@ -44,7 +44,7 @@ def result_schema(*, staged: bool) -> StructType:
     return StructType([StructField(RESULT, BinaryType(), metadata={DESCRIPTION: staged})])
 
 
-def whole_and_cut(scan: DataScan) -> tuple[list[FileScanTask], list[FileScanTask]]:
+def split_by_coverage(scan: DataScan) -> tuple[list[FileScanTask], list[FileScanTask]]:
     """Return the files that the filter takes as a whole, as metadata tells, and those that have to be looked into."""
     known = WholeFiles(scan.full_schema, scan.exact_filter)
     whole: list[FileScanTask] = []
@@ -60,7 +60,7 @@ def lineage_context(transaction: EncryptedTransaction, job: Job) -> WriteContext
     return replace(context, schema=lineage_schema(context.schema), operation_id=job.operation_id)
 
 
-class CutPlanning(DataSourceReader):
+class RewritePlanning(DataSourceReader):
     """The reader in the driver; its pickle is the executors' reader."""
 
     def __init__(self, settings: Settings, job: Job) -> None:
@@ -80,29 +80,29 @@ class CutPlanning(DataSourceReader):
         staged = peek(self._job)
         check_staged(staged, self._job)
         if self._job.pinned.snapshot_id is None:
-            return [CutSplit([], {})]
+            return [RewriteSplit([], {})]
         positions = {} if staged is None else dict(staged.written.positions)
         if positions:
             planned = [task for task in self._scan.plan_files() if task.file.file_path in positions]
         else:
-            _, planned = whole_and_cut(self._scan)
+            _, planned = split_by_coverage(self._scan)
         builder = TaskBuilder([self._scan.full_schema, *self._table.metadata.schemas])
         splits = plan_splits(
             [builder.build(task) for task in planned], self._table.metadata.properties, parallelism=self._settings.parallelism
         )
-        return [CutSplit(split.tasks, positions) for split in splits]
+        return [RewriteSplit(split.tasks, positions) for split in splits]
 
     def read(self, partition: InputPartition) -> Any:
         """Work as an executor does."""
-        return CutReader(self._plan()).read(partition)
+        return RewriteReader(self._plan()).read(partition)
 
     def __reduce__(self) -> Any:
-        return CutReader, (self._plan(),)
+        return RewriteReader, (self._plan(),)
 
-    def _plan(self) -> CutPlan:
+    def _plan(self) -> RewritePlan:
         context = self._scan.read_context(Schema())
         storage = executor_properties(context.io.properties, self._table.catalog.properties)
-        return CutPlan(
+        return RewritePlan(
             read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),
             write=WritePlan.of(lineage_context(self._table.transaction(), self._job), (), storage, sender=self._job.recipient.sender),
             merge_on_read=self._job.pinned.merge_on_read,

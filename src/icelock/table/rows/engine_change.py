@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsChanged:
+class EngineWork:
     """What an engine's tasks did.
 
     Args:
@@ -44,13 +44,13 @@ class RowsChanged:
     cut: Sequence[tuple[FileScanTask, BitMap64]] = ()
 
 
-class GivenChange:
+class EngineChange:
     """A ``RowChange`` of files that were worked out elsewhere."""
 
     def __init__(
         self,
         transaction: Staging,
-        change: RowsChanged,
+        change: EngineWork,
         row_filter: BooleanExpression,
         base_snapshot_id: int | None,
         *,

@@ -1,12 +1,12 @@
 """What an executor does to remove rows from data files: new files with the other rows, or positions for deletion vectors.
 
 A task has whole files, the keys of those files, and for an upsert the positions of the rows that go. One row for each file comes out,
-sealed for the driver. Rows pass through Spark's JVM to the writer of the same task (``ResultWriter``), which makes one message of them:
+sealed for the driver. Rows pass through Spark's JVM to the writer of the same task (``RewriteWriter``), which makes one message of them:
 
     copy-on-write   the file goes; rows that stay are in new files, with row ids and sequence numbers as stored columns
     merge-on-read   positions of the rows that match; the driver makes deletion vectors of them
 
-Importing it brings in no catalog and no KMS. Not here: which files (``spark.driver.plan_cut``), the commit (``spark.driver.commit``).
+Importing it brings in no catalog and no KMS. Not here: which files (``spark.driver.plan_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 RESULT: Final = "result"
 
 
-class CutSplit(Split):
+class RewriteSplit(Split):
     """The data files of one task, with the positions of the rows that go where a filter does not say it."""
 
     def __init__(self, tasks: Sequence[ScanTask], positions: Mapping[str, bytes]) -> None:
@@ -42,7 +42,7 @@ class CutSplit(Split):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutPlan:
+class RewritePlan:
     """What all tasks of the job share."""
 
     read: ReadPlan
@@ -50,10 +50,10 @@ class CutPlan:
     merge_on_read: bool
 
 
-class CutReader(ExecutorReader):
+class RewriteReader(ExecutorReader):
     """The reader on executors."""
 
-    def __init__(self, plan: CutPlan) -> None:
+    def __init__(self, plan: RewritePlan) -> None:
         self._plan = plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -62,7 +62,7 @@ class CutReader(ExecutorReader):
         Raises:
             IntegrityError: a file fails authentication, or storage does not hold what was written.
         """
-        if not isinstance(partition, CutSplit) or not len(partition):
+        if not isinstance(partition, RewriteSplit) or not len(partition):
             return
         import pyarrow as pa
 
@@ -73,7 +73,7 @@ class CutReader(ExecutorReader):
             yield pa.record_batch([pa.array([sealed], pa.binary())], names=[RESULT])
 
 
-class ResultWriter(DataSourceArrowWriter):
+class RewriteWriter(DataSourceArrowWriter):
     """The writer: on executors it gathers the results of its task, in the driver it commits them."""
 
     def __init__(self, plan: WritePlan, ticket: Ticket) -> None:
@@ -107,13 +107,13 @@ class ResultWriter(DataSourceArrowWriter):
         abort_write(self._plan, self._ticket, messages)
 
     def __repr__(self) -> str:
-        return f"ResultWriter({self._plan.location})"
+        return f"RewriteWriter({self._plan.location})"
 
 
 class _Cutter:
     """Does the work on data files, one after another."""
 
-    def __init__(self, plan: CutPlan) -> None:
+    def __init__(self, plan: RewritePlan) -> None:
         from pyiceberg.expressions import AlwaysTrue
 
         self._plan = plan
