@@ -22,14 +22,14 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
-from icelock.catalog.commit.asked import lacking
 from icelock.catalog.commit.loadable import check_loadable
+from icelock.catalog.commit.missing import missing_part
 from icelock.catalog.commit.outcome import has_commit, not_there, waits
 from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
 from icelock.catalog.new_properties import NewProperties
+from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.new_made import check_new
 from icelock.catalog.trust.pins_tables import PinnedTables
-from icelock.catalog.trust.recent import RecentMetadata
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.file_io import storage_of
@@ -79,7 +79,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
 
     def __init__(self, name: str, **properties: str) -> None:
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
-        self._recent = RecentMetadata()
+        self._recent = MetadataCache()
         self._plain_tables = set()
         self._check_warehouse(name, properties)
         super().__init__(name, **properties)
@@ -359,7 +359,7 @@ def _without(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, 
     """Say what of a commit a table that was read back is without. A REST server's answer may have been another writer's already."""
     log = sent.metadata.metadata_log
     followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
-    return lacking(updates, sent.metadata, kept.metadata, followed=followed, new=new)
+    return missing_part(updates, sent.metadata, kept.metadata, followed=followed, new=new)
 
 
 def check_namespace_properties(properties: Mapping[str, str], *, namespace: str | Identifier) -> None:

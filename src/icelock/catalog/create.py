@@ -312,7 +312,7 @@ class TableCreation(GivenPlaces):
             requirement.validate(None)
         # PyIceberg upgrades to version 2 at most; nothing is of version 3 here.
         rest = [update for update in updates if not isinstance(update, UpgradeFormatVersionUpdate)]
-        metadata = apply_updates(_nothing(), rest, now_ms=self.encryption.clock)
+        metadata = apply_updates(_empty_metadata(), rest, now_ms=self.encryption.clock)
         text = canonical_json(metadata)
         return self._staged_first(identifier, parse_metadata(text, location=f"the first metadata of table {'.'.join(identifier)}"))
 
@@ -367,7 +367,7 @@ def check_file_format(properties: Mapping[str, str], *, table: str) -> None:
         raise PolicyError(f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow")
 
 
-def _nothing() -> TableMetadataV3:
+def _empty_metadata() -> TableMetadataV3:
     """Return metadata that updates make a table of; it is none by itself."""
     return TableMetadataV3.model_construct(
         location="",

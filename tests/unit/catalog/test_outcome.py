@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icelock.catalog.commit.outcome import discard, found_out, undone, unknown, waits
+from icelock.catalog.commit.outcome import delete_on_failure, discard, resolve_outcome, unknown, waits
 
 QUICK = {"commit.status-check.min-wait-ms": "0"}
 
@@ -84,16 +84,16 @@ def test_what_the_looks_say(looks: list[Any], patient: bool, replaces: str | Non
             raise seen[-1]
         return seen[-1]  # type: ignore[no-any-return]
 
-    assert found_out(staged(), replaces, named=named, read=histories.__getitem__, patient=patient) is expected
+    assert resolve_outcome(staged(), replaces, named=named, read=histories.__getitem__, patient=patient) is expected
     assert len(seen) == count
 
 
 def test_what_fails_inside_is_undone_and_what_succeeds_is_not() -> None:
     storage = Storage()
-    with undone(staged(storage)):
+    with delete_on_failure(staged(storage)):
         pass
     assert storage.deleted == []
-    with pytest.raises(KeyboardInterrupt), undone(staged(storage)):
+    with pytest.raises(KeyboardInterrupt), delete_on_failure(staged(storage)):
         raise KeyboardInterrupt
     assert storage.deleted == ["new"]
 
@@ -101,7 +101,7 @@ def test_what_fails_inside_is_undone_and_what_succeeds_is_not() -> None:
 @pytest.mark.parametrize("error", [FileNotFoundError(), OSError("no")])
 def test_a_file_that_cannot_be_deleted_does_not_hide_the_first_error(error: Exception) -> None:
     discard(staged(Storage(error)))
-    with pytest.raises(ZeroDivisionError), undone(staged(Storage(error))):
+    with pytest.raises(ZeroDivisionError), delete_on_failure(staged(Storage(error))):
         1 / 0  # noqa: B018
 
 

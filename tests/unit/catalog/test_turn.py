@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from lake import KEYED, TestLake, people
 
-from icelock.catalog.commit.queue import FairLock, Turns
-from icelock.table.commit.turn import Turn
+from icelock.catalog.commit.queue import CommitQueues, FairLock
+from icelock.table.commit.turn import CommitTurn
 
 NAME = ("db", "t")
 
@@ -87,11 +87,11 @@ def test_who_is_interrupted_while_waiting_does_not_keep_the_lock(monkeypatch: py
 
 
 def test_a_turn_is_held_by_one_thread_and_found_whatever_the_case_of_its_name() -> None:
-    turns, turn = Turns(), Turn("a")
+    turns, turn = CommitQueues(), CommitTurn("a")
     assert turns.held(NAME) is None
     with turns.holding(NAME, turn):
         assert turns.held(("DB", "T")) is turn
-        found: list[Turn | None] = []
+        found: list[CommitTurn | None] = []
         thread = threading.Thread(target=lambda: found.append(turns.held(NAME)))
         thread.start()
         thread.join()

@@ -36,7 +36,7 @@ STATUS_WAIT_MS_DEFAULT: Final = 1000
 _MOST_LOOKS: Final = 1000
 
 
-def found_out(
+def resolve_outcome(
     staged: StagedTable,
     replaces: str | None,
     *,
@@ -134,7 +134,7 @@ def discard(staged: StagedTable) -> None:
 
 
 @contextlib.contextmanager
-def undone(staged: StagedTable) -> Iterator[None]:
+def delete_on_failure(staged: StagedTable) -> Iterator[None]:
     """Delete the metadata file that was written inside when the inside fails."""
     try:
         yield

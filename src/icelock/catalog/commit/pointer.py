@@ -21,11 +21,11 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table import CommitTableResponse, StagedTable
 from pyiceberg.utils.config import Config
 
-from icelock.catalog.commit.outcome import undone
-from icelock.catalog.commit.queue import Turns
+from icelock.catalog.commit.outcome import delete_on_failure
+from icelock.catalog.commit.queue import CommitQueues
 from icelock.metadata.canonical_json import canonical_form
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.commit.turn import Stage, Turn
+from icelock.table.commit.turn import CommitTurn, Stage
 from icelock.table.kept import check_sealing
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
+    from icelock.catalog.trust.metadata_cache import MetadataCache
     from icelock.catalog.trust.pins import Known, Pins
-    from icelock.catalog.trust.recent import RecentMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class MetadataForm:
         return cls(text=metadata.model_dump_json(exclude_none=exclude_none), metadata_hash=None)
 
 
-class PointerTurn(Turn):
+class PointerTurn(CommitTurn):
     """A turn that can replace the row."""
 
     exclusive = True
@@ -107,7 +107,7 @@ class PointerCommits(MetastoreCatalog):
 
     if TYPE_CHECKING:
         # Of EncryptedCatalog.
-        _recent: RecentMetadata
+        _recent: MetadataCache
         pins: Pins
 
         def check_current(self, current: IcebergTable, known: Known) -> None:
@@ -117,11 +117,11 @@ class PointerCommits(MetastoreCatalog):
             """Take the catalog's lock on a table."""
 
     def __init__(self, name: str, **properties: str) -> None:
-        self._turns = Turns()
+        self._turns = CommitQueues()
         super().__init__(name, **properties)
 
     @contextmanager
-    def turn(self, identifier: Identifier) -> Iterator[Turn]:
+    def turn(self, identifier: Identifier) -> Iterator[CommitTurn]:
         """Wait for the turn to commit to a table and hold it inside; a thread that holds it gets it again.
 
         Raises:
@@ -156,7 +156,7 @@ class PointerCommits(MetastoreCatalog):
             if current is not None and staged.metadata is current.metadata:
                 return _response(current.metadata, current.metadata_location)
             form = MetadataForm.of(staged.metadata)
-            with undone(staged):
+            with delete_on_failure(staged):
                 turn.prepare(current, staged, form)
                 written = self._write_form(form, staged.io, staged.metadata_location)
                 self._recent.put(sha256(written).digest(), staged.metadata, metadata_hash=form.metadata_hash)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.typedef import Identifier
 
-    from icelock.table.commit.turn import Turn
+    from icelock.table.commit.turn import CommitTurn
 
 
 class FairLock:
@@ -58,7 +58,7 @@ class FairLock:
         self.__exit__()  # the lock had been given to this one
 
 
-class Turns:
+class CommitQueues:
     """The queues of a catalog's tables, and which turn this thread holds."""
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class Turns:
         self._queues: dict[Identifier, FairLock] = {}
         self._held = threading.local()
 
-    def held(self, identifier: Identifier) -> Turn | None:
+    def held(self, identifier: Identifier) -> CommitTurn | None:
         """Return the turn that this thread holds for a table, or None."""
-        found: Turn | None = getattr(self._held, "turns", {}).get(_key(identifier))
+        found: CommitTurn | None = getattr(self._held, "turns", {}).get(_key(identifier))
         return found
 
     def queue(self, identifier: Identifier) -> FairLock:
@@ -77,7 +77,7 @@ class Turns:
             return self._queues.setdefault(_key(identifier), FairLock())
 
     @contextmanager
-    def holding(self, identifier: Identifier, turn: Turn) -> Iterator[None]:
+    def holding(self, identifier: Identifier, turn: CommitTurn) -> Iterator[None]:
         """Let ``held`` find a turn inside."""
         if not hasattr(self._held, "turns"):
             self._held.turns = {}

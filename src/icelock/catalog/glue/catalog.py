@@ -20,7 +20,7 @@ from pyiceberg.table import StagedTable
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.outcome import undone
+from icelock.catalog.commit.outcome import delete_on_failure
 from icelock.catalog.commit.pointer import MetadataForm, PointerTurn
 from icelock.catalog.glue.commit import HASH, HASH_OF, GlueRows, metadata_location
 from icelock.catalog.trust.facts import Facts, check_facts
@@ -39,7 +39,7 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
         with self.turn(staged.name()) as turn:
             assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
             form = MetadataForm.of(staged.metadata)
-            with undone(staged):
+            with delete_on_failure(staged):
                 self._write_form(form, staged.io, staged.metadata_location)
             turn.prepare(None, staged, form)
             turn.swap(staged)

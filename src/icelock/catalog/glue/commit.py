@@ -25,7 +25,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
-from icelock.catalog.commit.outcome import discard, found_out, unknown
+from icelock.catalog.commit.outcome import discard, resolve_outcome, unknown
 from icelock.catalog.commit.pointer import PointerCommits, PointerTurn, named_metadata
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -123,7 +123,7 @@ class GlueRows(PointerCommits, IcebergGlueCatalog):
             row = self._row(staged.name())
             return None if row is None else metadata_location(row)
 
-        return found_out(staged, replaces, named=named, read=self.read_metadata_file, patient=patient)
+        return resolve_outcome(staged, replaces, named=named, read=self.read_metadata_file, patient=patient)
 
 
 class GlueTurn(PointerTurn):
@@ -137,7 +137,7 @@ class GlueTurn(PointerTurn):
 
     def current(self) -> IcebergTable:
         """Return the table of the entry."""
-        return self._catalog._convert_glue_to_iceberg(self._row)  # noqa: SLF001 - one class in two parts
+        return self._catalog._convert_glue_to_iceberg(self._row)
 
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
         """Take the hash, and the properties that the table no longer has out of the parameters that are kept."""

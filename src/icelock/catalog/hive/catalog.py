@@ -24,7 +24,7 @@ from pyiceberg.table import StagedTable
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.outcome import discard, undone
+from icelock.catalog.commit.outcome import delete_on_failure, discard
 from icelock.catalog.commit.pointer import MetadataForm
 from icelock.catalog.hive.commit import HiveRows, metadata_location
 from icelock.catalog.hive.parameters import check_row, warn_beyond_bmp
@@ -51,7 +51,7 @@ class HiveCatalog(EncryptedCatalog, HiveRows):
     def _make(self, staged: StagedTable) -> IcebergTable:
         """Write a new encrypted table's metadata file and its row, and return the table."""
         row = self._convert_iceberg_into_hive(staged)
-        with undone(staged):
+        with delete_on_failure(staged):
             form = MetadataForm.of(staged.metadata)
             warn_beyond_bmp(staged.metadata, table=".".join(staged.name()), text=form.text)
             self._write_form(form, staged.io, staged.metadata_location)

@@ -44,7 +44,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.utils.properties import property_as_bool
 from thrift.Thrift import TException
 
-from icelock.catalog.commit.outcome import discard, found_out, unknown
+from icelock.catalog.commit.outcome import discard, resolve_outcome, unknown
 from icelock.catalog.commit.pointer import PointerCommits, PointerTurn, named_metadata
 from icelock.catalog.hive.client import MetastoreClient
 from icelock.catalog.hive.lock import LockWait, TableLock
@@ -182,7 +182,9 @@ class HiveRows(PointerCommits, IcebergHiveCatalog):
 
     def _landed(self, staged: StagedTable, replaces: str | None, *, patient: bool) -> bool | None:
         name = staged.name()
-        return found_out(staged, replaces, named=lambda: self._named(name), read=lambda _: self.load_table(name).metadata, patient=patient)
+        return resolve_outcome(
+            staged, replaces, named=lambda: self._named(name), read=lambda _: self.load_table(name).metadata, patient=patient
+        )
 
     def _named(self, identifier: Identifier) -> str | None:
         database, name = self.identifier_to_database_and_table(identifier)

@@ -35,7 +35,7 @@ from pyiceberg.typedef import UTF8
 from requests import RequestException
 
 from icelock.catalog.commit.outcome import waits
-from icelock.catalog.commit.queue import Turns
+from icelock.catalog.commit.queue import CommitQueues
 from icelock.catalog.rest.answer import TableAnswer
 from icelock.catalog.rest.http import AnswerError, RedirectError, may_be_done, not_sent
 from icelock.catalog.rest.made import answered_without, made
@@ -46,7 +46,7 @@ from icelock.catalog.trust.new_made import check_new
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.commit.turn import DoubtfulConflictError, Stage, Turn
+from icelock.table.commit.turn import CommitTurn, DoubtfulConflictError, Stage
 from icelock.table.kept import check_kept, check_sealing
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _LOOKS: Final = 2
 _TIME_OUT, _CONFLICT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = 408, 409, 429, 500, 501
 
 
-class RestTurn(Turn):
+class RestTurn(CommitTurn):
     """The turn of a thread among those of this process, and the table as the server had it when the turn began."""
 
     def __init__(self, identifier: Identifier, answer: TableAnswer | None, *, made: Callable[[TableAnswer], IcebergTable]) -> None:
@@ -109,11 +109,11 @@ class RestCommits(RestNames):
             """See ``PinnedTables``."""
 
     def __init__(self, name: str, **properties: str) -> None:
-        self._turns = Turns()
+        self._turns = CommitQueues()
         super().__init__(name, **properties)
 
     @contextmanager
-    def turn(self, identifier: Identifier) -> Iterator[Turn]:
+    def turn(self, identifier: Identifier) -> Iterator[CommitTurn]:
         """Wait for the other threads of this process that commit to a table; a thread that holds the turn gets it again.
 
         Raises:
@@ -185,7 +185,7 @@ class RestCommits(RestNames):
         _check_answer(staged, answer.metadata, updates, catalog=self.name)
         return _response(answer.metadata, answer.location)
 
-    def _commit(self, turn: Turn, sent: Sent, staged: StagedTable, body: bytes, config: Mapping[str, Any]) -> TableAnswer:
+    def _commit(self, turn: CommitTurn, sent: Sent, staged: StagedTable, body: bytes, config: Mapping[str, Any]) -> TableAnswer:
         identifier, base, updates = staged.name(), sent.base, sent.updates
         try:
             response = self._ask_commit(identifier, body, config)
@@ -220,7 +220,7 @@ class RestCommits(RestNames):
             problem = e
         return answer if problem is None else self._looked_up(base, staged, updates, problem)
 
-    def _after_refusal(self, turn: Turn, sent: Sent, staged: StagedTable, refusal: Exception) -> TableAnswer:
+    def _after_refusal(self, turn: CommitTurn, sent: Sent, staged: StagedTable, refusal: Exception) -> TableAnswer:
         """Return the table if it has the commit that was refused: a gateway may have sent it twice, and only the second was refused.
 
         Raises:

@@ -3,14 +3,14 @@
 Identity partition values stand in plain in paths and metadata, so a server that partitions by a column of its choice, or has files written
 elsewhere, is refused before a row is written. Ids may be others: servers give them anew.
 
-Not here: keys and format version (``catalog.rest.catalog``), what a commit made (``catalog.commit.asked``).
+Not here: keys and format version (``catalog.rest.catalog``), what a commit made (``catalog.commit.missing``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from icelock.catalog.commit.asked import columns
+from icelock.catalog.commit.missing import columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -193,7 +193,7 @@ class BoundedSender:
             raise AnswerError(f"the answer to {request.method} {_shown(request.url)} is no UTF-8: {e}") from e
         except TimeoutError as e:
             raise ReadTimeout(e, request=request) from e
-        response._content, response._content_consumed = content, True  # noqa: SLF001
+        response._content, response._content_consumed = content, True
         response.encoding = "utf-8"
         return response
 

@@ -1,6 +1,6 @@
 """Whether a table that a REST server has or answers with has had a commit.
 
-Not here: commits (``catalog.rest.commit``), what a commit asked for and is not there (``catalog.commit.asked``).
+Not here: commits (``catalog.rest.commit``), what a commit asked for and is not there (``catalog.commit.missing``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.table.update import AddSnapshotUpdate
 
-from icelock.catalog.commit.asked import lacking
+from icelock.catalog.commit.missing import missing_part
 from icelock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _lacking(base: IcebergTable | None, staged: StagedTable, updates: tuple[Any,
     followed = any(snapshot.snapshot_id not in known for snapshot in now.metadata.snapshots)
     if base is not None and log:
         followed = followed or log[-1].metadata_file != base.metadata_location
-    return lacking(updates, staged.metadata, now.metadata, followed=followed, new=base is None)
+    return missing_part(updates, staged.metadata, now.metadata, followed=followed, new=base is None)
 
 
 def _added(updates: tuple[Any, ...]) -> set[int]:

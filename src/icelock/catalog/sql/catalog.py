@@ -17,7 +17,7 @@ from pyiceberg.table import StagedTable
 from sqlalchemy.exc import ArgumentError
 
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.outcome import undone
+from icelock.catalog.commit.outcome import delete_on_failure
 from icelock.catalog.commit.pointer import MetadataForm, PointerTurn
 from icelock.catalog.sql.commit import SqlRows, check_named
 from icelock.catalog.trust.facts import check_facts
@@ -131,7 +131,7 @@ class SqlCatalog(EncryptedCatalog, SqlRows):
             assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
             if turn.location is not None:
                 raise TableAlreadyExistsError(f"Table {'.'.join(staged.name())} already exists")
-            with undone(staged):
+            with delete_on_failure(staged):
                 self._write_form(MetadataForm.of(staged.metadata), staged.io, staged.metadata_location)
             turn.swap(staged)
 

@@ -25,7 +25,7 @@ from sqlalchemy import event, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 
-from icelock.catalog.commit.outcome import discard, found_out, unknown
+from icelock.catalog.commit.outcome import discard, resolve_outcome, unknown
 from icelock.catalog.commit.pointer import PointerCommits, PointerTurn
 from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import FormatError
@@ -161,7 +161,7 @@ class SqlTurn(PointerTurn):
     def _change(self, staged: StagedTable) -> None:
         if self.location is None:
             namespace = Catalog.namespace_to_string(Catalog.namespace_from(self._identifier))
-            row = self._catalog._create_table_row(namespace, self._identifier[-1], staged.metadata_location)  # noqa: SLF001
+            row = self._catalog._create_table_row(namespace, self._identifier[-1], staged.metadata_location)
             self._connection.execute(insert(IcebergTables).values(**row))
             return
         change = (
@@ -176,10 +176,10 @@ class SqlTurn(PointerTurn):
         """Find out whether a COMMIT that failed was made; return if it was."""
         _end(self._connection)
         catalog = self._catalog
-        made = found_out(
+        made = resolve_outcome(
             staged,
             self.location,
-            named=lambda: catalog._finally_named(self._identifier),  # noqa: SLF001
+            named=lambda: catalog._finally_named(self._identifier),
             read=catalog.read_metadata_file,
             patient=self.location is None,
         )

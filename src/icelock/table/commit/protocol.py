@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 
-    from icelock.table.commit.turn import Turn
+    from icelock.table.commit.turn import CommitTurn
     from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class CommitProtocol(Transaction):
         super().__init__(table.at_one_version(), autocommit)
         self._shared = table
         self._data_files: list[str] = []
-        self._turn: Turn | None = None
+        self._turn: CommitTurn | None = None
         self._asked = False
         self._doubtful = False
         self._expected_head: tuple[str, int | None] | None = None

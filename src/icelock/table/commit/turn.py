@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Stage(Enum):
     """How far a commit has come: what may have happened when it fails."""
 
-    UNTOLD = auto()
+    UNKNOWN = auto()
     """The catalog does not say."""
     PREPARING = auto()
     """The catalog was not asked yet: nothing can have happened."""
@@ -50,7 +50,7 @@ def given_up(error: CommitFailedException, *, doubtful: bool = False) -> Excepti
     return CommitStateUnknownException(str(error)) if doubtful or isinstance(error, DoubtfulConflictError) else error
 
 
-class Turn:
+class CommitTurn:
     """While it is held nobody else commits to the table, except clients that do not take the catalog's lock.
 
     ``location`` is the metadata file that the catalog names; None when there is no such table. ``exclusive`` says whether other
@@ -61,7 +61,7 @@ class Turn:
 
     def __init__(self, location: str | None) -> None:
         self.location = location
-        self.stage = Stage.UNTOLD
+        self.stage = Stage.UNKNOWN
 
     def load(self) -> IcebergTable:
         """Return the table of ``location``."""

@@ -15,7 +15,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from icelock.catalog.commit.asked import lacking
+from icelock.catalog.commit.missing import missing_part
 
 
 def snapshot(number: int, parent: int | None) -> Any:
@@ -54,7 +54,7 @@ ADDS_TWO = (
     ],
 )
 def test_what_a_table_lacks_of_a_new_snapshot(kept: Any, followed: bool, words: str) -> None:  # noqa: FBT001
-    found = lacking(ADDS_TWO, a_table(ONE, TWO, refs={"main": 2}), kept, followed=followed)
+    found = missing_part(ADDS_TWO, a_table(ONE, TWO, refs={"main": 2}), kept, followed=followed)
     assert words in found
     assert bool(words) == bool(found)
 
@@ -72,6 +72,6 @@ def test_what_a_table_lacks_of_a_new_snapshot(kept: Any, followed: bool, words: 
     ],
 )
 def test_what_a_table_lacks_of_other_changes(update: Any, kept: Any, words: str) -> None:
-    found = lacking((update,), a_table(a="1"), kept, followed=False)
+    found = missing_part((update,), a_table(a="1"), kept, followed=False)
     assert words in found
     assert bool(words) == bool(found)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from lake import KEYED, TestLake, people
 
-from icelock.catalog.trust.recent import RecentMetadata
+from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.errors import IntegrityError
 
 
 def test_the_last_sixteen_are_kept() -> None:
-    recent: Any = RecentMetadata()
+    recent: Any = MetadataCache()
     for number in range(17):
         recent.put(bytes([number]), f"metadata {number}")
         assert recent.get(b"\x01") == ("metadata 1" if number else None)

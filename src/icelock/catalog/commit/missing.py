@@ -38,7 +38,7 @@ _OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "se
 _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
-def lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
+def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
     """Say what of a commit a table is without; nothing if it has all of it.
 
     Args:
@@ -53,7 +53,7 @@ def lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, 
 
 def columns(schema: Schema) -> dict[int, tuple[str, str, bool]]:
     """Return name, kind and whether it is required of each column and nested field by its id; documentation and defaults do not count."""
-    fields = schema._lazy_id_to_field  # noqa: SLF001 - the public way looks up one at a time
+    fields = schema._lazy_id_to_field
     named = ((number, schema.find_column_name(number) or field.name, field) for number, field in fields.items())
     return {number: (name, _kind(field.field_type), field.required) for number, name, field in named}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FILES: Final = 16
 
 
-class RecentMetadata:
+class MetadataCache:
     """Safe to share between threads. Metadata is immutable, so tables may have it in common."""
 
     def __init__(self) -> None:
