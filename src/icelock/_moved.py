@@ -25,7 +25,7 @@ _FOLDERS: Final = (
     (
         "arrow",
         "arrow.read",
-        "avro_rows avro_types batches delete_cache deletes equality file_schema parquet_rows project prune row_filter seams stored_file",
+        "avro_rows avro_types batches deletes equality file_schema parquet_rows project prune row_filter seams stored_file",
     ),
     ("arrow", "arrow.write", "avro_schema avro_values bounds casts conform data_file dictionary fanout metrics"),
     ("arrow", "arrow.write", "partition partition_path partition_writer sizes sort"),
@@ -46,6 +46,8 @@ _FOLDERS: Final = (
     ("spark", "spark.settings", "options storage"),
 )
 _RENAMED: Final = {
+    "arrow.delete_cache": "arrow.read.context",
+    "arrow.read.delete_cache": "arrow.read.context",
     "arrow.arrow_types": "arrow.types",
     "arrow.avro_write": "arrow.write.avro_file",
     "arrow.closed_file": "io.stored",

@@ -1,28 +1,27 @@
 """``KekCache``: unwrapped KEKs, for a bounded time and number.
 
-The key is (KMS client, master key id, wrapped blob): two clients that both know ``key1`` never see each other's KEKs
-(cases C-69). The client is told apart by identity and kept alive by the entry, so the identity is not used again.
+The key is (KMS client, master key id, wrapped blob): two clients that both know ``key1`` never see each other's KEKs (case C-69). A
+client is told apart by its identity; its entry keeps it alive, so that no other client gets that identity.
 
-One load at a time for one key: 16 threads that need a KEK cause one KMS call. A failed load is not kept, and all that
-waited for it get its error. Entries end ``max_age_seconds`` after their load began, at most one hour (Java's limit).
+Sixteen threads that need one KEK cause one KMS call; if it fails, all get its error and nothing is kept. An entry expires
+``max_age_seconds`` after its load began, at most one hour (Java's limit).
 
 Not here: what is loaded and how (``keys/kek.py``).
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
-from icelock.errors import KeyUnavailableError, PolicyError
+from cachetools import TLRUCache
+
+from icelock.errors import PolicyError
 from icelock.kms.client import KmsClient
 from icelock.properties import KEK_CACHE_SECONDS
 from icelock.secret import SecretBytes
+from icelock.single_flight import SingleFlight
 
 MAX_AGE_SECONDS: Final = 3_600
 MAX_ENTRIES: Final = 256
@@ -30,11 +29,10 @@ MAX_ENTRIES: Final = 256
 _Key = tuple[int, str, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slot:
+class _Entry(NamedTuple):
     kms: KmsClient
     since: float
-    result: Future[SecretBytes]
+    kek: SecretBytes
 
 
 @final
@@ -44,7 +42,7 @@ class KekCache:
     Args:
         clock: monotonic seconds.
         max_age_seconds: 0 (nothing is kept) to 3600.
-        max_entries: the least recently used one goes first.
+        max_entries: above this number, the least recently used one is dropped.
 
     Raises:
         PolicyError: an age or number out of range.
@@ -60,8 +58,7 @@ class KekCache:
         self._clock = clock
         self._max_age = max_age_seconds
         self._max_entries = max_entries
-        self._lock = threading.Lock()
-        self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
+        self._entries = SingleFlight(TLRUCache[_Key, _Entry](max_entries, lambda _, entry, __: entry.since + max_age_seconds, clock))
 
     def get(self, kms: KmsClient, master_key_id: str, blob: bytes, load: Callable[[], SecretBytes]) -> SecretBytes:
         """Return the KEK of that blob, from the cache or by calling ``load`` once.
@@ -69,63 +66,18 @@ class KekCache:
         Raises:
             Exception: whatever ``load`` raises.
         """
-        key = (id(kms), master_key_id, blob)
-        slot, mine = self._claim(key, kms)
-        if mine:
-            try:
-                slot.result.set_result(load())
-            except BaseException as e:
-                self._drop(key, slot)
-                # An interrupt is this thread's own affair, the others get an error.
-                slot.result.set_exception(
-                    e if isinstance(e, Exception) else KeyUnavailableError("the call of the KMS was interrupted; try again")
-                )
-                raise
-        return slot.result.result()
+        return self._entries.get((id(kms), master_key_id, blob), lambda: _Entry(kms, self._clock(), load())).kek
 
     def put(self, kms: KmsClient, master_key_id: str, blob: bytes, kek: SecretBytes) -> None:
         """Keep a KEK that was just minted."""
-        result: Future[SecretBytes] = Future()
-        result.set_result(kek)
-        with self._lock:
-            self._keep((id(kms), master_key_id, blob), _Slot(kms=kms, since=self._clock(), result=result))
+        self._entries.put((id(kms), master_key_id, blob), _Entry(kms, self._clock(), kek))
 
     def clear(self) -> None:
         """Forget all KEKs."""
-        with self._lock:
-            self._slots.clear()
-
-    def _claim(self, key: _Key, kms: KmsClient) -> tuple[_Slot, bool]:
-        with self._lock:
-            self._expire()
-            slot = self._slots.get(key)
-            if slot is not None:
-                self._slots.move_to_end(key)
-                return slot, False
-            slot = _Slot(kms=kms, since=self._clock(), result=Future())
-            self._keep(key, slot)
-            return slot, True
-
-    def _keep(self, key: _Key, slot: _Slot) -> None:
-        self._slots[key] = slot
-        self._slots.move_to_end(key)
-        while len(self._slots) > self._max_entries:
-            self._slots.popitem(last=False)
-
-    def _expire(self) -> None:
-        oldest = self._clock() - self._max_age
-        for key in [key for key, slot in self._slots.items() if slot.since <= oldest]:
-            del self._slots[key]
-
-    def _drop(self, key: _Key, slot: _Slot) -> None:
-        with self._lock:
-            if self._slots.get(key) is slot:
-                del self._slots[key]
+        self._entries.clear()
 
     def __len__(self) -> int:
-        with self._lock:
-            self._expire()
-            return len(self._slots)
+        return len(self._entries)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(max_age_seconds={self._max_age}, max_entries={self._max_entries})"

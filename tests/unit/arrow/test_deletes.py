@@ -23,9 +23,8 @@ from pyiceberg.transforms import IdentityTransform
 from tests.unit.arrow import deleting
 from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
-from icelock.arrow.read import delete_cache, equality
-from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.delete_cache import DeleteCache
+from icelock.arrow.read import equality
+from icelock.arrow.read.context import MOST_BYTES, DeleteCache, ReadContext
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
@@ -476,7 +475,7 @@ def test_the_cache_loads_once_for_many_threads_and_forgets_what_is_too_much():
     cache.get("huge", load("huge", 101))
     cache.get("huge", load("huge", 101))
     assert loads == ["a", "b", "a", "huge", "huge"]
-    assert delete_cache.MOST_BYTES == 256 << 20
+    assert MOST_BYTES == 256 << 20
 
 
 def test_a_failed_load_is_not_kept():

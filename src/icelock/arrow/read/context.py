@@ -1,4 +1,4 @@
-"""``ReadContext``: what all tasks of one scan share.
+"""``ReadContext``: what all tasks of one scan share, with its ``DeleteCache``: delete files that apply to many data files, decoded once.
 
 Not here: reading a task (``arrow.read.task``).
 """
@@ -6,18 +6,48 @@ Not here: reading a task (``arrow.read.task``).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping
 
-from icelock.arrow.read.delete_cache import DeleteCache
 from icelock.arrow.read.row_filter import FilterPlan
 from icelock.arrow.types import output_schema
+from icelock.single_flight import SingleFlight
+
+MOST_BYTES: Final = 256 << 20
+
+T = TypeVar("T")
+
+
+class DeleteCache:
+    """Decoded delete files of one scan, shared by its threads; ``most_bytes`` bounds what is kept between uses.
+
+    Keys hold a file's path and its key metadata, so that a file opened with one key is not handed out for another.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: SingleFlight[Hashable, tuple[Any, int]] = SingleFlight(LRUCache(most_bytes, getsizeof=lambda loaded: loaded[1]))
+
+    def __reduce__(self) -> tuple[type[DeleteCache], tuple[int]]:
+        """Pickle as an empty cache: what was decoded stays in its process."""
+        return DeleteCache, (self._most_bytes,)
+
+    def get(self, key: Hashable, load: Callable[[], tuple[T, int]]) -> T:
+        """Return the value of ``key``; ``load`` gives it with its size in bytes.
+
+        Raises:
+            Exception: what ``load`` raised; nothing is kept then.
+        """
+        value: T = self._kept.get(key, load)[0]
+        return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
