@@ -91,6 +91,8 @@ TABLE_OVERRIDE_PREFIX: Final = "table-override."
 PLAIN: Final = "icelock.plain"
 
 FORMAT_VERSION: Final = "format-version"
+# Encryption came with format version 3. Nothing below has a place for keys, and version 4 is refused (``metadata.table_metadata``).
+ENCRYPTED_VERSION: Final = 3
 
 # Names that are no table's own. Java keeps none of the first (TableProperties.RESERVED_PROPERTIES), Spark gives the second another
 # meaning (SparkTable, Spark3Util); the last are parameters of a table's row in Hive or Glue (metadata_hash_location is ours).

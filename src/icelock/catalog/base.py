@@ -25,7 +25,7 @@ from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
 from icelock.catalog.commit.missing import missing_part
 from icelock.catalog.commit.outcome import has_commit, not_there, waits
-from icelock.catalog.create import TableCreation, check_file_format, makes_version_3
+from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.new_made import check_new
@@ -37,18 +37,11 @@ from icelock.io.limits import read_all
 from icelock.io.listing import delete_files
 from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
-from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
+from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, decode_metadata, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.commit.turn import DoubtfulConflictError, given_up
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import (
-    check_change,
-    check_keys,
-    check_manifest_lists,
-    check_metadata,
-    check_updates,
-    is_encrypted,
-)
+from icelock.table.guard import check_change, check_keys, check_manifest_lists, check_metadata, check_updates
 from icelock.table.kept import check_kept
 from icelock.table.maintenance.deletable import Home, purgeable
 from icelock.table.maintenance.expire import check_gc
@@ -128,11 +121,12 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         self._check_given_location(location, what=f"the metadata file of table {table}")
         check_metadata(metadata, location=location)
         check_keys(metadata, table=table)
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+        encrypted = as_encrypted(metadata)
+        if encrypted is None:
             self.new_tables.check_plain({}, table=table, pinned=self.pins.is_pinned_plain(table))
             return
         manager = self.encryption.manager(metadata, table=table)
-        key_ids = [snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None]
+        key_ids = [snapshot.key_id for snapshot in encrypted.snapshots if snapshot.key_id is not None]
         for key_id in key_ids:
             manager.open_manifest_list_key(key_id)
         if not key_ids:
@@ -255,7 +249,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         base = None if current_table is None else current_table.metadata
         check_change(base, staged.metadata, table=name)
         if is_encrypted(staged.metadata):
-            check_file_format(staged.metadata.properties, table=name)
+            check_format_of_files(staged.metadata.properties, table=name)
         check_loadable(base, staged.metadata, updates, location=staged.metadata_location, table=name)
         return staged
 
@@ -297,10 +291,11 @@ class EncryptedCatalog(PinnedTables, TableCreation):
 
     def _check_manifest_lists(self, table: IcebergTable, updates: tuple[Any, ...]) -> None:
         snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
-        if not snapshots or not isinstance(table.metadata, TableMetadataV3) or not is_encrypted(table.metadata):
+        encrypted = as_encrypted(table.metadata)
+        if not snapshots or encrypted is None:
             return
         keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
-        metadata = table.metadata.model_copy(update={"encryption_keys": [*table.metadata.encryption_keys, *keys]})
+        metadata = encrypted.model_copy(update={"encryption_keys": [*encrypted.encryption_keys, *keys]})
         manager = self.encryption.manager(metadata, table=".".join(table.name()))
         try:
             check_manifest_lists(snapshots, manager=manager, io=storage_of(table.io))

@@ -20,7 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 
 from icelock import properties as names
-from icelock.arrow.write.options import file_format
+from icelock.arrow.write.options import check_file_format
 from icelock.catalog.commit.loadable import check_form, check_loadable
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.places import GivenPlaces
@@ -30,9 +30,9 @@ from icelock.io.file_io import storage_of
 from icelock.kms import ask
 from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
-from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, parse_metadata
 from icelock.metadata.updates import apply_updates
-from icelock.table.guard import check_new_table, is_encrypted
+from icelock.table.guard import check_new_table
 from icelock.table.new_table import CreateTransaction, NewTable
 from icelock.table.replacement import stage_replacement
 from icelock.table.table import Table
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from icelock.table.transaction import EncryptedTransaction
 
 FORMAT_VERSION: Final = names.FORMAT_VERSION
-VERSION: Final = 3
 _TRIAL_LENGTH: Final = 16
 
 
@@ -138,13 +137,13 @@ class TableCreation(GivenPlaces):
             self._check_given_location(location, what=f"location of table {table}")
         wanted = self.new_tables.of_new(properties, table=table)
         encrypted = names.ENCRYPTION_KEY_ID in wanted
-        version = _version(wanted.get(FORMAT_VERSION, str(VERSION) if encrypted else "2"), table=table)
+        version = _version(wanted.get(FORMAT_VERSION, str(names.ENCRYPTED_VERSION) if encrypted else "2"), table=table)
         check_new_table(wanted, version, table=table)
         if encrypted:
-            check_file_format(wanted, table=table)
+            check_format_of_files(wanted, table=table)
             self.encryption.check_locations(wanted, table=table)
             self._trial_wrap(wanted, table=table)
-        elif version == VERSION:
+        elif version == names.ENCRYPTED_VERSION:
             raise PolicyError(
                 f"table {table}: icelock makes format-version 3 tables encrypted only: set {names.ENCRYPTION_KEY_ID}, or make it with Java"
             )
@@ -277,9 +276,9 @@ class TableCreation(GivenPlaces):
                 f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
             )
         wanted = self.new_tables.of_replaced(properties or {}, table=name)
-        if _version(wanted.pop(FORMAT_VERSION, str(VERSION)), table=name) != VERSION:
-            raise PolicyError(f"table {name} is encrypted: its format version stays {VERSION}")
-        check_file_format({**table.properties, **wanted}, table=name)
+        if _version(wanted.pop(FORMAT_VERSION, str(names.ENCRYPTED_VERSION)), table=name) != names.ENCRYPTED_VERSION:
+            raise PolicyError(f"table {name} is encrypted: its format version stays {names.ENCRYPTED_VERSION}")
+        check_format_of_files({**table.properties, **wanted}, table=name)
         transaction = table.transaction()
         stage_replacement(transaction, self._given(schema), partition_spec, sort_order, wanted)
         return transaction
@@ -332,11 +331,11 @@ class TableCreation(GivenPlaces):
 
     def _given(self, schema: Schema | pa.Schema) -> Schema:
         """Return a schema as given, with ids that tell its fields apart."""
-        converted = self._convert_schema_if_needed(schema, VERSION)
+        converted = self._convert_schema_if_needed(schema, names.ENCRYPTED_VERSION)
         if not isinstance(schema, Schema):
             # An Arrow schema has no ids; specs and orders count its columns from 1.
             converted = assign_fresh_schema_ids(converted)
-        converted.check_format_version_compatibility(VERSION)
+        converted.check_format_version_compatibility(names.ENCRYPTED_VERSION)
         return converted
 
     def _trial_wrap(self, properties: Mapping[str, str], *, table: str) -> None:
@@ -350,21 +349,19 @@ class TableCreation(GivenPlaces):
 
 def makes_version_3(updates: tuple[Any, ...]) -> bool:
     """Whether updates that make a table make one of format version 3."""
-    return any(isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == VERSION for update in updates)
+    return any(isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == names.ENCRYPTED_VERSION for update in updates)
 
 
-def check_file_format(properties: Mapping[str, str], *, table: str) -> None:
+def check_format_of_files(properties: Mapping[str, str], *, table: str) -> None:
     """Refuse file formats and Parquet options that an encrypted table cannot have.
 
     Raises:
-        PolicyError: names the property.
+        PolicyError: names the table and the property.
     """
     try:
-        file_format(properties)
+        check_file_format(properties)
     except PolicyError as e:
         raise PolicyError(f"table {table}: {e}") from e
-    if properties.get("write.parquet.page-version", "v1").lower() != "v1":
-        raise PolicyError(f"table {table}: write.parquet.page-version must be v1: encrypted v2 pages do not cross between Java and Arrow")
 
 
 def _empty_metadata() -> TableMetadataV3:

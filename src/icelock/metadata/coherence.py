@@ -16,6 +16,7 @@ from icelock.errors import FormatError
 from icelock.io.locations import asks_elsewhere, has_scheme, split_location
 from icelock.metadata.json_values import INT, Fields
 from icelock.metadata.schema_checks import check_names, check_schemas, check_sort_orders, check_specs
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 MAIN: Final = "main"
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: times beyond are no times."""
-_VERSION_3: Final = 3
 
 
 def check_document(document: Mapping[str, Any], *, location: str) -> None:
@@ -57,7 +57,7 @@ def check_document(document: Mapping[str, Any], *, location: str) -> None:
     _check_log(top, "snapshot-log")
     _check_log(top, "metadata-log")
     _check_statistics(top)
-    if version == _VERSION_3:
+    if version == ENCRYPTED_VERSION:
         _check_row_ids(top, snapshots.values())
         _unique((entry.text("key-id") for entry in top.each("encryption-keys", "encryption key", default=())), "key-id of encryption-keys")
 
@@ -89,7 +89,7 @@ def _check_snapshots(top: Fields, version: int) -> dict[int, Fields]:
         snapshot.integer("timestamp-ms", least=0, most=LAST_MS)
         snapshot.texts("summary")
         schema_id = snapshot.integer("schema-id", most=INT, default=None)
-        if version == _VERSION_3 and schema_id is not None and schema_id not in schema_ids:
+        if version == ENCRYPTED_VERSION and schema_id is not None and schema_id not in schema_ids:
             snapshot.bad("schema-id", schema_id, f"the id of one of the schemas, {sorted(schema_ids, key=str)}")
         snapshot.text("key-id", default=None)
     return found

@@ -36,6 +36,7 @@ from icelock.io.file_io import open_input
 from icelock.io.limits import DEFAULT_LIMITS, Limits
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
 from icelock.metadata.entry_rules import check_entry, check_inherited, checked_rows
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
 
     from icelock.io.avro.check import AvroBlock
 
-VERSION: Final = 3
-_DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
-_MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[VERSION].fields)
+_DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
+_MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
 _KEY_METADATA: Final = "key_metadata"
 _ENUMS: Final = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 
@@ -73,9 +73,9 @@ class DataFile(IcebergDataFile):
     """Whether it was just written for a commit, and is in none yet (``table.commit.new_files``)."""
 
     @classmethod
-    def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> DataFile:
+    def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> DataFile:
         """Make a data file from field names; fields that are not given are None."""
-        return cls._bind(DATA_FILE_TYPE[VERSION], **arguments)
+        return cls._bind(DATA_FILE_TYPE[ENCRYPTED_VERSION], **arguments)
 
     def __init__(self, *data: Any) -> None:
         super().__init__(*data)
@@ -121,18 +121,18 @@ class ManifestEntry(IcebergManifestEntry):
     """An entry of a v3 manifest."""
 
     @classmethod
-    def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> ManifestEntry:
+    def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> ManifestEntry:
         """Make an entry from field names; fields that are not given are None."""
-        return cls._bind(MANIFEST_ENTRY_SCHEMAS[VERSION].as_struct(), **arguments)
+        return cls._bind(MANIFEST_ENTRY_SCHEMAS[ENCRYPTED_VERSION].as_struct(), **arguments)
 
 
 class ManifestFile(IcebergManifestFile):
     """A row of a v3 manifest list."""
 
     @classmethod
-    def from_args(cls, _table_format_version: int = VERSION, **arguments: Any) -> ManifestFile:
+    def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> ManifestFile:
         """Make a row from field names; fields that are not given are None."""
-        return cls._bind(MANIFEST_LIST_FILE_SCHEMAS[VERSION].as_struct(), **arguments)
+        return cls._bind(MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].as_struct(), **arguments)
 
     @property
     def first_row_id(self) -> int | None:
@@ -171,10 +171,12 @@ class ManifestFile(IcebergManifestFile):
         _refuse_pickle(self)
 
 
-_ENTRIES: Final = RecordKind(what="manifest", schema=MANIFEST_ENTRY_SCHEMAS[VERSION], types={-1: ManifestEntry, 2: DataFile}, enums=_ENUMS)
+_ENTRIES: Final = RecordKind(
+    what="manifest", schema=MANIFEST_ENTRY_SCHEMAS[ENCRYPTED_VERSION], types={-1: ManifestEntry, 2: DataFile}, enums=_ENUMS
+)
 _ROWS: Final = RecordKind(
     what="manifest list",
-    schema=MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+    schema=MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION],
     types={-1: ManifestFile, 508: PartitionFieldSummary},
     enums={517: ManifestContent},
 )

@@ -22,7 +22,8 @@ from icelock.io.file_io import EncryptingFileIO, manager_of, open_input, storage
 from icelock.io.files import EncryptedInputFile
 from icelock.io.limits import Limits
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
-from icelock.metadata.manifest import VERSION, ManifestFile, read_manifest_rows
+from icelock.metadata.manifest import ManifestFile, read_manifest_rows
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,13 +79,13 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
             through), or a new one has key metadata with another length.
     """
     output = io.new_encrypted_output(location)
-    schema = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
+    schema = MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION]
     header = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
         "sequence-number": str(sequence_number),
         "first-row-id": str(first_row_id),
-        "format-version": str(VERSION),
+        "format-version": str(ENCRYPTED_VERSION),
     }
     next_row_id = first_row_id
     with AvroFileWriter(output, avro_schema(schema, "manifest_file"), schema, header) as writer:
@@ -111,7 +112,7 @@ def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_i
 
 
 def _row(manifest: ManifestFile, *, sequence_number: int) -> dict[str, Any]:
-    fields = MANIFEST_LIST_FILE_SCHEMAS[VERSION].fields
+    fields = MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields
     row = {field.name: value for field, value in zip(fields, manifest._data, strict=True)}  # noqa: SLF001 - PyIceberg's Record
     row["content"] = ManifestContent(manifest.content).value
     row["partitions"] = [

@@ -30,8 +30,9 @@ from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
 from icelock.metadata.canonical_json import dumps, schema_object
-from icelock.metadata.manifest import VERSION, ManifestFile
+from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.stored_schema import written_form
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from icelock.io.file_io import EncryptingFileIO
     from icelock.secret import SecretBytes
 
-_FIELDS = tuple(field.name for field in DATA_FILE_TYPE[VERSION].fields)
+_FIELDS = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 
 
 class EncryptedManifestWriter(ManifestWriter):
@@ -85,7 +86,7 @@ class EncryptedManifestWriter(ManifestWriter):
     @property
     def version(self) -> int:  # type: ignore[override]
         """The format version."""
-        return VERSION
+        return ENCRYPTED_VERSION
 
     def prepare_entry(self, entry: IcebergManifestEntry) -> IcebergManifestEntry:
         """Return the entry as it is: nothing is filled in before writing."""
@@ -95,15 +96,15 @@ class EncryptedManifestWriter(ManifestWriter):
         # As in Java, whose partition fields are optional: a required column has nulls where the struct around it is null.
         known = self._spec.partition_type(self._sources)
         partition = StructType(*(field.model_copy(update={"required": False}) for field in known.fields))
-        data_file = with_int_equality_ids(data_file_with_partition(partition, VERSION))
-        schema = manifest_entry_schema_with_data_file(VERSION, data_file)
+        data_file = with_int_equality_ids(data_file_with_partition(partition, ENCRYPTED_VERSION))
+        schema = manifest_entry_schema_with_data_file(ENCRYPTED_VERSION, data_file)
         avro = avro_schema(schema, "manifest_entry")
         self._avro_names = _partition_names(avro)
         header = {
             "schema": dumps(schema_object(self._schema)),
             "partition-spec": dumps([_spec_field(field) for field in self._spec.fields]),
             "partition-spec-id": str(self._spec.spec_id),
-            "format-version": str(VERSION),
+            "format-version": str(ENCRYPTED_VERSION),
             "content": "data" if self._content == ManifestContent.DATA else "deletes",
         }
         form = written_form(avro)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import FormatError
 from icelock.metadata.json_values import INT, Fields
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ MAX_NESTING: Final = 64
 """Levels of types in types that are followed; Java's Parquet and Avro writers end before."""
 LAST_COLUMN_ID: Final = 2_147_483_447
 """Ids above are reserved for metadata columns. Source: Iceberg spec, "Reserved Field IDs"."""
-_VERSION_3: Final = 3
 _WIDTH: Final = re.compile(r"(bucket|truncate)\[(.*)\]", re.IGNORECASE)
 _FIXED: Final = re.compile(r"fixed\[\s*(\d+)\s*\]")
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -68,7 +68,7 @@ def check_schemas(top: Fields, version: int) -> None:
         ids.add(schema_id)
         schema.what = f"schema {schema_id}"
         highest = _SchemaCheck(schema).highest
-        if version == _VERSION_3 and highest > last:
+        if version == ENCRYPTED_VERSION and highest > last:
             top.bad("last-column-id", last, f"at least {highest}, the highest id of {schema.what}")
     current = top.integer("current-schema-id", most=INT)
     if current not in ids:
@@ -95,7 +95,7 @@ def check_specs(top: Fields, version: int) -> None:
         ids.add(spec_id)
         spec.what = f"partition spec {spec_id}"
         highest = _check_spec(spec)
-        if version == _VERSION_3 and highest > last:
+        if version == ENCRYPTED_VERSION and highest > last:
             top.bad("last-partition-id", last, f"at least {highest}, the highest field-id of {spec.what}")
     default = top.integer("default-spec-id", most=INT)
     if default not in ids:

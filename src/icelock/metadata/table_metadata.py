@@ -26,12 +26,12 @@ from icelock.metadata.column_types import with_types
 from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.json_values import check_values, parse_json
 from icelock.metadata.snapshot import Snapshot
-from icelock.properties import LIMIT_METADATA_BYTES, LIMITS
+from icelock.properties import ENCRYPTED_VERSION, ENCRYPTION_KEY_ID, LIMIT_METADATA_BYTES, LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SUPPORTED_VERSIONS = (1, 2, 3)
+SUPPORTED_VERSIONS = (1, 2, ENCRYPTED_VERSION)
 
 
 def _parse_keys(value: Any) -> list[EncryptedKey]:
@@ -78,6 +78,16 @@ class TableMetadataV3(IcebergTableMetadataV3):
         return canonical_json(self)
 
 
+def is_encrypted(metadata: TableMetadata) -> bool:
+    """Whether the table has a master key, or keys of one (a key id that went missing is still an encrypted table)."""
+    return ENCRYPTION_KEY_ID in metadata.properties or bool(getattr(metadata, "encryption_keys", ()))
+
+
+def as_encrypted(metadata: TableMetadata) -> TableMetadataV3 | None:
+    """Return the metadata of an encrypted table, typed so that its keys can be read; None for a table that is not encrypted."""
+    return metadata if isinstance(metadata, TableMetadataV3) and is_encrypted(metadata) else None
+
+
 def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:
     """Parse a metadata.json.
 
@@ -102,7 +112,7 @@ def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMet
     version = data.get("format-version") if isinstance(data, dict) else None
     if type(version) is not int or version not in SUPPORTED_VERSIONS:
         raise FormatError(f"{location}: format version {version!r} is not supported (expected 1, 2 or 3); a newer icelock may read it")
-    if version != 3 and _has_traces_of_encryption(data):  # noqa: PLR2004
+    if version != ENCRYPTED_VERSION and _has_traces_of_encryption(data):
         raise IntegrityError(f"{location} has encryption keys but format version {version}: it was changed; restore the metadata file")
     try:
         check_values(data)
@@ -124,7 +134,7 @@ def _model(data: Mapping[str, Any], version: int) -> TableMetadata:
         typed["schemas"] = [with_types(schema) for schema in data["schemas"]]
     if "schema" in data:
         typed["schema"] = with_types(data["schema"])
-    metadata = TableMetadataV3.model_validate(typed) if version == 3 else TableMetadataUtil.parse_obj(typed)  # noqa: PLR2004
+    metadata = TableMetadataV3.model_validate(typed) if version == ENCRYPTED_VERSION else TableMetadataUtil.parse_obj(typed)
     for schema in metadata.schemas:
         _ = schema.highest_field_id  # names and ids are indexed by PyIceberg, which has rules of its own for them
         schema.find_column_name(0)

@@ -31,8 +31,9 @@ from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
 from icelock.metadata.entry_rules import MOST, NEVER_NEGATIVE
-from icelock.metadata.manifest import VERSION, decode_entries, inherit
+from icelock.metadata.manifest import decode_entries, inherit
 from icelock.metadata.stored_schema import StoredForm, forms
+from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,8 +46,8 @@ METRICS: Final = ("value_counts", "null_value_counts", "nan_value_counts", "lowe
 
 _DATA_FILE: Final = 2
 _PARTITION: Final = 102
-_ENTRY_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in MANIFEST_ENTRY_SCHEMAS[VERSION].fields}
-_FILE_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in DATA_FILE_TYPE[VERSION].fields}
+_ENTRY_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in MANIFEST_ENTRY_SCHEMAS[ENCRYPTED_VERSION].fields}
+_FILE_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields}
 _TYPES: Final[Mapping[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("status", "content", "sort_order_id"), ("int",)),
     **dict.fromkeys(("file_path", "file_format", "referenced_data_file"), ("string",)),

@@ -24,7 +24,7 @@ from icelock.keys.manager import EncryptionManager, system_clock_ms
 from icelock.kms.ask import restated
 from icelock.kms.loader import load_kms_client
 from icelock.metadata.coherence import LAST_MS
-from icelock.table.guard import is_encrypted
+from icelock.metadata.table_metadata import is_encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

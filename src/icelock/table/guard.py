@@ -51,7 +51,7 @@ from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.io.given_location import check_path_properties
 from icelock.io.stored import check_stored
-from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.keys.manager import EncryptionManager
 
-VERSION: Final = 3
 # Updates that cannot bring plain files, or that are looked at here. Another one is of a newer PyIceberg.
 _KNOWN_UPDATES: Final = (
     AddEncryptionKeyUpdate,
@@ -93,11 +92,6 @@ _PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
 _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")
 
 
-def is_encrypted(metadata: TableMetadata) -> bool:
-    """Whether the table has a master key, or keys of one (a key id that went missing is still an encrypted table)."""
-    return names.ENCRYPTION_KEY_ID in metadata.properties or bool(getattr(metadata, "encryption_keys", ()))
-
-
 def check_new_table(properties: Mapping[str, str], format_version: int, *, table: str) -> None:
     """Check the properties of a table that is to be created.
 
@@ -109,7 +103,7 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
     check_path_properties(properties, table=table)
-    if any(name in properties for name in _FIXED) and format_version != VERSION:
+    if any(name in properties for name in _FIXED) and format_version != names.ENCRYPTED_VERSION:
         raise PolicyError(
             f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
         )
@@ -159,7 +153,7 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
             _refuse_statistics(table)
         elif isinstance(update, AddSnapshotUpdate):
             _check_snapshot(update.snapshot, table=table)
-        elif isinstance(update, UpgradeFormatVersionUpdate) and update.format_version != VERSION:
+        elif isinstance(update, UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
             raise PolicyError(f"table {table} is encrypted: format version {update.format_version} cannot hold its keys")
         elif isinstance(update, SetLocationUpdate) and update.location != metadata.location:
             raise PolicyError(f"table {table} is encrypted: moving it to {update.location} is not supported")
@@ -214,11 +208,12 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
     Raises:
         KeyUnavailableError: names the snapshot or entry and the id that is missing.
     """
-    if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+    encrypted = as_encrypted(metadata)
+    if encrypted is None:
         return
-    entries = {key.key_id: key for key in metadata.encryption_keys}
-    master = metadata.properties.get(names.ENCRYPTION_KEY_ID)
-    for snapshot in metadata.snapshots:
+    entries = {key.key_id: key for key in encrypted.encryption_keys}
+    master = encrypted.properties.get(names.ENCRYPTION_KEY_ID)
+    for snapshot in encrypted.snapshots:
         key_id = getattr(snapshot, "key_id", None)  # PyIceberg's own class has none
         if key_id is not None and key_id not in entries:
             raise KeyUnavailableError(f"table {table}: snapshot {snapshot.snapshot_id} needs key {key_id}, which is not in encryption-keys")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from icelock import properties as names
 from icelock.errors import CommitError, IntegrityError
-from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-from icelock.table.guard import is_encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

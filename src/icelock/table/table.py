@@ -25,11 +25,11 @@ from icelock.io.checked_io import CheckedFileIO
 from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.given import name_mapping_of
-from icelock.metadata.table_metadata import TableMetadataV3, read_metadata
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, read_metadata
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import check_metadata, is_encrypted
+from icelock.table.guard import check_metadata
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
 from icelock.table.maintenance.expire import MaintenanceTable

@@ -86,16 +86,16 @@ class WriteOptions:
         """Return the settings in a table's properties.
 
         Raises:
-            PolicyError: a setting that an encrypted table cannot have, or a value that is none; names the property.
+            PolicyError: a setting that an encrypted table cannot have, or an invalid value; names the property.
         """
-        _refuse_unsupported(properties)
+        _refuse_bloom_filters(properties)
         page_rows = _positive(properties, PAGE_ROWS, 20_000)
         batch_values = min(page_rows, _BATCH_VALUES)
         # Arrow ends a page at most once in a batch of values and once in page_rows rows: half the numbers is margin.
         max_levels = (MAX_PARTS + 1) // 2 * batch_values
         codec, level = _codec(properties)
         return cls(
-            file_format=file_format(properties),
+            file_format=check_file_format(properties),
             avro_codec=_avro_codec(properties),
             codec=codec,
             level=level,
@@ -111,12 +111,17 @@ class WriteOptions:
         )
 
 
-def file_format(properties: Mapping[str, str]) -> str:
-    """Return the format of new data files, ``parquet`` (default) or ``avro``.
+def check_file_format(properties: Mapping[str, str]) -> str:
+    """Return the format of new data files, ``parquet`` (default) or ``avro``; Parquet's pages must be of version 1.
 
     Raises:
-        PolicyError: another one.
+        PolicyError: another format or version; names the property.
     """
+    version = properties.get(PAGE_VERSION, "v1")
+    if version.lower() != "v1":
+        raise PolicyError(
+            f"{PAGE_VERSION} is {version!r}: encrypted pages of version 2 cannot be read across Java and Arrow; set it to 'v1'"
+        )
     value = properties.get(FORMAT, PARQUET)
     if value.lower() not in (PARQUET, AVRO):
         why = "Iceberg cannot encrypt ORC files" if value.lower() == "orc" else "there is no such format"
@@ -124,12 +129,7 @@ def file_format(properties: Mapping[str, str]) -> str:
     return value.lower()
 
 
-def _refuse_unsupported(properties: Mapping[str, str]) -> None:
-    version = properties.get(PAGE_VERSION, "v1")
-    if version.lower() != "v1":
-        raise PolicyError(
-            f"{PAGE_VERSION} is {version!r}: encrypted pages of version 2 cannot be read across Java and Arrow; set it to 'v1'"
-        )
+def _refuse_bloom_filters(properties: Mapping[str, str]) -> None:
     blooms = [name for name, value in properties.items() if name.startswith(BLOOM_FILTER) and value.strip().lower() == "true"]
     if blooms:
         raise PolicyError(f"bloom filters cannot be written into encrypted Parquet files; remove {', '.join(map(repr, sorted(blooms)))}")

@@ -32,8 +32,7 @@ from pyiceberg.catalog.hive import (
 from icelock import properties as names
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
-from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.guard import is_encrypted
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

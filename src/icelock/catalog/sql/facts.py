@@ -23,8 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from icelock import properties as names
 from icelock.catalog.trust.facts import Facts
 from icelock.metadata.canonical_json import metadata_hash
-from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.guard import is_encrypted
+from icelock.metadata.table_metadata import as_encrypted
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -77,7 +76,8 @@ class TableFacts:
         Raises:
             CommitFailedException: there is no table for them.
         """
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+        encrypted = as_encrypted(metadata)
+        if encrypted is None:
             return
         if not self._there:
             raise CommitFailedException(
@@ -87,7 +87,7 @@ class TableFacts:
             "metadata_location": location,
             "key_id": metadata.properties[names.ENCRYPTION_KEY_ID],
             "data_key_length": metadata.properties.get(names.DATA_KEY_LENGTH),
-            "metadata_hash": digest or metadata_hash(metadata),
+            "metadata_hash": digest or metadata_hash(encrypted),
         }
         if connection.execute(update(_FACTS).where(*self._row(identifier)).values(**values)).rowcount < 1:
             connection.execute(insert(_FACTS).values(**self._key(identifier), **values))

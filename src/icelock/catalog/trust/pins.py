@@ -29,8 +29,7 @@ from icelock import properties as names
 from icelock.catalog.trust.pins_file import PinsFile, Seen
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
-from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.guard import is_encrypted
+from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,11 +100,12 @@ class Pins:
         self._remember(name, metadata, location)
         if self._file is None or not (seen is not None or is_encrypted(metadata)):
             return
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+        encrypted = as_encrypted(metadata)
+        if encrypted is None:
             _refuse(name, location, "it is not encrypted any more")
-        now = _version(metadata, location, metadata_hash=metadata_hash(metadata))
+        now = _version(encrypted, location, metadata_hash=metadata_hash(encrypted))
         if seen is not None:
-            _compare(seen, now, metadata, table=name)
+            _compare(seen, now, encrypted, table=name)
         self._file.put(name, now)
 
     def check_base(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
@@ -156,9 +156,10 @@ class Pins:
             self._file.drop(name)
 
     def _remember(self, table: str, metadata: TableMetadata, location: str) -> None:
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+        encrypted = as_encrypted(metadata)
+        if encrypted is None:
             return
-        now = _version(metadata, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
+        now = _version(encrypted, location, metadata_hash="")  # costs time, and catalogs that have one compare it themselves
         with self._guard:
             self._made_plain.pop(table, None)
             last = self._here.get(table)
@@ -175,7 +176,7 @@ class Pins:
         here = by_uuid or by_name
         if here is None:
             return
-        if not isinstance(metadata, TableMetadataV3) or not is_encrypted(metadata):
+        if as_encrypted(metadata) is None:
             other = "" if by_uuid else f" (it is table {metadata.table_uuid}, and {here.seen.table_uuid} was seen before)"
             _refuse(table, location, f"it is not encrypted any more{other}")
         if str(metadata.table_uuid) != here.seen.table_uuid:

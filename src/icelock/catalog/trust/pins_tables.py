@@ -18,7 +18,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from icelock import properties as names
 from icelock.catalog.trust.dropped import check_left
 from icelock.catalog.trust.pins import Pins
-from icelock.table.guard import is_encrypted
+from icelock.metadata.table_metadata import is_encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from icelock.spark.sealed.job import Job, NewTable
 
 CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
-_VERSION: Final = 3
 _OF_TIME: Final[dict[str, tuple[str, type[Transform]]]] = {  # type: ignore[type-arg]  # PyIceberg's is generic in a way that cannot be said
     "year": ("year", YearTransform),
     "years": ("year", YearTransform),
@@ -125,7 +124,7 @@ def iceberg_schema(given: sp.StructType) -> Schema:
     for field, source in zip(arrow_schema(_optional(given)), given.fields, strict=True):
         comment = (source.metadata or {}).get("comment")
         fields.append(field.with_metadata({"doc": comment}) if comment else field)
-    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), _VERSION)
+    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), names.ENCRYPTED_VERSION)
     return assign_fresh_schema_ids(converted)
 
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from icelock.errors import IntegrityError
+from icelock.properties import ENCRYPTED_VERSION
 from icelock.spark.sealed.hpke import Place, Recipient, Sender
 
 if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
-
-_VERSION: Final = 3
 
 
 class FilesWritten:
@@ -120,7 +119,7 @@ def seal_part(written: FilesWritten, sender: Sender, *, part: int, last: bool) -
 def _plain(file: DataFile) -> dict[str, Any]:
     from pyiceberg.manifest import DATA_FILE_TYPE
 
-    names = (field.name for field in DATA_FILE_TYPE[_VERSION].fields)
+    names = (field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
     plain = {name: getattr(file, name, None) for name in names}
     return plain | {"content": int(file.content), "file_format": file.file_format.value, "partition": tuple(file.partition._data)}  # noqa: SLF001
 
