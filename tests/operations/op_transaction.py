@@ -39,7 +39,7 @@ def live(place: Place) -> list[Any]:
 
 def change_rows(place: Place, transaction: Any) -> None:
     """Delete the first row of a file as an engine tells it: by position."""
-    change = EngineWork(cut=[(live(place)[0], BitMap64([0]))])
+    change = EngineWork(deleted=[(live(place)[0], BitMap64([0]))])
     transaction.change_rows(change, row_filter=AlwaysTrue(), base_snapshot_id=place.table.current_snapshot().snapshot_id)
 
 

@@ -18,7 +18,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, NestedField, StringType
 
-from icelock.arrow.read.row_filter import FilterPlan, RowMatcher
+from icelock.arrow.read.file_schema import file_fields, with_names
+from icelock.arrow.read.project import FileColumns
+from icelock.arrow.read.row_filter import FilterPlan, RowFilter
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.whole_files import WholeFiles
@@ -120,10 +122,13 @@ def exact(model: Model) -> ex.BooleanExpression:
 
 @settings(max_examples=300, deadline=None)
 @given(model=models, rows=rows)
-def test_rows_are_taken_where_the_filter_is_true_and_kept_by_a_delete_elsewhere(model, rows):
+def test_rows_are_taken_where_the_filter_is_true_and_nowhere_else(model, rows):
     plan = FilterPlan.make(expression(model), SCHEMA, case_sensitive=True)
-    stay = RowMatcher(plan, SCHEMA).others(pa.RecordBatch.from_pylist(rows, schema=TYPES))
-    assert repr(stay.to_pylist()) == repr([{name: row[name] for name in VALUES} for row in rows if truth(model, row) is not True])
+    batch = pa.RecordBatch.from_pylist(rows, schema=TYPES)
+    fields = with_names(file_fields(TYPES, SCHEMA.name_mapping, location="memory"), SCHEMA.name_mapping, location="memory")
+    mask = RowFilter(plan, FileColumns(location="memory", fields=fields, constants={})).keep(batch)
+    taken = batch if mask is None else batch.filter(mask)
+    assert repr(taken.to_pylist()) == repr([{name: row[name] for name in VALUES} for row in rows if truth(model, row) is True])
     again = exact_filter(exact(model), SCHEMA, case_sensitive=True)
     assert again == exact(model)
 

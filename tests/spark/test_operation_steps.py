@@ -79,6 +79,37 @@ def merge(lake, table, **more):
     return job, writer, writer.write(iter(rows.to_batches()))
 
 
+def rows_with_nulls(start):
+    """Ten rows; the fourth and the eighth have no name."""
+    names = [None if i in {3, 7} else f"canary-{i:05d}" for i in range(10)]
+    return people(start).set_column(1, "name", pa.array(names, pa.string()))
+
+
+def state(table):
+    """Return the rows with their lineage, and of each file how many rows it has and how many of them its deletes name."""
+    rows = table.scan(selected_fields=("id", "_row_id", "_last_updated_sequence_number")).to_arrow().sort_by("id").to_pylist()
+    files = [(task.record_count, *(delete.record_count for delete in task.deletes)) for task in table.scan().scan_tasks()]
+    return [tuple(row.values()) for row in rows], sorted(files)
+
+
+@pytest.mark.parametrize(("mode", "files"), [("copy-on-write", [(1,), (3,)]), ("merge-on-read", [(10, 7), (10, 9)])])
+def test_tasks_and_plain_python_make_the_same_of_a_file(lake, mode, files):
+    """A file that goes by metadata, rows that the filter leaves undecided, some rows, and the last live rows of a file."""
+    for name in ("db.t", "db.plain"):
+        made = lake.catalog().create_table(name, people().schema, properties={**KEYED, "write.delete.mode": mode})
+        for start in (0, 10, 20, 30):
+            made.append(rows_with_nulls(start))
+    for row_filter in ("id < 10", "name != 'canary-00004'", "id = 14 or (name is null and id > 30)", "id = 13 or id = 17"):
+        table, plain = (lake.catalog().load_table(name) for name in ("db.t", "db.plain"))
+        run = RewriteRun(lake, delete_job(table, row_filter, merge_on_read=mode == "merge-on-read"))
+        run.commit(run.run())
+        plain.delete(row_filter)
+        table, plain = (lake.catalog().load_table(name) for name in ("db.t", "db.plain"))
+        assert state(table) == state(plain)
+    # Ten rows of a file went by metadata, 7 of 10 of each other one by name (two names are null), then 14, 33 and 37, then 13 and 17.
+    assert state(table) == ([(23, 23, 3), (24, 24, 3), (27, 27, 3), (34, 34, 4)], files)
+
+
 @pytest.mark.parametrize("merge_on_read", [False, True])
 def test_a_delete_step_by_step(lake, merge_on_read):
     table = make(lake, 0, 10, 20)

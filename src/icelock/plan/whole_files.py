@@ -18,6 +18,8 @@ from pyiceberg.types import DoubleType, FloatType
 from icelock.metadata.sound_bounds import SoundFile, types_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask
@@ -44,8 +46,20 @@ def null_safe(expression: ex.BooleanExpression) -> bool:
     return isinstance(expression, _POSITIVE)
 
 
+def split_by_coverage(
+    planned: Iterable[FileScanTask], schema: Schema, exact: ex.BooleanExpression
+) -> tuple[list[FileScanTask], list[FileScanTask]]:
+    """Return the files all of whose rows match a filter, as metadata proves, and the others; arguments as those of ``WholeFiles``."""
+    known = WholeFiles(schema, exact)
+    whole: list[FileScanTask] = []
+    others: list[FileScanTask] = []
+    for task in planned:
+        (whole if known.certain(task) else others).append(task)
+    return whole, others
+
+
 class WholeFiles:
-    """Which planned files the filter takes as a whole."""
+    """Tells files all of whose rows match a filter."""
 
     def __init__(self, schema: Schema, exact: ex.BooleanExpression) -> None:
         """Prepare it; ``exact`` is an ``exact_filter`` on the columns of ``schema``."""

@@ -10,7 +10,6 @@ Not here: reading one file (``arrow.read.task``).
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -25,6 +24,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.task import count_task, read_task
+from icelock.arrow.write.row_rewrite import Rewrite, mark_deleted
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.column_names import find_column
@@ -34,7 +34,7 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import PlanDeletes, Planner
 from icelock.plan.task import ScanTask, TaskBuilder
-from icelock.plan.whole_files import WholeFiles
+from icelock.plan.whole_files import split_by_coverage
 from icelock.table.commit.branches import no_such_ref
 
 if TYPE_CHECKING:
@@ -198,20 +198,12 @@ class DataScan(Filtered, IcebergDataScan):
 
         Where metrics do not decide it, the filter's columns are read; where a file has deletes, they are too.
         """
-        known = WholeFiles(self.full_schema, self.exact_filter)
+        certain, others = split_by_coverage(self.plan_files(), self.full_schema, self.exact_filter)
         context, builder = self.read_context(Schema()), self._task_builder
-        every_row = dataclasses.replace(context, row_filter=AlwaysTrue())
-        whole: list[DataFile] = []
-        cut: list[DataFile] = []
-        for planned in self.plan_files():
-            if known.certain(planned):
-                whole.append(planned.file)  # type: ignore[arg-type]
-                continue
-            task = builder.build(planned)
-            matching = count_task(context, task)
-            if matching:
-                (whole if matching == count_task(every_row, task) else cut).append(planned.file)  # type: ignore[arg-type]
-        return whole, cut
+        marked: list[tuple[Any, Rewrite]] = [(planned.file, mark_deleted(context, builder.build(planned))) for planned in others]
+        whole: list[Any] = [planned.file for planned in certain]
+        whole += [file for file, found in marked if found.removed]
+        return whole, [file for file, found in marked if found.deleted is not None]
 
     def read_context(self, schema: Schema | None = None) -> ReadContext:
         """Return what a reader of data files needs: no KMS client, no KEK.

@@ -23,14 +23,14 @@ from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_f
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots, check_branch
-from icelock.table.commit.conflicts import isolation_level
+from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
 from icelock.table.commit.protocol import Cleanup
 from icelock.table.commit.replace_partitions import check_partitioned
 from icelock.table.data_file_transaction import GivenFiles
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.plain_files import PlainFiles
 from icelock.table.rows.source_rows import SourceRows
-from icelock.table.rows.upsert import MERGE_ISOLATION, Upsert
+from icelock.table.rows.upsert import Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,10 @@ from pyroaring import BitMap64
 from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
 
 from icelock.arrow.read.task import read_task
+from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.table.rows.engine_change import EngineWork
-from icelock.table.rows.file_work import lineage_schema
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
@@ -258,7 +257,7 @@ def rewritten(tx: Any, table: Any, planned: Any, gone: set[int]) -> list[Any]:
     scan = table.scan(selected_fields=("*", "_row_id", "_last_updated_sequence_number"))
     rows = pa.Table.from_batches(list(read_task(scan.read_context(), scan._task_builder.build(planned))))
     kept = rows.filter(pa.array([i not in gone for i in rows["id"].to_pylist()]))
-    context = replace(tx.write_context(), schema=lineage_schema(table.schema()))
+    context = with_lineage(tx.write_context())
     return write_data_files(context, kept.to_batches(), task_id=1, entropy=tx.entropy)
 
 
@@ -283,14 +282,14 @@ def test_a_merge_on_read_change_of_an_engine(lake: TestLake) -> None:
     tx = table.transaction()
     whole = BitMap64(range(by_n[2].file.record_count))
     cut = [(by_n[1], BitMap64([0])), (by_n[2], whole)]
-    tx.change_rows(EngineWork(cut=cut), row_filter="n in (1, 2)", base_snapshot_id=base, operation=Operation.DELETE)
+    tx.change_rows(EngineWork(deleted=cut), row_filter="n in (1, 2)", base_snapshot_id=base, operation=Operation.DELETE)
     tx.commit_transaction()
     left = [r[0] for r in map(row, range(10)) if r[1] not in (1, 2)]
     assert ids(load(lake)) == sorted([*left, *(i for i in (1, 7) if i != 1)])
     assert len(delete_entries(load(lake))) == 1, "a file all of whose rows go is removed instead"
     base, _, files = plan(load(lake), "n = 1")
     with load(lake).transaction() as tx:
-        tx.change_rows(EngineWork(cut=[(files[0], BitMap64([1]))]), row_filter="n = 1", base_snapshot_id=base)
+        tx.change_rows(EngineWork(deleted=[(files[0], BitMap64([1]))]), row_filter="n = 1", base_snapshot_id=base)
     assert ids(load(lake)) == sorted(left)
     assert delete_entries(load(lake)) == []
     verified(load(lake))

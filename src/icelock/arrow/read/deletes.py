@@ -74,15 +74,15 @@ class Deletes:
         self._equality = equality
 
     @classmethod
-    def read(cls, context: ReadContext, task: ScanTask) -> Deletes:
-        """Read every delete file of a task.
+    def read(cls, context: ReadContext, task: ScanTask, *, also: BitMap64 | None = None) -> Deletes:
+        """Read every delete file of a task; the positions ``also`` are deleted too.
 
         Raises:
             IntegrityError: a delete file fails authentication, or does not have what its manifest entry says.
             FormatError: a delete file that is not what the format demands.
             KeyUnavailableError: an encrypted delete file without key metadata.
         """
-        positions = BitMap64()
+        positions = BitMap64(also)
         groups: dict[tuple[int, ...], list[DeleteFile]] = defaultdict(list)
         for delete in task.deletes:
             if delete.content == EQUALITY_DELETES:
@@ -222,15 +222,16 @@ def _add_positions(found: dict[str, BitMap64], batch: pa.RecordBatch, location: 
     start = 0
     # Indices are given in the order in which paths are met, and so are the counts.
     for name, count in zip(names, pc.value_counts(paths.indices).field("counts").to_pylist(), strict=True):
-        found[name] |= BitMap64(_as_array(positions.slice(start, count)))
+        found[name] |= bitmap_of(positions.slice(start, count))
         start += count
 
 
-def _as_array(positions: pa.Array) -> array.array[int]:
+def bitmap_of(positions: pa.Array) -> BitMap64:
+    """Return the bitmap of an int64 array without nulls."""
     numbers = array.array("Q")
     start = positions.offset * _POSITION_BYTES
     numbers.frombytes(memoryview(positions.buffers()[1])[start : start + len(positions) * _POSITION_BYTES])
-    return numbers
+    return BitMap64(numbers)
 
 
 def _equality_deletes(context: ReadContext, group: Sequence[DeleteFile]) -> list[pa.Array]:

@@ -77,21 +77,6 @@ class RowFilter:
         return None if mask.true_count == len(mask) else mask
 
 
-class RowMatcher:
-    """A filter for rows that were read already, as batches whose first columns are those of ``schema``."""
-
-    def __init__(self, plan: FilterPlan, schema: Schema) -> None:
-        self._expression = plan.expression
-        self._paths = {field_id: path for field_id, path in _paths(schema.as_struct()) if field_id in plan.paths}
-
-    def others(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the filter does not match: those for which it is false, and those that it leaves undecided."""
-        mask = _evaluate(self._expression, self._paths, batch)
-        if isinstance(mask, pa.Scalar):
-            return batch.slice(0, 0) if mask.as_py() else batch
-        return batch.filter(pc.invert(pc.fill_null(mask, False)))  # noqa: FBT003 - PyArrow's
-
-
 def _evaluate(expression: BooleanExpression, paths: Mapping[int, tuple[int, ...]], values: pa.RecordBatch) -> Any:
     return visit(expression, _Mask({field_id: _at(values, path) for field_id, path in paths.items()}))
 

@@ -33,6 +33,8 @@ from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
     from icelock.plan.task import ScanTask
 
 
@@ -61,8 +63,10 @@ def count_task(context: ReadContext, task: ScanTask) -> int:
     return sum(batch.num_rows for batch in read_task(dataclasses.replace(context, schema=Schema()), task))
 
 
-def read_task(context: ReadContext, task: ScanTask) -> Iterator[pa.RecordBatch]:
+def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None = None) -> Iterator[pa.RecordBatch]:
     """Return the live rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
+
+    Rows at the positions ``without`` are left out, as if they were deleted.
 
     What can be refused without reading is refused at the call; files are opened when the first batch is asked for, the data file
     last, and closed after the last batch, or when the iterator is.
@@ -77,11 +81,11 @@ def read_task(context: ReadContext, task: ScanTask) -> Iterator[pa.RecordBatch]:
     check_deletes(context, task)
     if isinstance(context.bound_filter, AlwaysFalse):
         return iter(())
-    return _read(context, task, stored)
+    return _read(context, task, stored, without)
 
 
-def _read(context: ReadContext, task: ScanTask, stored: StoredFile) -> Iterator[pa.RecordBatch]:
-    deletes = Deletes.read(context, task) if task.deletes else None
+def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: BitMap64 | None) -> Iterator[pa.RecordBatch]:
+    deletes = Deletes.read(context, task, also=without) if task.deletes or without else None
     with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
         source = FileColumns(
             location=task.path,

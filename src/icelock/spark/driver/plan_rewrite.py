@@ -16,8 +16,9 @@ from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.plan.task import TaskBuilder
-from icelock.plan.whole_files import WholeFiles
+from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.target import target_scan
 from icelock.spark.sealed.job import DESCRIPTION
 from icelock.spark.sealed.staged import check_staged, peek
@@ -27,37 +28,15 @@ from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
 from icelock.spark.task.splits import plan_splits
 from icelock.spark.task.write import WritePlan
-from icelock.table.rows.file_work import lineage_schema
 
 if TYPE_CHECKING:
-    from pyiceberg.table import FileScanTask
-
-    from icelock.arrow.write.context import WriteContext
     from icelock.spark.sealed.job import Job
     from icelock.spark.settings.session import Settings
-    from icelock.table.scan import DataScan
-    from icelock.table.transaction import EncryptedTransaction
 
 
 def result_schema(*, staged: bool) -> StructType:
     """Return the schema of result rows; it also says whether a job of this operation staged anything."""
     return StructType([StructField(RESULT, BinaryType(), metadata={DESCRIPTION: staged})])
-
-
-def split_by_coverage(scan: DataScan) -> tuple[list[FileScanTask], list[FileScanTask]]:
-    """Return the files that the filter takes as a whole, as metadata tells, and those that have to be looked into."""
-    known = WholeFiles(scan.full_schema, scan.exact_filter)
-    whole: list[FileScanTask] = []
-    cut: list[FileScanTask] = []
-    for planned in scan.plan_files():
-        (whole if known.certain(planned) else cut).append(planned)
-    return whole, cut
-
-
-def lineage_context(transaction: EncryptedTransaction, job: Job) -> WriteContext:
-    """Return the context of files whose rows keep their ids; the operation's id is part of their names."""
-    context = transaction.write_context()
-    return replace(context, schema=lineage_schema(context.schema), operation_id=job.operation_id)
 
 
 class RewritePlanning(DataSourceReader):
@@ -85,7 +64,7 @@ class RewritePlanning(DataSourceReader):
         if positions:
             planned = [task for task in self._scan.plan_files() if task.file.file_path in positions]
         else:
-            _, planned = split_by_coverage(self._scan)
+            _, planned = split_by_coverage(self._scan.plan_files(), self._scan.full_schema, self._scan.exact_filter)
         builder = TaskBuilder([self._scan.full_schema, *self._table.metadata.schemas])
         splits = plan_splits(
             [builder.build(task) for task in planned], self._table.metadata.properties, parallelism=self._settings.parallelism
@@ -102,8 +81,9 @@ class RewritePlanning(DataSourceReader):
     def _plan(self) -> RewritePlan:
         context = self._scan.read_context(Schema())
         storage = executor_properties(context.io.properties, self._table.catalog.properties)
+        written = replace(with_lineage(self._table.transaction().write_context()), operation_id=self._job.operation_id)
         return RewritePlan(
             read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),
-            write=WritePlan.of(lineage_context(self._table.transaction(), self._job), (), storage, sender=self._job.recipient.sender),
+            write=WritePlan.of(written, (), storage, sender=self._job.recipient.sender),
             merge_on_read=self._job.pinned.merge_on_read,
         )

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import check_input
 from icelock.errors import PolicyError
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
-from icelock.spark.driver.plan_rewrite import lineage_context
 from icelock.spark.driver.target import check_base, check_branch, check_validate_from
 from icelock.spark.sealed.job import Action
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
@@ -67,9 +67,11 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
     if job.action == Action.REWRITE:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
         storage = executor_properties(table.storage.properties, table.catalog.properties)
-        plan = WritePlan.of(lineage_context(transaction, job), (), storage, sender=job.recipient.sender)
+        context = rows_context(with_lineage(transaction.write_context()), job)
+        plan = WritePlan.of(context, (), storage, sender=job.recipient.sender)
         return RewriteWriter(plan, Ticket.issue(write, table.encryption.entropy))
-    context = lineage_context(transaction, job) if job.action == Action.MERGE else rows_context(transaction.write_context(), job)
+    context = transaction.write_context()
+    context = rows_context(with_lineage(context) if job.action == Action.MERGE else context, job)
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
     write = replace(write, keks=transaction.prepare_kek())
     return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))

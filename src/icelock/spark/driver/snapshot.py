@@ -16,13 +16,13 @@ from pyspark.sql.types import StructType
 from icelock.errors import CommitError
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
+from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
-from icelock.spark.driver.plan_rewrite import split_by_coverage
 from icelock.spark.driver.target import target_scan
 from icelock.spark.sealed.job import MAIN, Action, Purpose
 from icelock.spark.sealed.seen import base_of
 from icelock.spark.settings.catalogs import open_catalog, table_of
-from icelock.table.commit.conflicts import Since
+from icelock.table.commit.conflicts import MERGE_ISOLATION, Since
 from icelock.table.commit.still_fits import check_same_columns, check_same_names
 from icelock.table.rows.engine_change import EngineWork
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from icelock.table.transaction import EncryptedTransaction
 
 _LINEAGE: Final = frozenset({LAST_UPDATED.field_id, ROW_ID.field_id})
-MERGE_ISOLATION: Final = "write.merge.isolation-level"
 
 
 def begin(
@@ -119,7 +118,7 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
     scan = target_scan(transaction._table, job)
     base = job.pinned.snapshot_id
     merges = job.purpose == Purpose.MERGE
-    whole, looked_into = ([], []) if base is None else split_by_coverage(scan)
+    whole, looked_into = ([], []) if base is None else split_by_coverage(scan.plan_files(), scan.full_schema, scan.exact_filter)
     planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
     _check_seen(done, planned, job)
     # What an upsert's first job found is in both; its second job wrote those files again.
@@ -128,7 +127,7 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
         EngineWork(
             removed=[*(() if merges else whole), *(planned[path] for path in done.gone)],
             added=done.files,
-            cut=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
+            deleted=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
         ),
         row_filter=scan.row_filter,
         base_snapshot_id=base,

@@ -18,6 +18,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
 
+from icelock.arrow.write.row_rewrite import DELETE_MODE, MERGE_MODE, DeleteMode
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.plan.filters.exact import exact_filter
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from icelock.table.scan import DataScan
     from icelock.table.table import Table
 
-MERGE_MODE: Final = "write.merge.mode"
-DELETE_MODE: Final = "write.delete.mode"
-_MODES: Final = {"copy-on-write": False, "merge-on-read": True}
 _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UPDATED))
 
 
@@ -63,8 +61,8 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
     found = {
         "uuid": str(table.metadata.table_uuid),
         "snapshot": None if ref is None else str(ref.snapshot_id),
-        "merge": mode(table, MERGE_MODE, job.table),
-        "delete": mode(table, DELETE_MODE, job.table),
+        "merge": _merges_on_read(table, MERGE_MODE, job.table),
+        "delete": _merges_on_read(table, DELETE_MODE, job.table),
         "columns": [field.name for field in schema.fields],
         "uuids": [field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)],
         "identifier": sorted(schema.identifier_field_names()),
@@ -97,16 +95,11 @@ def check_validate_from(table: Table, job: Job) -> None:
         )
 
 
-def mode(table: Table, name: str, identifier: TableName) -> bool:
-    """Return whether rows are deleted by merge-on-read; Java's default is copy-on-write.
-
-    Raises:
-        PolicyError: a value that is neither.
-    """
-    value = table.metadata.properties.get(name, "copy-on-write").lower()
-    if value not in _MODES:
-        raise PolicyError(f"table {identifier}: {name} is {value!r}; it must be {' or '.join(_MODES)}")
-    return _MODES[value]
+def _merges_on_read(table: Table, name: str, identifier: TableName) -> bool:
+    try:
+        return DeleteMode.of(table.metadata.properties, name) is DeleteMode.MERGE_ON_READ
+    except PolicyError as e:
+        raise PolicyError(f"table {identifier}: {e}") from e
 
 
 def check_branch(table: Table, branch: str, name: TableName) -> None:

@@ -156,7 +156,7 @@ class TaskWriter(DataSourceArrowWriter):
         abort_write(self._plan, self._ticket, messages)
 
     def __repr__(self) -> str:
-        return f"TaskWriter({self._plan.location})"
+        return f"{type(self).__name__}({self._plan.location})"
 
 
 @cache

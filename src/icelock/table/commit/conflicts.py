@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from icelock.plan.partition_set import PartitionSet
 
+MERGE_ISOLATION: Final = "write.merge.isolation-level"
 _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
 _REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)
 _STRICTEST: Final = IsolationLevel.SERIALIZABLE.value

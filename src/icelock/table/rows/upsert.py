@@ -24,20 +24,24 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import UpsertResult
 from pyiceberg.types import NestedField, UnknownType
+from pyroaring import BitMap64
 
-from icelock.arrow.read.task import count_task, read_task
+from icelock.arrow.read.deletes import bitmap_of
+from icelock.arrow.read.task import read_task
+from icelock.arrow.write.row_rewrite import MERGE_MODE, with_lineage
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.table.rows.delete import DeleteByFilter
-from icelock.table.rows.file_work import DeleteMode, FileResult, FileWork, bitmap_of, lineage_schema, unchanged_file
+from icelock.table.rows.file_rewrite import FileResult, FileRewriter
 from icelock.table.rows.row_compare import different_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyiceberg.table import FileScanTask
 
+    from icelock.arrow.read.context import ReadContext
     from icelock.metadata.manifest import DataFile
     from icelock.plan.task import ScanTask
     from icelock.table.commit.row_delta import Change
@@ -45,8 +49,6 @@ if TYPE_CHECKING:
     from icelock.table.rows.source_rows import SourceRows
     from icelock.table.scan import DataScan
 
-MERGE_MODE: Final = "write.merge.mode"
-MERGE_ISOLATION: Final = "write.merge.isolation-level"
 _FEW_ROWS: Final = 1 << 16  # the source is indexed anew for each lookup, so rows are gathered
 _MANY_ROWS: Final = 1 << 20
 
@@ -57,11 +59,10 @@ def _none() -> pa.Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Matches:
-    """Rows of a file whose key is in the source: ``found`` are source rows; those to update also by position and row id."""
+    """Rows of a file whose key is in the source: ``found`` are all source rows, ``updated`` those that differ, with the rows' ids."""
 
     found: pa.Array
     updated: pa.Array = dataclasses.field(default_factory=_none)
-    positions: pa.Array = dataclasses.field(default_factory=_none)
     row_ids: pa.Array = dataclasses.field(default_factory=_none)
 
 
@@ -70,8 +71,8 @@ class _MatchedFile(FileResult):
     matches: _Matches
 
     def __bool__(self) -> bool:
-        """Whether the file has to be there: something happens to it, or a source row is not inserted because of it."""
-        return self.goes or self.vector is not None or len(self.matches.found) > 0
+        """Whether the file has to be there: it changes, or a source row is not inserted because of it."""
+        return self.removed or self.vector is not None or len(self.matches.found) > 0
 
 
 class Upsert(DeleteByFilter):
@@ -103,8 +104,16 @@ class Upsert(DeleteByFilter):
         self._write_new_rows()
         return dataclasses.replace(change, added=(*change.added, *self._new_files))
 
-    def _work_of(self, scan: DataScan) -> FileWork:
-        return _UpsertWork(self._transaction, scan, self._mode, self._source, update=self._update)
+    def _rewritten(self, scan: DataScan, planned: Sequence[FileScanTask]) -> Iterable[FileResult]:
+        rewriter = FileRewriter(self._transaction, scan, self._mode)
+        reader = _MatchReader(rewriter.read, self._source, update=self._update)
+
+        def work(file: FileScanTask) -> FileResult:
+            task = rewriter.task_of(file)
+            matches, positions = reader.read(task)
+            return _MatchedFile.of(file, rewriter.rewrite(task, positions), matches=matches)
+
+        return rewriter.each(work, planned)
 
     def _write_new_rows(self) -> None:
         """Write updated and inserted rows, unless they are those of the attempt before."""
@@ -125,7 +134,7 @@ class Upsert(DeleteByFilter):
         self._new_rows = rows
         context = self._transaction.write_context()
         if len(updated):
-            context = dataclasses.replace(context, schema=lineage_schema(context.schema))
+            context = with_lineage(context)
         batches = self._batches(*rows, lineage=bool(len(updated)))
         self._new_files = tuple(write_data_files(context, batches, task_id=0, entropy=self._transaction.entropy))
         self._transaction.track(*(file.file_path for file in self._new_files))
@@ -139,39 +148,32 @@ class Upsert(DeleteByFilter):
             yield from taken.to_batches()
 
 
-class _UpsertWork(FileWork):
-    def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode, source: SourceRows, *, update: bool) -> None:
-        super().__init__(transaction, scan, mode)
+class _MatchReader:
+    """Finds the rows of data files whose key is in the source."""
+
+    def __init__(self, context: ReadContext, source: SourceRows, *, update: bool) -> None:
         self._source = source
         self._update = update
-        table = self._matching.table_schema
+        table = context.table_schema
         names = [field.name for field in table.fields if not isinstance(field.field_type, UnknownType)] if update else source.key_names
         columns = table.select(*names)
-        self._position = _apart(POS, table)
-        read = Schema(*columns.fields, self._position, _apart(ROW_ID, table), schema_id=table.schema_id)
-        self._reading = dataclasses.replace(self._matching, schema=read)
+        schema = Schema(*columns.fields, _apart(POS, table), _apart(ROW_ID, table), schema_id=table.schema_id)
+        self._context = dataclasses.replace(context, schema=schema)
 
-    def _on(self, planned: FileScanTask) -> FileResult:
-        task = self._tasks.build(planned)
-        matches = self._matches(task)
-        result = unchanged_file(planned)
-        if len(matches.updated) and self._mode is DeleteMode.MERGE_ON_READ:
-            result = self._with_vector(planned, bitmap_of(matches.positions))
-        elif len(matches.updated):
-            all_go = len(matches.updated) == count_task(self._every_row, task)
-            kept = () if all_go else self._rewritten(task, _Without(matches.positions), self._position)
-            result = dataclasses.replace(result, goes=True, kept=kept)
-        return _MatchedFile(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)}, matches=matches)
-
-    def _matches(self, task: ScanTask) -> _Matches:
-        parts = [self._matches_of(batch) for batch in self._gathered(task)]
+    def read(self, task: ScanTask) -> tuple[_Matches, BitMap64]:
+        """Return the matches of a file, and the positions of the rows to update."""
+        parts, positions = [_Matches(found=_none())], BitMap64()
+        for batch in self._gathered(task):
+            matches, updated = self._matches(batch)
+            parts.append(matches)
+            positions |= bitmap_of(updated)
         names = [field.name for field in dataclasses.fields(_Matches)]
-        return _Matches(**{name: pa.concat_arrays([_none(), *(getattr(part, name) for part in parts)]) for name in names})
+        return _Matches(**{name: pa.concat_arrays([getattr(part, name) for part in parts]) for name in names}), positions
 
     def _gathered(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
         wanted = min(max(self._source.stored.num_rows, _FEW_ROWS), _MANY_ROWS)
         waiting: list[pa.RecordBatch] = []
-        for batch in read_task(self._reading, task):
+        for batch in read_task(self._context, task):
             waiting.append(batch)
             if sum(len(one) for one in waiting) >= wanted:
                 yield pa.concat_batches(waiting)
@@ -179,27 +181,16 @@ class _UpsertWork(FileWork):
         if waiting:
             yield pa.concat_batches(waiting)
 
-    def _matches_of(self, batch: pa.RecordBatch) -> _Matches:
+    def _matches(self, batch: pa.RecordBatch) -> tuple[_Matches, pa.Array]:
         last = batch.num_columns - 2
         rows = batch.select(list(range(last)))
         source_rows = self._source.find(rows)
         known, found = source_rows.is_valid(), source_rows.drop_null()
         if not self._update or not len(found):
-            return _Matches(found=found)
+            return _Matches(found=found), _none()
         changed = different_rows(rows.filter(known), self._source.batch_of(found), self._source.compared)
         positions, row_ids = (batch.column(i).filter(known).filter(changed) for i in (last, last + 1))
-        return _Matches(found=found, updated=found.filter(changed), positions=positions, row_ids=row_ids)
-
-
-class _Without:
-    """Leaves out rows by their position, the last column, which goes too."""
-
-    def __init__(self, positions: pa.Array) -> None:
-        self._positions = positions
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        goes = pc.is_in(batch.column(batch.num_columns - 1), value_set=self._positions)
-        return batch.select(batch.schema.names[:-1]).filter(pc.invert(goes))
+        return _Matches(found=found, updated=found.filter(changed), row_ids=row_ids), positions
 
 
 def _apart(field: NestedField, table: Schema) -> NestedField:

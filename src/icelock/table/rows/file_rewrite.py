@@ -1,0 +1,171 @@
+"""What the row changes that rewrite data files share: the result of each file, and the deletion vectors of a commit.
+
+A result holds for the state of the file that it was worked out on: row ids, sequence number and delete files. All vectors of an attempt
+are in one Puffin file (format.md "Delete files"), which is written again only if one of them is another than in the attempt before.
+
+Not here: which files (``table.rows.delete``, ``table.rows.upsert``), the work on a file (``arrow.write.row_rewrite``), the bytes of vectors
+(``io.puffin.write``), the snapshot (``table.commit.row_delta``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from icelock.arrow.write.row_rewrite import DeleteMode, Rewrite, RewriteContext, rewrite_file, with_lineage
+from icelock.io.puffin.write import DeletionVector, Place, write_vectors
+from icelock.metadata.manifest import DataFile
+from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.table.commit.row_delta import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyiceberg.table import FileScanTask
+    from pyroaring import BitMap64
+
+    from icelock.io.files import EncryptedOutputFile
+    from icelock.plan.task import ScanTask
+    from icelock.table.commit.staging import Staging
+    from icelock.table.scan import DataScan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """What the result of a data file depends on, beside the filter."""
+
+    first_row_id: int | None
+    sequence_number: int | None
+    deletes: frozenset[DeleteFileId]
+
+    @classmethod
+    def of(cls, planned: FileScanTask) -> FileState:
+        """Return the state that a plan found a file in."""
+        return cls(
+            first_row_id=getattr(planned.file, "first_row_id", None),
+            sequence_number=getattr(planned.file, "sequence_number", None),
+            deletes=frozenset(delete_file_id(delete) for delete in planned.delete_files),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """What becomes of one data file: it is removed, and ``added`` hold the rows that it keeps; or it gets a ``vector``; or nothing.
+
+    ``replaced`` are delete files in whose place the vector comes.
+    """
+
+    file: DataFile
+    state: FileState
+    removed: bool
+    added: tuple[DataFile, ...]
+    vector: DeletionVector | None
+    replaced: frozenset[DeleteFileId]
+
+    @classmethod
+    def of(cls, planned: FileScanTask, rewrite: Rewrite, **more: Any) -> Self:
+        """Return the result of a planned file; ``more`` are fields of a subclass."""
+        path = planned.file.file_path
+        vector = None if rewrite.deleted is None else DeletionVector.of(path, rewrite.deleted)
+        own = [] if vector is None else [delete for delete in planned.delete_files if referenced_data_file(delete) == path]
+        return cls(
+            file=planned.file,  # type: ignore[arg-type]  # our DataFile
+            state=FileState.of(planned),
+            removed=rewrite.removed,
+            added=rewrite.files,
+            vector=vector,
+            replaced=frozenset(delete_file_id(delete) for delete in own),
+            **more,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether the file has to be there when the change is committed."""
+        return self.removed or self.vector is not None
+
+
+class FileRewriter:
+    """Rewrites data files of one scan; new files are deleted with the transaction's if it fails."""
+
+    def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
+        self._transaction = transaction
+        self.read = scan.read_context(Schema())
+        self._context = RewriteContext(
+            read=self.read,
+            write=lambda: with_lineage(transaction.write_context()),
+            mode=mode,
+            entropy=transaction.entropy,
+        )
+        self._numbers = itertools.count()
+        self.task_of: Callable[[FileScanTask], ScanTask] = scan._task_builder.build  # noqa: SLF001 - of the same layer
+
+    def rewrite(self, task: ScanTask, positions: BitMap64 | None = None) -> Rewrite:
+        """Delete rows of a data file: those at ``positions``, or those that match the scan's filter."""
+        rewrite = rewrite_file(self._context, task, positions, task_id=next(self._numbers))
+        self._transaction.track(*(file.file_path for file in rewrite.files))
+        return rewrite
+
+    def each(self, work: Callable[[FileScanTask], FileResult], planned: Sequence[FileScanTask]) -> Iterable[FileResult]:
+        """Do the work on each file: side by side, unless files are written, each of which takes the memory of a row group."""
+        return map(work, planned) if self._context.mode is DeleteMode.COPY_ON_WRITE else ExecutorFactory.get_or_create().map(work, planned)
+
+
+class FileChange:
+    """The part that ``RowChange``s of results have in common."""
+
+    def __init__(self, transaction: Staging) -> None:
+        self._transaction = transaction
+        self._obsolete: list[str] = []
+        self._vectors: list[DeletionVector] = []
+        self._vector_entries: tuple[DataFile, ...] = ()
+
+    def obsolete(self) -> list[str]:
+        """Return files of earlier attempts that are no longer needed."""
+        found, self._obsolete = self._obsolete, []
+        return found
+
+    def _change_of(self, results: Iterable[FileResult]) -> Change:
+        """Return the change that results make; their vectors are written."""
+        results = list(results)
+        self._write_vectors([(result.file, result.vector) for result in results if result.vector is not None])
+        return Change(
+            removed=[result.file for result in results if result.removed],
+            added=[file for result in results for file in result.added],
+            deletes=self._vector_entries,
+            replaced=frozenset().union(*(result.replaced for result in results)),
+        )
+
+    def _write_vectors(self, files: Sequence[tuple[DataFile, DeletionVector]]) -> None:
+        vectors = [vector for _, vector in files]
+        if [id(vector) for vector in vectors] == [id(vector) for vector in self._vectors]:
+            return
+        self._obsolete.extend({entry.file_path for entry in self._vector_entries})
+        self._vectors, self._vector_entries = vectors, ()
+        if vectors:
+            location = self._transaction.new_data_location(f"00000-0-{uuid.uuid4()}-00001-deletes.puffin")
+            self._transaction.track(location)
+            output = self._transaction.current_io().new_encrypted_output(location)
+            places = write_vectors(output, vectors)
+            self._vector_entries = tuple(_entry(file, vector, place, output) for (file, vector), place in zip(files, places, strict=True))
+
+
+def _entry(file: DataFile, vector: DeletionVector, place: Place, output: EncryptedOutputFile) -> DataFile:
+    entry = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=output.location,
+        file_format=FileFormat.PUFFIN,
+        partition=file.partition,
+        record_count=vector.cardinality,
+        file_size_in_bytes=len(output),
+        key_metadata=output.key_metadata.encode(),
+        referenced_data_file=file.file_path,
+        content_offset=place.offset,
+        content_size_in_bytes=place.length,
+    )
+    entry.spec_id = file.spec_id
+    return entry
