@@ -34,7 +34,7 @@ _FOLDERS: Final = (
     (
         "table",
         "table.commit",
-        "branches conflicts manifest_merge new_files producer retry row_delta staging still_fits summary turn update_snapshot",
+        "branches conflicts manifest_merge new_files producer row_delta still_fits summary update_snapshot",
     ),
     ("table", "table.rows", "delete key_index row_compare source_rows upsert"),
     ("table", "table.maintenance", "deletable expire reach retention"),
@@ -109,13 +109,19 @@ _RENAMED: Final = {
     "spark.write_planning": "spark.driver.plan_write",
     "table.add_files": "table.rows.plain_files",
     "table.columnar_plan": "plan.columnar",
+    "table.commit.retry": "table.commit.protocol",
+    "table.commit.staging": "table.commit.staged",
+    "table.commit.turn": "table.commit.protocol",
     "table.cut_files": "table.rows.file_rewrite",
     "table.given_files": "table.data_file_transaction",
     "table.partition_overwrite": "table.commit.replace_partitions",
+    "table.retry": "table.commit.protocol",
     "table.rows.file_work": "table.rows.file_rewrite",
     "table.rows.given_change": "table.rows.engine_change",
     "table.rows.vector_file": "table.rows.file_rewrite",
     "table.rows_changed": "table.rows.engine_change",
+    "table.staging": "table.commit.staged",
+    "table.turn": "table.commit.protocol",
     "table.vector_file": "table.rows.file_rewrite",
 }
 MOVED: Final = {

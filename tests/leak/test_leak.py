@@ -218,7 +218,7 @@ def look(scene: Scene, catalog: Any) -> None:
         "scan tasks": scan.scan_tasks(),
         "read context": scan.read_context(),
         "transaction": transaction,
-        "write context": transaction.write_context(),
+        "write context": transaction.staged.write_context(),
         "producer": transaction.update_snapshot().fast_append(),
         "leftovers": maintenance.leftovers(table),
         "inspected files": [

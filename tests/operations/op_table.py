@@ -156,7 +156,6 @@ SCAN = [
             "to_polars": lambda p: p.table.scan().to_polars(),
             "update": lambda p: p.table.scan().update(limit=3).to_arrow(),
             "use_ref": lambda p: p.table.scan().use_ref("first").to_arrow(),
-            "whole_files": lambda p: p.table.scan(row_filter="id > 3").whole_files(),
             "with_case_sensitive": lambda p: p.table.scan(row_filter="ID > 3").with_case_sensitive(case_sensitive=False).to_arrow(),
         },
     ),

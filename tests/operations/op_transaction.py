@@ -55,28 +55,14 @@ TRANSACTION = [
         "Transaction",
         Outcome.READS,
         {
-            "branch_scan": lambda p: p.table.transaction().branch_scan(AlwaysTrue(), case_sensitive=True, branch=MAIN_BRANCH).to_arrow(),
-            "catch_up": lambda p: p.table.transaction().catch_up(),
-            "check_new_files": lambda p: p.table.transaction().check_new_files([], MAIN_BRANCH),
             "commit_transaction": lambda p: p.table.transaction().commit_transaction(),
-            "current_io": lambda p: p.table.transaction().current_io(),
-            "encrypted_metadata": lambda p: p.table.transaction().encrypted_metadata(),
-            "entropy": lambda p: p.table.transaction().entropy,
-            "expect_head": lambda p: p.table.transaction().expect_head(MAIN_BRANCH, p.table.current_snapshot().snapshot_id),
-            "files_to_replace": lambda p: p.table.transaction().files_to_replace(),
-            "kept_settings": lambda p: p.table.transaction().kept_settings("side"),
             "manage_snapshots": lambda p: p.table.transaction().manage_snapshots(),
-            "name_of_table": lambda p: p.table.transaction().name_of_table(),
-            "new_data_location": lambda p: p.table.transaction().new_data_location("x"),
-            "prepare_kek": lambda p: p.table.transaction().prepare_kek(),
             "table_metadata": lambda p: p.table.transaction().table_metadata,
-            "track": lambda p: p.table.transaction().track("x"),
             "update_schema": lambda p: p.table.transaction().update_schema(),
             "update_snapshot": lambda p: p.table.transaction().update_snapshot(),
             "update_sort_order": lambda p: p.table.transaction().update_sort_order(),
             "update_spec": lambda p: p.table.transaction().update_spec(),
             "upgrade_table_version": lambda p: p.table.transaction().upgrade_table_version(3),
-            "write_context": lambda p: p.table.transaction().write_context(),
         },
     ),
     *recipes(
@@ -236,7 +222,7 @@ def removing_producer_recipes(owner: str, way: str) -> list[Recipe]:
             {
                 "named_columns": looking(way, lambda p, made: list(made.named_columns(p.table.schema()))),
                 "planned_on": looking(way, lambda p, made: made.planned_on(p.first)),
-                "takes_long": looking(way, lambda _, made: made.takes_long),
+                "reads_data": looking(way, lambda _, made: made.reads_data),
             },
         ),
         *recipes(owner, Outcome.ENCRYPTED, {"delete_data_file": producing(way, remove_a_file), "apply": producing(way, deleted_by_filter)}),
@@ -244,7 +230,7 @@ def removing_producer_recipes(owner: str, way: str) -> list[Recipe]:
 
 
 def deleted_by_filter(place: Place, transaction: Any, producer: Any) -> None:
-    change = DeleteByFilter(transaction, EqualTo("id", 4), case_sensitive=True, branch=MAIN_BRANCH, follow_rows=True)
+    change = DeleteByFilter(transaction.staged, EqualTo("id", 4), case_sensitive=True, branch=MAIN_BRANCH, follow_rows=True)
     producer.apply(change)
     for file in place.written(transaction, place.other().slice(0, 1)):
         producer.append_data_file(file)

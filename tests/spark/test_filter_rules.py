@@ -134,7 +134,7 @@ def test_every_filter_takes_the_rows_that_plain_spark_takes(spark, spark_lake, o
             # Staged, and thrown away.
             tx = table.transaction()
             tx.delete(text)
-            left = tx.branch_scan(parse_filter("true"), case_sensitive=True, branch="main").to_arrow()
+            left = tx.staged.branch_scan(parse_filter("true"), case_sensitive=True, branch="main").to_arrow()
             assert sorted(left["id"].to_pylist()) == [row[0] for row in ROWS if row[0] not in taken], (name, text)
     schema = table.schema()
     bound = [bind(schema, exact_filter(parse_filter(text), schema, case_sensitive=True), case_sensitive=True) for text in FILTERS]

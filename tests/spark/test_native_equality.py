@@ -58,7 +58,7 @@ class Fixed:
 
 def commit(table, *files):
     with table.transaction() as tx:
-        tx.prepare_kek()
+        tx.staged.prepare_kek()
         with tx.update_snapshot().overwrite() as producer:
             producer.apply(Fixed(Change(deletes=files)))
     return table.refresh()

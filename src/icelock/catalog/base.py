@@ -39,7 +39,7 @@ from icelock.io.storage import open_storage
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, decode_metadata, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
-from icelock.table.commit.turn import DoubtfulConflictError, given_up
+from icelock.table.commit.protocol import DoubtfulConflictError, given_up
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_change, check_keys, check_manifest_lists, check_metadata, check_updates
 from icelock.table.kept import check_kept

@@ -280,7 +280,7 @@ class TableCreation(GivenPlaces):
             raise PolicyError(f"table {name} is encrypted: its format version stays {names.ENCRYPTED_VERSION}")
         check_format_of_files({**table.properties, **wanted}, table=name)
         transaction = table.transaction()
-        stage_replacement(transaction, self._given(schema), partition_spec, sort_order, wanted)
+        stage_replacement(transaction.staged, self._given(schema), partition_spec, sort_order, wanted)
         return transaction
 
     def create_or_replace_table_transaction(

@@ -1,7 +1,7 @@
-"""Snapshots of data files that were written already, by this process or by an engine's tasks.
+"""The part of a transaction that engines use: it has a staged state and a commit, and takes data files that were written already.
 
-Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. It answers for files that were just written: they are
-deleted when staging fails, or when the commit certainly fails.
+Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. Files that were just written are its responsibility:
+they are deleted when staging fails, or when the commit certainly fails.
 
 Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.commit.row_delta``,
 ``table.commit.replace_partitions``).
@@ -11,32 +11,100 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table import ALWAYS_TRUE, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.conflicts import isolation_level
 from icelock.table.commit.manifest_merge import merge_enabled
 from icelock.table.commit.new_files import is_fresh
-from icelock.table.commit.protocol import Cleanup
+from icelock.table.commit.protocol import CommitProtocol
 from icelock.table.commit.replace_partitions import check_partitioned
-from icelock.table.commit.staging import Staging
+from icelock.table.commit.staged import Staged
+from icelock.table.commit.update_snapshot import EncryptedUpdateSnapshot
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.engine_change import EngineChange, EngineWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any, Self
 
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
 
     from icelock.metadata.manifest import DataFile
+    from icelock.metadata.table_metadata import TableMetadataV3
     from icelock.table.commit.conflicts import Since
+    from icelock.table.table import Table
 
 
-class GivenFiles(Staging):
-    """Stages data files; the part of a transaction that engines use."""
+class DataFileTransaction(Transaction):
+    """PyIceberg's ``Transaction`` with a staged state of its own (``staged``), which takes data files."""
+
+    _table: Table
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        self._shared = table
+        super().__init__(table.at_one_version(), autocommit)
+        del self._updates, self._requirements, self._snapshot_producers  # PyIceberg's state, so that nothing uses it beside ``staged``
+        self.staged = Staged(self._table)
+
+    def __enter__(self) -> Self:
+        """Start staging; the end of the ``with`` block commits, or deletes what was written when it is left by an error."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # A commit that failed has deleted its files, or left them because it may have been made.
+        if error is not None and not self._failed:
+            self._failed = True
+            self.staged.discard()
+        super().__exit__(kind, error, trace)
+
+    @property
+    def table_metadata(self) -> TableMetadataV3:
+        """The table's metadata with the staged updates applied."""
+        return self.staged.metadata
+
+    def update_snapshot(
+        self, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
+    ) -> EncryptedUpdateSnapshot:
+        """Return producers that write encrypted metadata files."""
+        return EncryptedUpdateSnapshot(self, branch=branch, snapshot_properties=dict(snapshot_properties or {}))
+
+    def commit_transaction(self) -> Table:
+        """Commit what is staged; a transaction whose commit failed cannot be used again.
+
+        Raises:
+            CommitFailedException: the catalog refused each time; the files of this transaction were deleted.
+            ValidationException: another writer's commit contradicts this one; likewise.
+            PolicyError: an update would break a rule of encrypted tables; likewise.
+            NoSuchTableError: the table was dropped or renamed meanwhile; likewise.
+            CommitStateUnknownException: the outcome is unknown; nothing was deleted.
+        """
+        if self._failed:
+            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+        try:
+            CommitProtocol(self.staged, self._table.catalog).commit()
+        except BaseException:
+            self._failed = True
+            raise
+        self._shared.advance(self._table)
+        return self._shared
+
+    def _stage(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
+        self.staged.stage(updates, requirements)
+        return self
+
+    def _register_snapshot_producer(self, producer: _SnapshotProducer[Any]) -> None:
+        self.staged.producers.append(producer)
+
+    def _set_ref_snapshot(self, snapshot_id: int, ref_name: str, type: str, **retention: Any) -> UpdatesAndRequirements:  # type: ignore[override]  # noqa: A002 - as PyIceberg
+        # A ref that moves keeps its retention settings; PyIceberg forgets them.
+        given = {name: value for name, value in retention.items() if value}
+        return super()._set_ref_snapshot(snapshot_id, ref_name, type, **self.staged.retention_of(ref_name, type) | given)
 
     def append_data_files(
         self, files: Sequence[DataFile], *, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
@@ -46,8 +114,8 @@ class GivenFiles(Staging):
         Raises:
             PolicyError: a file that is given twice, that is there, or that is another table's (``table.commit.new_files``).
         """
-        self.check_new_files(files, branch)
-        with Cleanup(self):
+        self.staged.check_new_files(files, branch)
+        with self.staged.discarding_on_error():
             self._answer_for(files)
             update = self.update_snapshot(snapshot_properties, branch)
             with update.merge_append() if merge_enabled(self.table_metadata.properties) else update.fast_append() as producer:
@@ -68,8 +136,8 @@ class GivenFiles(Staging):
         Raises:
             PolicyError: as ``append_data_files``.
         """
-        self.check_new_files(files, branch)
-        with Cleanup(self):
+        self.staged.check_new_files(files, branch)
+        with self.staged.discarding_on_error():
             self._answer_for(files)
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
@@ -98,7 +166,7 @@ class GivenFiles(Staging):
             overwrite_filter: which rows go.
             case_sensitive: whether its column names are.
             snapshot_properties: go into the snapshot's summary.
-            branch: where to.
+            branch: the branch to commit to.
             since: the snapshot that the rows come from, if they come from the table's own: commits after it are looked at too.
 
         Raises:
@@ -107,12 +175,12 @@ class GivenFiles(Staging):
         """
         row_filter = parse_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
-        with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
             producer.delete_by_predicate(row_filter, case_sensitive)
             if since is not None:
                 producer.planned_on(since.snapshot_id)
-            change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
+            change = DeleteByFilter(self.staged, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
             change.resolve()
             producer.apply(change)
             for file in files:
@@ -133,7 +201,7 @@ class GivenFiles(Staging):
         Args:
             files: written with the partition spec that their ids name.
             snapshot_properties: go into the snapshot's summary.
-            branch: where to.
+            branch: the branch to commit to.
             base_snapshot_id: the snapshot that the write was planned on, if not the table's: commits after it are looked at too.
             since: the same; it can say that there was none.
 
@@ -141,8 +209,8 @@ class GivenFiles(Staging):
             PolicyError: a file was written without a partition; or as ``append_data_files``.
             ValidationException: another writer changed one of the partitions, by ``write.update.isolation-level``.
         """
-        self.check_new_files(files, branch)
-        with Cleanup(self):
+        self.staged.check_new_files(files, branch)
+        with self.staged.discarding_on_error():
             self._answer_for(files)
             check_partitioned(self.table_metadata.spec())
             isolation_level(self.table_metadata, Operation.OVERWRITE)
@@ -177,15 +245,15 @@ class GivenFiles(Staging):
             isolation_property: another property that counts instead, as ``write.merge.isolation-level`` for a merge.
             case_sensitive: whether names in ``row_filter`` are.
             snapshot_properties: go into the snapshot's summary.
-            branch: where to.
+            branch: the branch to commit to.
             since: an older snapshot, that the rows come from.
 
         Raises:
             PolicyError: settings that cannot be; or as ``append_data_files``.
             ValidationException: another writer changed rows that match the filter, here or when committed.
         """
-        self.check_new_files(change.added, branch)
-        with Cleanup(self):
+        self.staged.check_new_files(change.added, branch)
+        with self.staged.discarding_on_error():
             self._answer_for(change.added)
             isolation_level(self.table_metadata, operation, isolation_property)
             matching = parse_filter(row_filter)
@@ -194,23 +262,9 @@ class GivenFiles(Staging):
                 producer.isolation_property = isolation_property
                 producer.delete_by_predicate(matching, case_sensitive)
                 producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
-                given = EngineChange(self, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
+                given = EngineChange(self.staged, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
                 producer.apply(given, may_be_empty=True)
 
     def _answer_for(self, files: Iterable[DataFile]) -> None:
         """Delete files if the commit fails: those that were just written, since others may be in use."""
-        self.track(*(file.file_path for file in files if is_fresh(file)))
-
-    def files_to_replace(self, overwrite_filter: BooleanExpression | str = ALWAYS_TRUE, branch: str | None = MAIN_BRANCH) -> list[DataFile]:
-        """Return the data files all of whose live rows match the filter.
-
-        Raises:
-            PolicyError: only some rows of a file do.
-        """
-        scan = self.branch_scan(parse_filter(overwrite_filter), case_sensitive=True, branch=branch)
-        matched, cut = ([], []) if scan is None else scan.whole_files()
-        if cut:
-            raise PolicyError(
-                f"table {self._name()}: the filter matches some rows of {cut[0].file_path} and not others: use overwrite or delete"
-            )
-        return matched
+        self.staged.track(*(file.file_path for file in files if is_fresh(file)))

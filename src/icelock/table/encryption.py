@@ -95,14 +95,14 @@ class TableEncryption:
                 )
             return self._kms
 
-    def wrap(self, io: FileIO, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> FileIO:
+    def wrap(self, io: FileIO, metadata: TableMetadata, *, table: str, unused_keks: tuple[EncryptedKey, ...] = ()) -> FileIO:
         """Return ``io`` for a plain table, and storage access with the table's keys for an encrypted one."""
         if not is_encrypted(metadata):
             return io
         policy = self._settings.get(names.PLAINTEXT_FILES, names.PLAINTEXT_FILES_REFUSE)
         return EncryptingFileIO(
             io,
-            manager=partial(self.manager, metadata, table=table, spare=spare),
+            manager=partial(self.manager, metadata, table=table, unused_keks=unused_keks),
             entropy=self.entropy,
             allow_plaintext=policy == names.PLAINTEXT_FILES_ALLOW,
         )
@@ -137,7 +137,7 @@ class TableEncryption:
         shown = names.flag(self._settings, names.VALUES_IN_PATHS, default=True)
         return dict(properties) if shown else {**properties, **_NO_VALUES}
 
-    def manager(self, metadata: TableMetadata, *, table: str, spare: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
+    def manager(self, metadata: TableMetadata, *, table: str, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
         """Return the key manager of one version of a table.
 
         Raises:
@@ -158,7 +158,7 @@ class TableEncryption:
             keys=tuple(getattr(metadata, "encryption_keys", ())),
             kms=kms,
             cache=self._cache,
-            spare=spare,
+            spare=unused_keks,
             entropy=self.entropy,
             clock=self.clock,
         )

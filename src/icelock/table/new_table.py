@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
 
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import canonical_json
-from icelock.table.commit.turn import Stage
+from icelock.table.commit.protocol import Stage
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 class NewTable(Table):
     """A table that its catalog does not have yet; only a transaction writes to it."""
+
+    is_new = True
 
     def refresh(self) -> NoReturn:
         """Refused: there is nothing to load."""
@@ -83,13 +85,12 @@ class CreateTransaction(EncryptedTransaction):
     """A transaction that makes a table with its first snapshots."""
 
     _table: NewTable
-    makes_table = True
 
     def __init__(self, table: NewTable, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
         self._first = table.metadata
-        # One update there is always: a table is made even if nothing is staged.
-        self._updates = (AssignUUIDUpdate(uuid=table.metadata.table_uuid),)
+        # There is always one update: a table is made even if nothing is staged.
+        self.staged.updates = (AssignUUIDUpdate(uuid=table.metadata.table_uuid),)
 
     def staged_metadata(self) -> bytes:
         """Return the first metadata as JSON, without what was staged: for the catalog's ``resume_create_transaction``."""
@@ -102,7 +103,7 @@ class CreateTransaction(EncryptedTransaction):
             TableAlreadyExistsError: it is there; the files of this transaction were deleted.
             PolicyError, CommitStateUnknownException: as for other transactions.
         """
-        if self._updates:
+        if self.staged.updates:
             super().commit_transaction()
         made = self._table
         return Table(made.name(), made.metadata, made.metadata_location, made.storage, made.catalog, encryption=made.encryption)

@@ -36,16 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.transaction import EncryptedTransaction
+    from icelock.table.commit.staged import Staged
 
 
-def stage_replacement(
-    transaction: EncryptedTransaction, schema: Schema, spec: PartitionSpec, order: SortOrder, properties: Mapping[str, str]
-) -> None:
+def stage_replacement(staged: Staged, schema: Schema, spec: PartitionSpec, order: SortOrder, properties: Mapping[str, str]) -> None:
     """Stage that a table becomes an empty one of another form; conflicts with other writers' changes of its form.
 
     Args:
-        transaction: on the table, with nothing staged.
+        staged: of a transaction with nothing staged.
         schema: the new columns; ``spec`` and ``order`` are about its ids.
         spec: the new partitioning.
         order: the new sort order.
@@ -55,7 +53,7 @@ def stage_replacement(
         PolicyError: properties that cannot be; nothing was staged.
         ValueError: a source column that is not there (PyIceberg's error).
     """
-    metadata = transaction.encrypted_metadata()
+    metadata = staged.metadata
     fresh = fresh_schema(schema, metadata.schema(), metadata.last_column_id)
     updates: tuple[Any, ...] = (
         RemoveSnapshotRefUpdate(ref_name=MAIN_BRANCH),
@@ -64,7 +62,7 @@ def stage_replacement(
         *_order(metadata, assign_fresh_sort_order_ids(order, schema, fresh)),
         SetPropertiesUpdate(updates=dict(properties)),
     )
-    transaction._stage(updates, _form_of(metadata))  # noqa: SLF001 - PyIceberg's own way
+    staged.stage(updates, _form_of(metadata))
 
 
 def _form_of(metadata: TableMetadataV3) -> tuple[Any, ...]:

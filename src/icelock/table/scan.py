@@ -24,7 +24,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.task import count_task, read_task
-from icelock.arrow.write.row_rewrite import Rewrite, mark_deleted
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.column_names import find_column
@@ -34,7 +33,6 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import PlanDeletes, Planner
 from icelock.plan.task import ScanTask, TaskBuilder
-from icelock.plan.whole_files import split_by_coverage
 from icelock.table.commit.branches import no_such_ref
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import DataFrame, SparkSession
 
-    from icelock.metadata.manifest import DataFile
     from icelock.plan.columnar import PlannedFiles
 
 _TABLE_SCHEMA = "icelock.scan-schema"
@@ -192,18 +189,6 @@ class DataScan(Filtered, IcebergDataScan):
     @property
     def _task_builder(self) -> TaskBuilder:
         return TaskBuilder(self._manifest_planner.schemas)
-
-    def whole_files(self) -> tuple[list[DataFile], list[DataFile]]:
-        """Return the data files all of whose live rows match the filter, and those of which only some do.
-
-        Where metrics do not decide it, the filter's columns are read; where a file has deletes, they are too.
-        """
-        certain, others = split_by_coverage(self.plan_files(), self.full_schema, self.exact_filter)
-        context, builder = self.read_context(Schema()), self._task_builder
-        marked: list[tuple[Any, Rewrite]] = [(planned.file, mark_deleted(context, builder.build(planned))) for planned in others]
-        whole: list[Any] = [planned.file for planned in certain]
-        whole += [file for file, found in marked if found.removed]
-        return whole, [file for file, found in marked if found.deleted is not None]
 
     def read_context(self, schema: Schema | None = None) -> ReadContext:
         """Return what a reader of data files needs: no KMS client, no KEK.

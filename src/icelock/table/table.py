@@ -74,6 +74,9 @@ class Table(IcebergTable):
     Safe to share between threads: every reading and every transaction is on one version, and versions only go forward.
     """
 
+    is_new = False
+    """Whether the catalog does not have the table yet."""
+
     def __init__(
         self,
         identifier: Identifier,
@@ -123,15 +126,15 @@ class Table(IcebergTable):
         """Return a table object of its own, at the present version: others do not move it on."""
         return copy.copy(self)
 
-    def io_for(self, metadata: TableMetadata, *, spare: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
-        """Return storage access with the keys of ``metadata``; ``spare`` are entries minted for a commit that is under way.
+    def io_for(self, metadata: TableMetadata, *, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
+        """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a commit that is under way.
 
         Raises:
             PolicyError: the table is plain.
         """
         if not is_encrypted(metadata):
             raise PolicyError(f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only")
-        return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), spare=spare)  # type: ignore[return-value]
+        return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), unused_keks=unused_keks)  # type: ignore[return-value]
 
     def location_provider(self) -> LocationProvider:
         """Return what makes up the paths of new files.

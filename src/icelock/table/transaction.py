@@ -4,7 +4,7 @@ Order of a write: 1 the guard (may the table be written, is a KMS there, can its
 3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict 3 to 6 are done again on
 fresh metadata; 2 as well for rows that another writer deleted or moved meanwhile.
 
-Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staging``), snapshots of files that are there
+Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staged``), snapshots of files that are there
 (``table.data_file_transaction``), deleting by a filter (``table.rows.delete``), matching by key (``table.rows.upsert``), the rules
 (``table.guard``).
 """
@@ -24,9 +24,8 @@ from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots, check_branch
 from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
-from icelock.table.commit.protocol import Cleanup
 from icelock.table.commit.replace_partitions import check_partitioned
-from icelock.table.data_file_transaction import GivenFiles
+from icelock.table.data_file_transaction import DataFileTransaction
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.plain_files import PlainFiles
 from icelock.table.rows.source_rows import SourceRows
@@ -34,7 +33,6 @@ from icelock.table.rows.upsert import Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
     from typing import Self
 
     from pyiceberg.expressions import BooleanExpression
@@ -42,19 +40,8 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
 
 
-class EncryptedTransaction(GivenFiles):
+class EncryptedTransaction(DataFileTransaction):
     """PyIceberg's ``Transaction`` on an encrypted table."""
-
-    def __enter__(self) -> Self:
-        """Start staging; the end of the ``with`` block commits, or deletes what was written when it is left by an error."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # A commit that failed has seen to its files, or left them because nobody knows whether it was made.
-        if error is not None and not self._failed:
-            self._failed = True
-            self._discard()
-        super().__exit__(kind, error, trace)
 
     def append(
         self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
@@ -114,14 +101,14 @@ class EncryptedTransaction(GivenFiles):
             ValidationException: when committed, under isolation level serializable, if another writer added rows that may match.
         """
         row_filter = parse_filter(delete_filter)
-        check_branch(self.table_metadata.refs, branch, table=self._name())
-        self.prepare_kek()
+        check_branch(self.table_metadata.refs, branch, table=self.staged.name)
+        self.staged.prepare_kek()
         operation = _isolation_operation or Operation.DELETE
         isolation_level(self.table_metadata, operation)
-        with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
             producer.delete_by_predicate(row_filter, case_sensitive)
-            change = DeleteByFilter(self, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=True)
+            change = DeleteByFilter(self.staged, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=True)
             producer.apply(change, pure_delete=True)
 
     def dynamic_partition_overwrite(
@@ -161,7 +148,7 @@ class EncryptedTransaction(GivenFiles):
             when_matched_update_all: update rows whose key is there.
             when_not_matched_insert_all: insert the others.
             case_sensitive: whether names in ``join_cols`` are.
-            branch: where to.
+            branch: the branch to commit to.
             snapshot_properties: go into the snapshot's summary.
 
         Raises:
@@ -174,11 +161,11 @@ class EncryptedTransaction(GivenFiles):
         isolation_level(self.table_metadata, Operation.OVERWRITE, MERGE_ISOLATION)
         rows = df.read_all() if isinstance(df, pa.RecordBatchReader) else df
         self._before_writing(rows, branch)
-        source = SourceRows(self.write_context(), rows, join_cols, case_sensitive=case_sensitive)
-        with Cleanup(self), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        source = SourceRows(self.staged.write_context(), rows, join_cols, case_sensitive=case_sensitive)
+        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
             producer.isolation_property = MERGE_ISOLATION
             producer.delete_by_predicate(source.row_filter)
-            change = Upsert(self, source, branch=branch, update=when_matched_update_all, insert=when_not_matched_insert_all)
+            change = Upsert(self.staged, source, branch=branch, update=when_matched_update_all, insert=when_not_matched_insert_all)
             change.resolve()
             producer.apply(change, may_be_empty=True)
         return change.result
@@ -200,7 +187,7 @@ class EncryptedTransaction(GivenFiles):
             file_paths: the files.
             snapshot_properties: go into the snapshot's summary.
             check_duplicate_files: refuse files that the table has (a file that was taken in before has another name there).
-            branch: where to.
+            branch: the branch to commit to.
             reencrypt: must be true: plain files cannot be in an encrypted table.
 
         Raises:
@@ -209,16 +196,16 @@ class EncryptedTransaction(GivenFiles):
             FileNotFoundError: no such file; nothing was written.
             KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
         """
-        plain = PlainFiles(self, file_paths, check_duplicates=check_duplicate_files, branch=branch)
+        plain = PlainFiles(self.staged, file_paths, check_duplicates=check_duplicate_files, branch=branch)
         if not reencrypt:
             raise PolicyError(
-                f"table {self._name()} is encrypted: add_files would take plain files into it; with reencrypt=True their rows are "
+                f"table {self.staged.name} is encrypted: add_files would take plain files into it; with reencrypt=True their rows are "
                 "written again, encrypted, and the files stay as they are"
             )
-        check_branch(self.table_metadata.refs, branch, table=self._name())
+        check_branch(self.table_metadata.refs, branch, table=self.staged.name)
         plain.check()
-        self.prepare_kek()
-        files = write_data_files(self.write_context(), plain.rows(), task_id=0, entropy=self.entropy)
+        self.staged.prepare_kek()
+        files = write_data_files(self.staged.write_context(), plain.rows(), task_id=0, entropy=self.staged.entropy)
         self.append_data_files(files, snapshot_properties=snapshot_properties, branch=branch)
 
     def manage_snapshots(self) -> ManageSnapshots:
@@ -231,7 +218,7 @@ class EncryptedTransaction(GivenFiles):
         Raises:
             PolicyError: another version.
         """
-        if format_version != self.encrypted_metadata().format_version:
+        if format_version != self.table_metadata.format_version:
             self._refuse(f"format version {format_version}")
         return self
 
@@ -246,19 +233,19 @@ class EncryptedTransaction(GivenFiles):
     def _before_writing(self, df: Any, branch: str | None) -> None:
         """Refuse what can be refused before the first byte."""
         check_rows(df)
-        check_branch(self.table_metadata.refs, branch, table=self._name())
-        context = self.write_context()
+        check_branch(self.table_metadata.refs, branch, table=self.staged.name)
+        context = self.staged.write_context()
         check_input(context.schema, df.schema, downcast_ns=context.downcast_ns)
         # Its constructor checks settings and makes no file.
-        DataFileWriter(context, task_id=0, entropy=self.entropy)
-        self.prepare_kek()
+        DataFileWriter(context, task_id=0, entropy=self.staged.entropy)
+        self.staged.prepare_kek()
 
     def _write(self, df: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         batches = df.to_batches() if isinstance(df, pa.Table) else df
-        return write_data_files(self.write_context(), batches, task_id=0, entropy=self.entropy)
+        return write_data_files(self.staged.write_context(), batches, task_id=0, entropy=self.staged.entropy)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise PolicyError(f"table {self._name()} is encrypted: {what} is not supported; nothing was changed")
+        raise PolicyError(f"table {self.staged.name} is encrypted: {what} is not supported; nothing was changed")
 
 
 def _lazily(write: Callable[[], Iterable[DataFile]]) -> Iterator[DataFile]:

@@ -220,7 +220,7 @@ def test_a_table_that_is_being_made_is_lent_credentials_again(lake: StubLake, st
     stub.credentials = _ending({"s3.access-key-id": "one"}, clock[0] + 600_000)
     transaction = catalog.create_table_transaction("db.t", people().schema, properties=KEYED)
     transaction.append(people(0, 1))
-    storage = storage_of(transaction.current_io())
+    storage = storage_of(transaction.staged.io)
     assert storage.properties["s3.access-key-id"] == "one"
     clock[0] += 400_000
     stub.credentials = _ending({"s3.access-key-id": "two"}, clock[0] + 600_000)

@@ -10,7 +10,7 @@ import pytest
 from lake import KEYED, TestLake, people
 
 from icelock.catalog.commit.queue import CommitQueues, FairLock
-from icelock.table.commit.turn import CommitTurn
+from icelock.table.commit.protocol import CommitTurn
 
 NAME = ("db", "t")
 

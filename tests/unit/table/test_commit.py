@@ -11,6 +11,7 @@ from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException
 
 from icelock.errors import PolicyError
+from icelock.table.commit.protocol import CommitProtocol
 
 QUICK = {**KEYED, "commit.retry.min-wait-ms": "1"}
 
@@ -195,15 +196,15 @@ def test_a_change_that_takes_long_is_made_again_outside_its_turn_and_inside_at_l
     transaction.delete("id = 3")
     load(lake).append(people(100, 1))
     inside: list[bool] = []
-    real = type(transaction)._rebuild_snapshot_updates
+    real = CommitProtocol._rebuild
 
     def rebuild(self: Any) -> None:
         real(self)
-        inside.append(self.cannot_lose)
-        if not self.cannot_lose:
+        inside.append(self._staged.cannot_lose)
+        if not inside[-1]:
             load(lake).append(people(101 + len(inside), 1))
 
-    monkeypatch.setattr(type(transaction), "_rebuild_snapshot_updates", rebuild)
+    monkeypatch.setattr(CommitProtocol, "_rebuild", rebuild)
     transaction.commit_transaction()
     monkeypatch.undo()
     assert inside == [False, False, True]

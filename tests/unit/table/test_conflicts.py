@@ -227,7 +227,7 @@ def test_data_files_of_an_overwrite_must_still_be_there(lake: TestLake) -> None:
     """The engine's way: files were written elsewhere, and replace those that it planned on."""
     stale = make(lake, COW)
     tx = stale.transaction()
-    replaced = tx.files_to_replace()
+    replaced = [task.file for task in stale.scan().plan_files()]
     tx.overwrite_data_files(tx._write(arrow([row(1)])), replaced)
     load(lake).delete("id = 5")
     before = lake.files()
@@ -242,7 +242,7 @@ def test_an_overwrite_of_data_files_drops_their_vectors(lake: TestLake) -> None:
     table = make(lake, MOR)
     table.delete("id = 5")
     with table.transaction() as tx:
-        tx.overwrite_data_files(tx._write(arrow([row(1)])), tx.files_to_replace())
+        tx.overwrite_data_files(tx._write(arrow([row(1)])), [task.file for task in table.scan().plan_files()])
     assert delete_entries(table) == []
     assert ids(table) == [1]
     verified(table)

@@ -3,41 +3,84 @@
 from __future__ import annotations
 
 import random
-import time
+from collections.abc import Callable
 
-from icelock.table.commit.retry import RetryPolicy
+import pytest
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from tenacity import RetryCallState, Retrying
+from tenacity.wait import wait_exponential
+
+from icelock.table.commit.protocol import retries_of, retrying
+
+QUICK = {"commit.retry.min-wait-ms": "0"}
 
 
-def upper(_: float, bound: float) -> float:
-    return bound
+def failed(policy: Retrying, number: int, *, seconds: float = 0.0) -> RetryCallState:
+    """Return the state after a number of failed attempts."""
+    state = RetryCallState(policy, None, (), {})
+    state.attempt_number, state.outcome_timestamp = number, state.start_time + seconds
+    return state
+
+
+def counted(error: Callable[[], Exception]) -> tuple[Callable[[], None], list[int]]:
+    calls: list[int] = []
+
+    def attempt() -> None:
+        calls.append(1)
+        raise error()
+
+    return attempt, calls
 
 
 def test_java_s_defaults() -> None:
-    policy = RetryPolicy.of({})
-    assert (policy.retries, policy.min_wait, policy.max_wait, policy.timeout) == (4, 100, 60_000, 1_800_000)
-    assert [policy.seconds(failed, upper) for failed in range(1, 13)] == [
-        0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60,
-    ]  # fmt: skip
-    assert not policy.over()
+    assert retries_of({}) == 4
+    assert retries_of({}, 20) == 20
+    policy = retrying({}, 12)
+    assert isinstance(policy.wait, wait_exponential)
+    bounds = [wait_exponential.__call__(policy.wait, failed(policy, number)) for number in range(1, 13)]
+    assert bounds == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]
+    assert not policy.stop(failed(policy, 12, seconds=1_799))
+    assert policy.stop(failed(policy, 13))
+    assert policy.stop(failed(policy, 1, seconds=1_800))
 
 
 def test_waits_are_drawn_from_nothing_to_the_bound() -> None:
-    draw = random.Random(1).uniform
-    drawn = [RetryPolicy.of({"commit.retry.min-wait-ms": "1000"}).seconds(1, draw) for _ in range(1000)]
+    random.seed(1)
+    policy = retrying({"commit.retry.min-wait-ms": "1000"}, 4)
+    drawn = [policy.wait(failed(policy, 1)) for _ in range(1000)]
     assert 0 <= min(drawn) < 0.01
     assert 0.99 < max(drawn) <= 1
     assert 0.45 < sum(drawn) / 1000 < 0.55
 
 
-def test_negative_numbers_count_as_none() -> None:
-    names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
-    policy = RetryPolicy.of({f"commit.retry.{name}": "-5" for name in names})
-    assert (policy.retries, policy.min_wait, policy.max_wait, policy.timeout) == (0, 0, 0, 0)
-    assert policy.seconds(50, upper) == 0
-    assert policy.over()
+def test_negative_numbers_count_as_0() -> None:
+    properties = {f"commit.retry.{name}": "-5" for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")}
+    assert retries_of(properties) == 0
+    policy = retrying(properties, 100)
+    assert policy.wait(failed(policy, 50)) == 0
+    assert policy.stop(failed(policy, 1))
 
 
-def test_the_time_is_counted_from_the_first_try() -> None:
-    began = time.monotonic() - 10
-    assert RetryPolicy(retries=1, min_wait=1, max_wait=1, timeout=9_000, began=began).over()
-    assert not RetryPolicy(retries=1, min_wait=1, max_wait=1, timeout=3_600_000, began=began).over()
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_refused_commit_is_tried_again_and_the_last_error_is_raised_as_it_is(retries: int) -> None:
+    attempt, calls = counted(lambda: CommitFailedException(f"refusal {len(calls)}"))
+    with pytest.raises(CommitFailedException, match=f"refusal {retries + 1}"):
+        retrying(QUICK, retries)(attempt)
+    assert len(calls) == retries + 1
+
+
+def test_no_attempt_begins_after_the_total_time() -> None:
+    attempt, calls = counted(lambda: CommitFailedException("refused"))
+    with pytest.raises(CommitFailedException):
+        retrying({"commit.retry.total-timeout-ms": "0"}, 5)(attempt)
+    assert len(calls) == 1
+
+
+def test_other_errors_are_final_and_so_is_a_refusal_that_would_not_change() -> None:
+    attempt, calls = counted(lambda: ValidationException("a conflict"))
+    with pytest.raises(ValidationException, match="a conflict"):
+        retrying(QUICK, 5)(attempt)
+    attempt, again = counted(lambda: CommitFailedException("refused"))
+    with pytest.raises(CommitFailedException, match="refused"):
+        retrying(QUICK, 5, unless=lambda: len(again) == 2)(attempt)
+    assert (len(calls), len(again)) == (1, 2)

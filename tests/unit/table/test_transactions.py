@@ -257,8 +257,8 @@ def rewritten(tx: Any, table: Any, planned: Any, gone: set[int]) -> list[Any]:
     scan = table.scan(selected_fields=("*", "_row_id", "_last_updated_sequence_number"))
     rows = pa.Table.from_batches(list(read_task(scan.read_context(), scan._task_builder.build(planned))))
     kept = rows.filter(pa.array([i not in gone for i in rows["id"].to_pylist()]))
-    context = with_lineage(tx.write_context())
-    return write_data_files(context, kept.to_batches(), task_id=1, entropy=tx.entropy)
+    context = with_lineage(tx.staged.write_context())
+    return write_data_files(context, kept.to_batches(), task_id=1, entropy=tx.staged.entropy)
 
 
 def test_a_copy_on_write_change_of_an_engine(lake: TestLake) -> None:

@@ -25,7 +25,7 @@ from icelock.catalog.commit.outcome import delete_on_failure
 from icelock.catalog.commit.queue import CommitQueues
 from icelock.metadata.canonical_json import canonical_form
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.commit.turn import CommitTurn, Stage
+from icelock.table.commit.protocol import CommitTurn, Stage
 from icelock.table.kept import check_sealing
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.typedef import Identifier
 
-    from icelock.table.commit.turn import CommitTurn
+    from icelock.table.commit.protocol import CommitTurn
 
 
 class FairLock:

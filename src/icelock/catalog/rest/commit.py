@@ -46,7 +46,7 @@ from icelock.catalog.trust.new_made import check_new
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.commit.turn import CommitTurn, DoubtfulConflictError, Stage
+from icelock.table.commit.protocol import CommitTurn, DoubtfulConflictError, Stage
 from icelock.table.kept import check_kept, check_sealing
 
 if TYPE_CHECKING:

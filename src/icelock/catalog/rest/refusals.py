@@ -26,7 +26,7 @@ from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
 from requests import HTTPError
 
-from icelock.table.commit.turn import fails
+from icelock.table.commit.protocol import fails
 
 if TYPE_CHECKING:
     from pyiceberg.table import StagedTable

@@ -81,7 +81,7 @@ class RewritePlanning(DataSourceReader):
     def _plan(self) -> RewritePlan:
         context = self._scan.read_context(Schema())
         storage = executor_properties(context.io.properties, self._table.catalog.properties)
-        written = replace(with_lineage(self._table.transaction().write_context()), operation_id=self._job.operation_id)
+        written = replace(with_lineage(self._table.transaction().staged.write_context()), operation_id=self._job.operation_id)
         return RewritePlan(
             read=ReadPlan.of(context, StructType(), storage, self._table.metadata.location),
             write=WritePlan.of(written, (), storage, sender=self._job.recipient.sender),

@@ -67,30 +67,30 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
     if job.action == Action.REWRITE:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
         storage = executor_properties(table.storage.properties, table.catalog.properties)
-        context = rows_context(with_lineage(transaction.write_context()), job)
+        context = rows_context(with_lineage(transaction.staged.write_context()), job)
         plan = WritePlan.of(context, (), storage, sender=job.recipient.sender)
         return RewriteWriter(plan, Ticket.issue(write, table.encryption.entropy))
-    context = transaction.write_context()
+    context = transaction.staged.write_context()
     context = rows_context(with_lineage(context) if job.action == Action.MERGE else context, job)
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
-    write = replace(write, keks=transaction.prepare_kek())
+    write = replace(write, keks=transaction.staged.prepare_kek())
     return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
 
 
 def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> TaskWriter:
     found = resolved(catalog, job)
     transaction = new_table_transaction(catalog, found, schema)
-    context = rows_context(transaction.write_context(), found)
+    context = rows_context(transaction.staged.write_context(), found)
     plan = _plan_rows(settings, found, schema, context, catalog.properties)
     write = PlannedWrite(
         job=found,
         properties=settings.catalogs.get(job.table.catalog),
         table_uuid=None,
-        keks=transaction.prepare_kek(),
+        keks=transaction.staged.prepare_kek(),
         staged_table=transaction.staged_metadata() if isinstance(transaction, CreateTransaction) else None,
         schema=schema.json(),
     )
-    return TaskWriter(plan, Ticket.issue(write, transaction.entropy))
+    return TaskWriter(plan, Ticket.issue(write, transaction.staged.entropy))
 
 
 def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteContext, catalog: Mapping[str, str]) -> WritePlan:

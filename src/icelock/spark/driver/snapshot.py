@@ -63,7 +63,7 @@ def begin(
         transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
     elif write.job.action in CREATES:
         transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
-        if transaction.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
+        if transaction.staged.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
             raise CommitError(
                 f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
             )
@@ -76,7 +76,7 @@ def begin(
         for schema in schemas:
             _check_columns(write, schema_from_json(schema), table.schema())
         transaction = table.transaction()
-    transaction.prepare_kek(keks)
+    transaction.staged.prepare_kek(keks)
     return transaction
 
 
@@ -109,7 +109,7 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
         _change_rows(transaction, job, done)
     else:
         if job.action == Action.REPLACE and since is not None:
-            transaction.expect_head(MAIN, since.snapshot_id)
+            transaction.staged.expect_head(MAIN, since.snapshot_id)
         transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
 
 

@@ -6,7 +6,7 @@ all others are ``existing`` with what they inherited written out; files that old
 
 On by default, as in Java: small commits would make planning slower and slower. Manifests are merged up to 1 MiB (some 10,000 files; Java: 8
 MiB), since every entry is decoded and written, which must not stop a commit for long. An attempt after a conflict merges only when no
-other writer can be first again (``table.commit.turn``): else it would merge for the next conflict.
+other writer can commit first again (``table.commit.protocol``): else it would merge for the next conflict.
 
 Not here: when manifests are listed (``table.commit.producer``).
 """
@@ -41,7 +41,7 @@ def merge_enabled(properties: Mapping[str, str]) -> bool:
 
 def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
     """Return the manifests with small ones merged, unless the table's properties forbid it; data and deletes apart."""
-    may_lose = producer._written_manifest_lists and not producer._transaction.cannot_lose
+    may_lose = producer._written_manifest_lists and not producer._staged.cannot_lose
     if not merge_enabled(properties) or may_lose:
         return list(manifests)
     groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]

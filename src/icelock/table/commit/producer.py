@@ -6,9 +6,9 @@ PyIceberg's producers decide which entries of the parent a snapshot keeps; the m
 2. the manifest list likewise, data manifests first, then its key is sealed under the table's KEK;
 3. the new key entries travel in the same update list as the snapshot, before it (cases C-05, C-06).
 
-A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit (``table.transaction``).
+A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit.
 
-Not here: retries (``table.transaction``), removing files (``table.commit.row_delta``), data files (``arrow.write.writer``).
+Not here: retries (``table.commit.protocol``), removing files (``table.commit.row_delta``), data files (``arrow.write.writer``).
 """
 
 from __future__ import annotations
@@ -47,27 +47,30 @@ if TYPE_CHECKING:
     from pyiceberg.io import OutputFile
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
 
     from icelock.io.file_io import EncryptingFileIO
-    from icelock.table.commit.staging import Staging
+    from icelock.table.state import StagesFiles
 
 
 class EncryptedProducer(_SnapshotProducer[Any]):
     """What every producer of an encrypted table does its own way; first among the bases."""
 
-    _transaction: Staging
     _cleaning: bool = False
     _merges: bool = True
-    takes_long: bool = False
+    idle: bool = False
+    """Whether the last attempt found nothing to do, and made no snapshot."""
+    reads_data: bool = False
     """Whether making the snapshot again means more than reading manifests and writing some."""
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
-        merge_sizes(transaction.table_metadata.properties)  # PyIceberg's producers read them, and say ValueError
+        self._staged: StagesFiles = transaction.staged
+        merge_sizes(self._staged.metadata.properties)  # PyIceberg's producers read them, and raise ValueError
         super().__init__(operation, transaction, io, **arguments)
         # PyIceberg takes the branch's head as it is staged; commits of others come after the one that was committed.
-        head = self._transaction._table.metadata.snapshot_by_name(self._target_branch)
+        head = self._staged.committed.metadata.snapshot_by_name(self._target_branch)
         self._starting_snapshot_id = None if head is None else head.snapshot_id
         # Manifests of new files, by what is in them; another attempt lists them again.
         self._added_paths: set[str] = set()
@@ -79,11 +82,16 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _io(self) -> EncryptingFileIO:
         # Always that of the transaction's present metadata: after a refresh the old one would lack keys. Cleaning up comes
         # after the commit, when the staged updates no longer apply to the table's metadata.
-        return self._transaction._table.io if self._cleaning else self._transaction.current_io()
+        return self._staged.committed.io if self._cleaning else self._staged.io
 
     @_io.setter
     def _io(self, value: object) -> None:
         """PyIceberg's constructor assigns one; the transaction's is used instead."""
+
+    def named_columns(self, schema: Schema) -> Iterable[int]:
+        """Return the ids of the columns that the snapshot rests on by name: they must still be called so when it is committed."""
+        del schema
+        return ()
 
     def append_data_file(self, data_file: DataFile) -> Self:
         """Add a data file.
@@ -91,14 +99,13 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         Raises:
             PolicyError: it is added already, or is not this table's; when the snapshot is made, also if the branch has it.
         """
-        name = self._transaction.name_of_table()
         if data_file.file_path in self._added_paths:
-            check_given_once([data_file, data_file], table=name)
+            check_given_once([data_file, data_file], table=self._staged.name)
         self._added_paths.add(data_file.file_path)
         if is_fresh(data_file):
             data_file.fresh = False  # it has been used
         else:
-            check_place(self._transaction.table_metadata, data_file, table=name)
+            check_place(self._staged.metadata, data_file, table=self._staged.name)
             self._given.append(data_file)
         super().append_data_file(data_file)
         return self
@@ -109,9 +116,8 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def new_manifest_writer(self, spec: PartitionSpec, content: ManifestContent = ManifestContent.DATA) -> EncryptedManifestWriter:
         """Return the writer of a new manifest with a key of its own."""
-        provider = self._transaction._table.location_provider()
         name = _new_manifest_file_name(num=next(self._manifest_num_counter), commit_uuid=self.commit_uuid)
-        location = provider.new_metadata_location(name)
+        location = self._staged.locations.new_metadata_location(name)
         self._written_manifests.append(location)
         return EncryptedManifestWriter(
             self._io,
@@ -120,7 +126,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             schema=self.schema(),
             snapshot_id=self._snapshot_id,
             content=content,
-            sources=with_sources(self.schema(), [spec], self._transaction.table_metadata.schemas),
+            sources=with_sources(self.schema(), [spec], self._staged.metadata.schemas),
         )
 
     def _manifests(self) -> list[ManifestFile]:
@@ -131,7 +137,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _listed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Return the manifests as they are listed, small ones merged; those that went into another are deleted after the commit."""
         if self._merges:
-            manifests = merged(self, manifests, self._transaction.table_metadata.properties)
+            manifests = merged(self, manifests, self._staged.metadata.properties)
         listed = {manifest.manifest_path for manifest in manifests}
         # A manifest that an attempt before did not list may be listed now.
         written = [*self._written_manifests, *self._uncommitted_manifests]
@@ -163,7 +169,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _summary_of(
         self, operation: Operation, added: Iterable[DataFile], removed: Iterable[DataFile], properties: Mapping[str, str]
     ) -> Summary:
-        metadata = self._transaction.table_metadata
+        metadata = self._staged.metadata
         parent = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
         before = None if parent is None else parent.summary
         return snapshot_summary(operation, added=added, removed=removed, properties=properties, parent=before)
@@ -189,17 +195,17 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             raise
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
-        metadata = self._transaction.encrypted_metadata()
+        metadata = self._staged.metadata
         # Also of an attempt after another writer has removed it: it would come back with nothing but these rows.
-        check_branch(metadata.refs, self._target_branch, table=self._transaction.name_of_table())
+        check_branch(metadata.refs, self._target_branch, table=self._staged.name)
         io = self._io
         head = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
-        check_not_there(metadata, self._given, head, io, table=self._transaction.name_of_table())
+        check_not_there(metadata, self._given, head, io, table=self._staged.name)
         manifests = self._manifests()
         name = _new_manifest_list_file_name(
             snapshot_id=self._snapshot_id, attempt=len(self._written_manifest_lists) + 1, commit_uuid=self.commit_uuid
         )
-        location = self._transaction._table.location_provider().new_metadata_location(name)
+        location = self._staged.locations.new_metadata_location(name)
         self._written_manifest_lists.append(location)
         written = write_manifest_list(
             io,
@@ -216,7 +222,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             parent_snapshot_id=self._parent_snapshot_id,
             manifest_list=location,
             sequence_number=metadata.next_sequence_number(),
-            timestamp_ms=commit_time_ms(metadata, self._transaction._table.encryption.clock()),
+            timestamp_ms=commit_time_ms(metadata, self._staged.now_ms()),
             summary=self._summary(self.snapshot_properties),
             schema_id=metadata.current_schema_id,
             first_row_id=metadata.next_row_id,
@@ -230,13 +236,13 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         added: tuple[Any, ...] = (*keys, AddSnapshotUpdate(snapshot=snapshot))
         if self._target_branch is None:
             return added, ()
-        refs = self._transaction.table_metadata.refs
+        refs = self._staged.metadata.refs
         ref = SetSnapshotRefUpdate(
             snapshot_id=self._snapshot_id,
             parent_snapshot_id=self._parent_snapshot_id,
             ref_name=self._target_branch,
             type=SnapshotRefType.BRANCH,
-            **self._transaction.kept_settings(self._target_branch),
+            **self._staged.retention_of(self._target_branch),
         )
         head = refs[self._target_branch].snapshot_id if self._target_branch in refs else None
         return (*added, ref), (AssertRefSnapshotId(snapshot_id=head, ref=self._target_branch),)
@@ -258,7 +264,7 @@ class _OnlyAdds(EncryptedProducer):
             return super()._write_snapshot()
         except FileNotFoundError:
             # The version that the caller holds may have been expired meanwhile, and its manifest list with it.
-            if not self._transaction.catch_up():
+            if not self._staged.catch_up():
                 raise
             self._refresh_for_retry()
             return super()._write_snapshot()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
 
-    from icelock.table.table import Table
+    from icelock.table.state import Version
 
 REPLACES: Final = "replace-partitions"
 
@@ -56,7 +56,7 @@ class EncryptedReplacePartitions(EncryptedOverwrite):
     def _what_it_does(self) -> Operation:
         return Operation.OVERWRITE
 
-    def _conflicts(self, table: Table, commits: Window) -> Conflicts:
+    def _conflicts(self, table: Version, commits: Window) -> Conflicts:
         return Conflicts(table.metadata, table.io, commits, None, case_sensitive=True, partitions=self._partitions)
 
 

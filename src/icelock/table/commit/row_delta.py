@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
 
-    from icelock.table.table import Table
+    from icelock.table.state import Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,6 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
         super().__init__(operation, transaction, io, **arguments)
-        self.idle = False
         self._row_change: RowChange | None = None
         self._may_be_empty = False
         self._moved_rows = False
@@ -116,7 +115,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self._may_be_empty = pure_delete or may_be_empty
 
     @property
-    def takes_long(self) -> bool:  # type: ignore[override]  # a constant of others
+    def reads_data(self) -> bool:  # type: ignore[override]  # a constant of others
         """Whether the change is worked out by reading data."""
         return self._row_change is not None
 
@@ -157,23 +156,23 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
 
     def _existing_manifests(self) -> list[ManifestFile]:
         self._removed = []
-        head = None if self._parent_snapshot_id is None else self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id)
+        metadata = self._staged.metadata
+        head = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
         manifests = [] if head is None else [m for m in head.manifests(self._io) if m.has_added_files() or m.has_existing_files()]
-        goes = _Goes(self._change, self._transaction.table_metadata)
-        metadata = self._transaction.table_metadata
+        removals = _Removals(self._change, metadata)
         may_hold: KeyDefaultDict[int, Any] = KeyDefaultDict(
             lambda spec_id: on_sound_manifests(self._build_manifest_evaluator(spec_id), metadata, spec_id)
         )
         everywhere = self._predicate == AlwaysFalse()
-        concerned = [m for m in manifests if goes.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
+        concerned = [m for m in manifests if removals.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
         entries = ExecutorFactory.get_or_create().map(self._live_entries, concerned)
-        rewritten = {manifest: self._rewritten(manifest, found, goes) for manifest, found in zip(concerned, entries, strict=True)}
-        goes.check_found(self._transaction.table_metadata.snapshot_by_name(self._target_branch))
+        rewritten = {manifest: self._rewritten(manifest, found, removals) for manifest, found in zip(concerned, entries, strict=True)}
+        removals.check_found(metadata.snapshot_by_name(self._target_branch))
         return [rewritten.get(manifest, manifest) for manifest in manifests]
 
-    def _rewritten(self, manifest: ManifestFile, entries: list[ManifestEntry], goes: _Goes) -> ManifestFile:
-        """Return the manifest without what goes; the same one if all stays."""
-        removed = [goes.takes(entry.data_file) for entry in entries]
+    def _rewritten(self, manifest: ManifestFile, entries: list[ManifestEntry], removals: _Removals) -> ManifestFile:
+        """Return the manifest without the removed files; the same one if all stay."""
+        removed = [removals.takes(entry.data_file) for entry in entries]
         if not any(removed):
             return manifest
         with self.new_manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
@@ -214,7 +213,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self.__dict__.pop("partition_filters", None)  # of the schema and specs as they were
 
     def _validate_concurrency(self) -> None:
-        table = self._transaction._table
+        table = self._staged.committed
         window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
         if window.head is None and window.base is not None:
             raise ValidationException(
@@ -233,7 +232,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
     def _touches(self, data_file: str) -> bool:
         return self._row_change is None or self._row_change.touches(data_file) or bool(self._deleted_data_files)
 
-    def _conflicts(self, table: Table, commits: Window) -> Conflicts:
+    def _conflicts(self, table: Version, commits: Window) -> Conflicts:
         row_filter = None if self._predicate == AlwaysFalse() else self._predicate
         return Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
 
@@ -247,8 +246,8 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         return partition_filter(self.schema(), self.spec(spec_id), exact)
 
 
-class _Goes:
-    """Which entries of the parent go, and whether all data files that must go were found."""
+class _Removals:
+    """Which entries of the parent are removed, and whether all data files to remove were found."""
 
     def __init__(self, change: Change, metadata: TableMetadata) -> None:
         self._paths = {file.file_path for file in change.removed}

@@ -21,17 +21,17 @@ from icelock.table.guard import check_summary
 if TYPE_CHECKING:
     import uuid
 
-    from icelock.table.commit.staging import Staging
+    from icelock.table.state import StagesFiles
 
 
 class EncryptedUpdateSnapshot(UpdateSnapshot):
     """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
 
-    def __init__(self, transaction: Staging, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None) -> None:
-        name = transaction.name_of_table()
-        check_summary(snapshot_properties or {}, table=name)
-        check_branch(transaction.table_metadata.refs, branch, table=name)
-        super().__init__(transaction, transaction.current_io(), branch, snapshot_properties or {})
+    def __init__(self, transaction: Any, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None) -> None:
+        staged: StagesFiles = transaction.staged
+        check_summary(snapshot_properties or {}, table=staged.name)
+        check_branch(staged.metadata.refs, branch, table=staged.name)
+        super().__init__(transaction, staged.io, branch, snapshot_properties or {})
 
     def _arguments(self) -> dict[str, Any]:
         return {

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
+    from icelock.table.state import OpenTable
+
 logger = logging.getLogger(__name__)
 
 _METADATA: Final = re.compile(r"[^/\\]+\.metadata\.json(\.gz)?")
@@ -59,7 +61,7 @@ class Home:
         self._root = above if name == "metadata" else self._folder
 
     @classmethod
-    def of(cls, table: Table) -> Home:
+    def of(cls, table: Table | OpenTable) -> Home:
         """Return that of a table as its catalog knows it."""
         read = getattr(table.catalog, "reads_metadata_files", False)
         doubt = None if read else partial(_doubt, table)
@@ -114,7 +116,7 @@ class Home:
         return self._doubt
 
 
-def _doubt(table: Table) -> str:
+def _doubt(table: Table | OpenTable) -> str:
     """Say why the file that a catalog names is not that of the table's metadata; nothing if it is."""
     location = table.metadata_location
     try:

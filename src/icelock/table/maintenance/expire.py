@@ -15,10 +15,7 @@ Source: PyIceberg's ``ExpireSnapshots`` (names), Java RemoveSnapshots and Reacha
 
 from __future__ import annotations
 
-import itertools
 import logging
-import random
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,13 +34,11 @@ from pyiceberg.utils.properties import property_as_bool
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
-from icelock.table.commit.retry import RetryPolicy
-from icelock.table.commit.turn import given_up
+from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of
 from icelock.table.maintenance.reach import read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.moments import to_millis
-from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.table import Table
+    from icelock.table.state import OpenTable
 
 GC_ENABLED: Final = "gc.enabled"
 logger = logging.getLogger(__name__)
@@ -74,7 +69,7 @@ class Expired:
 class MaintenanceTable:
     """``table.maintenance``, with PyIceberg's names."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: OpenTable) -> None:
         self.tbl = table
 
     def expire_snapshots(self) -> ExpireSnapshots:
@@ -95,12 +90,13 @@ class ExpireSnapshots(IcebergExpireSnapshots):
     ``min-snapshots-to-keep`` and the refs' own settings count all the same, as in Java.
     """
 
-    def __init__(self, table: Table) -> None:
-        super().__init__(EncryptedTransaction(table, autocommit=True))
+    def __init__(self, table: OpenTable) -> None:
+        super().__init__(table.transaction())
         self._shared = table
         self._table = table.at_one_version()
         self._older_than_ms: int | None = None
         self._clean = True
+        self._refused = False
         self._now_ms = table.encryption.clock()
 
     def older_than(self, dt: datetime) -> Self:
@@ -154,30 +150,32 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         raise NotImplementedError
 
     def _commit_metadata(self) -> tuple[TableMetadataV3, _Plan, _Doomed | None]:
-        """Commit, again after conflicts; return the metadata before, what went from it, and the files that may have lost their last use."""
-        policy = RetryPolicy.of(self._table.metadata.properties)
-        for tries in itertools.count(1):
-            before = self._table.metadata
-            plan = _Plan.of(before, self._gone(before), now_ms=self._now_ms)
-            doomed = _Doomed.of(self._table, plan) if self._clean and plan else None
-            if not plan:
-                return before, plan, None
-            try:
-                self._table._do_commit(updates=plan.updates(before), requirements=self._requirements_of(plan, before))  # noqa: SLF001
-            except CommitFailedException as e:
-                if tries > policy.retries or policy.over():
-                    raise given_up(e) from e.__cause__
-                time.sleep(policy.seconds(tries, random.uniform))
-                self._table.refresh()
-            except IcelockError:
+        """Commit, and retry after conflicts; return the metadata before, what is removed from it, and its files."""
+        properties = self._table.metadata.properties
+        try:
+            return retrying(properties, retries_of(properties))(self._attempt)
+        except CommitFailedException as e:
+            raise given_up(e) from e.__cause__
+
+    def _attempt(self) -> tuple[TableMetadataV3, _Plan, _Doomed | None]:
+        if self._refused:
+            self._table.refresh()
+        before = self._table.metadata
+        plan = _Plan.of(before, self._gone(before), now_ms=self._now_ms)
+        if not plan:
+            return before, plan, None
+        doomed = _Doomed.of(self._table, plan) if self._clean else None
+        try:
+            self._table._do_commit(updates=plan.updates(before), requirements=self._requirements_of(plan, before))  # noqa: SLF001
+        except CommitFailedException:
+            self._refused = True
+            raise
+        except IcelockError:
+            raise
+        except Exception:
+            if not self._landed(plan):
                 raise
-            except Exception:
-                if not self._landed(plan):
-                    raise
-                return before, plan, doomed
-            else:
-                return before, plan, doomed
-        raise AssertionError  # not reached: the last try returns or raises
+        return before, plan, doomed
 
     def _gone(self, metadata: TableMetadata) -> Expirable:
         named = {ref.snapshot_id for ref in metadata.refs.values()}
@@ -255,7 +253,7 @@ class _Doomed:
     home: Home
 
     @classmethod
-    def of(cls, table: Table, plan: _Plan) -> _Doomed:
+    def of(cls, table: OpenTable, plan: _Plan) -> _Doomed:
         gone = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.gone.snapshots]
         keyed, plain = [one for one in gone if one.key_id is not None], [one for one in gone if one.key_id is None]
         return cls(

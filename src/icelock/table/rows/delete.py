@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from icelock.table.commit.row_delta import Change
-    from icelock.table.commit.staging import Staging
     from icelock.table.scan import DataScan
+    from icelock.table.state import StagesFiles
 
 
 class DeleteByFilter(FileChange):
@@ -42,7 +42,7 @@ class DeleteByFilter(FileChange):
 
     def __init__(
         self,
-        transaction: Staging,
+        staged: StagesFiles,
         row_filter: BooleanExpression,
         *,
         case_sensitive: bool,
@@ -52,7 +52,7 @@ class DeleteByFilter(FileChange):
         """Prepare the change; nothing is read.
 
         Args:
-            transaction: its staged metadata is what each attempt works on.
+            staged: its metadata is what each attempt works on.
             row_filter: the rows to delete.
             case_sensitive: whether names in ``row_filter`` are.
             branch: the branch to delete from; None: the main branch.
@@ -61,12 +61,12 @@ class DeleteByFilter(FileChange):
         Raises:
             PolicyError: an invalid ``write.delete.mode``.
         """
-        super().__init__(transaction)
+        super().__init__(staged)
         self._filter = row_filter
         self._case_sensitive = case_sensitive
         self._branch = branch
         self._follow = follow_rows
-        self._mode = DeleteMode.of(transaction.table_metadata.properties, self.mode_property)
+        self._mode = DeleteMode.of(staged.metadata.properties, self.mode_property)
         self._results: dict[str, FileResult] = {}
         self._done_on: TableMetadata | None = None
         self._new_rows_from = 0
@@ -81,14 +81,14 @@ class DeleteByFilter(FileChange):
         return bool(self._results.get(data_file))
 
     def _work(self) -> None:
-        metadata = self._transaction.table_metadata
+        metadata = self._staged.metadata
         if self._done_on is metadata:
             return
-        scan = self._transaction.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
+        scan = self._staged.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
         planned = {} if scan is None else {file.file.file_path: file for file in scan.plan_files()}
         first = self._done_on is None
         if first:
-            self._new_rows_from = self._transaction.encrypted_metadata().next_row_id
+            self._new_rows_from = self._staged.metadata.next_row_id
         self._check_removed(planned)
         before, self._results = self._results, {}
         to_do: list[FileScanTask] = []
@@ -107,7 +107,7 @@ class DeleteByFilter(FileChange):
         """Return the results of files of a scan."""
         whole, others = split_by_coverage(planned, scan.full_schema, scan.exact_filter)
         yield from (FileResult.of(file, REMOVED) for file in whole)
-        rewriter = FileRewriter(self._transaction, scan, self._mode)
+        rewriter = FileRewriter(self._staged, scan, self._mode)
         yield from rewriter.each(lambda file: FileResult.of(file, rewriter.rewrite(rewriter.task_of(file))), others)
 
     def _check_removed(self, planned: Mapping[str, FileScanTask]) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from icelock.metadata.manifest import DataFile
     from icelock.table.commit.row_delta import Change
-    from icelock.table.commit.staging import Staging
     from icelock.table.scan import DataScan
+    from icelock.table.state import StagesFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class EngineChange(FileChange):
 
     def __init__(
         self,
-        transaction: Staging,
+        staged: StagesFiles,
         work: EngineWork,
         row_filter: BooleanExpression,
         base_snapshot_id: int | None,
@@ -58,7 +58,7 @@ class EngineChange(FileChange):
         case_sensitive: bool,
         branch: str | None,
     ) -> None:
-        super().__init__(transaction)
+        super().__init__(staged)
         self._work = work
         self._filter = row_filter
         self._base_snapshot_id = base_snapshot_id
@@ -68,7 +68,7 @@ class EngineChange(FileChange):
 
     def resolve(self) -> Change:
         """Check that the files are as they were planned, and return the change; see ``RowChange``."""
-        scan = self._transaction.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
+        scan = self._staged.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
         head = None if scan is None else scan.snapshot()
         if (None if head is None else head.snapshot_id) != self._base_snapshot_id:
             self._check_files(scan)

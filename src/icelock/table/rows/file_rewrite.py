@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from icelock.io.files import EncryptedOutputFile
     from icelock.plan.task import ScanTask
-    from icelock.table.commit.staging import Staging
     from icelock.table.scan import DataScan
+    from icelock.table.state import StagesFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +92,14 @@ class FileResult:
 class FileRewriter:
     """Rewrites data files of one scan; new files are deleted with the transaction's if it fails."""
 
-    def __init__(self, transaction: Staging, scan: DataScan, mode: DeleteMode) -> None:
-        self._transaction = transaction
+    def __init__(self, staged: StagesFiles, scan: DataScan, mode: DeleteMode) -> None:
+        self._staged = staged
         self.read = scan.read_context(Schema())
         self._context = RewriteContext(
             read=self.read,
-            write=lambda: with_lineage(transaction.write_context()),
+            write=lambda: with_lineage(staged.write_context()),
             mode=mode,
-            entropy=transaction.entropy,
+            entropy=staged.entropy,
         )
         self._numbers = itertools.count()
         self.task_of: Callable[[FileScanTask], ScanTask] = scan._task_builder.build  # noqa: SLF001 - of the same layer
@@ -107,7 +107,7 @@ class FileRewriter:
     def rewrite(self, task: ScanTask, positions: BitMap64 | None = None) -> Rewrite:
         """Delete rows of a data file: those at ``positions``, or those that match the scan's filter."""
         rewrite = rewrite_file(self._context, task, positions, task_id=next(self._numbers))
-        self._transaction.track(*(file.file_path for file in rewrite.files))
+        self._staged.track(*(file.file_path for file in rewrite.files))
         return rewrite
 
     def each(self, work: Callable[[FileScanTask], FileResult], planned: Sequence[FileScanTask]) -> Iterable[FileResult]:
@@ -118,8 +118,8 @@ class FileRewriter:
 class FileChange:
     """The part that ``RowChange``s of results have in common."""
 
-    def __init__(self, transaction: Staging) -> None:
-        self._transaction = transaction
+    def __init__(self, staged: StagesFiles) -> None:
+        self._staged = staged
         self._obsolete: list[str] = []
         self._vectors: list[DeletionVector] = []
         self._vector_entries: tuple[DataFile, ...] = ()
@@ -147,9 +147,9 @@ class FileChange:
         self._obsolete.extend({entry.file_path for entry in self._vector_entries})
         self._vectors, self._vector_entries = vectors, ()
         if vectors:
-            location = self._transaction.new_data_location(f"00000-0-{uuid.uuid4()}-00001-deletes.puffin")
-            self._transaction.track(location)
-            output = self._transaction.current_io().new_encrypted_output(location)
+            location = self._staged.locations.new_data_location(f"00000-0-{uuid.uuid4()}-00001-deletes.puffin")
+            self._staged.track(location)
+            output = self._staged.io.new_encrypted_output(location)
             places = write_vectors(output, vectors)
             self._vector_entries = tuple(_entry(file, vector, place, output) for (file, vector), place in zip(files, places, strict=True))
 

@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-    from icelock.table.commit.staging import Staging
+    from icelock.table.state import StagesFiles
 
 
 class PlainFiles:
     """Plain Parquet files that are to be read into a table."""
 
-    def __init__(self, transaction: Staging, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
+    def __init__(self, staged: StagesFiles, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
         """Take the paths; nothing is read."""
-        metadata = transaction.encrypted_metadata()
-        self._transaction = transaction
+        metadata = staged.metadata
+        self._staged = staged
         self._paths = list(paths)
         self._check_duplicates = check_duplicates
         self._branch = branch
         self._schema = metadata.schema()
         self._arrow = output_schema(self._schema)
         self._names = _Names.of(self._schema, metadata.schemas, name_mapping_of(metadata))
-        self._io = transaction.current_io().inner
-        self._downcast_ns = transaction._downcast_ns  # noqa: SLF001 - as the writer of the rows
+        self._io = staged.io.inner
+        self._downcast_ns = staged.downcast_ns  # as the writer of the rows
 
     def check(self) -> None:
         """Check all that can be without reading rows: the paths, and each file's footer.
@@ -84,7 +84,7 @@ class PlainFiles:
                     yield projection.apply(batch)
 
     def _check_new(self) -> None:
-        scan = self._transaction.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
+        scan = self._staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
         known = set() if scan is None else {place_of(planned.file.file_path) for planned in scan.plan_files()}
         ours = sorted(path for path in self._paths if place_of(path) in known)
         if ours:

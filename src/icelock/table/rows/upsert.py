@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
     from icelock.plan.task import ScanTask
     from icelock.table.commit.row_delta import Change
-    from icelock.table.commit.staging import Staging
     from icelock.table.rows.source_rows import SourceRows
     from icelock.table.scan import DataScan
+    from icelock.table.state import StagesFiles
 
 _FEW_ROWS: Final = 1 << 16  # the source is indexed anew for each lookup, so rows are gathered
 _MANY_ROWS: Final = 1 << 20
@@ -82,13 +82,13 @@ class Upsert(DeleteByFilter):
     by_name = True
     """Rows of another attempt are compared and written by the names of columns."""
 
-    def __init__(self, transaction: Staging, source: SourceRows, *, branch: str | None, update: bool, insert: bool) -> None:
+    def __init__(self, staged: StagesFiles, source: SourceRows, *, branch: str | None, update: bool, insert: bool) -> None:
         """Prepare the change; nothing is read.
 
         Raises:
             PolicyError: a ``write.merge.mode`` that is none, or rows that lack a column.
         """
-        super().__init__(transaction, source.row_filter, case_sensitive=True, branch=branch, follow_rows=False)
+        super().__init__(staged, source.row_filter, case_sensitive=True, branch=branch, follow_rows=False)
         if update:
             source.check_whole()
         self.result = UpsertResult()
@@ -105,7 +105,7 @@ class Upsert(DeleteByFilter):
         return dataclasses.replace(change, added=(*change.added, *self._new_files))
 
     def _rewritten(self, scan: DataScan, planned: Sequence[FileScanTask]) -> Iterable[FileResult]:
-        rewriter = FileRewriter(self._transaction, scan, self._mode)
+        rewriter = FileRewriter(self._staged, scan, self._mode)
         reader = _MatchReader(rewriter.read, self._source, update=self._update)
 
         def work(file: FileScanTask) -> FileResult:
@@ -132,12 +132,12 @@ class Upsert(DeleteByFilter):
             return
         self._obsolete.extend(file.file_path for file in self._new_files)
         self._new_rows = rows
-        context = self._transaction.write_context()
+        context = self._staged.write_context()
         if len(updated):
             context = with_lineage(context)
         batches = self._batches(*rows, lineage=bool(len(updated)))
-        self._new_files = tuple(write_data_files(context, batches, task_id=0, entropy=self._transaction.entropy))
-        self._transaction.track(*(file.file_path for file in self._new_files))
+        self._new_files = tuple(write_data_files(context, batches, task_id=0, entropy=self._staged.entropy))
+        self._staged.track(*(file.file_path for file in self._new_files))
 
     def _batches(self, rows: pa.Array, row_ids: pa.Array, *, lineage: bool) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(rows), _FEW_ROWS):

@@ -1,0 +1,279 @@
+"""What is staged in a transaction: updates, requirements, snapshots, new files and keys, on one version of the table.
+
+Metadata and storage access follow what is staged. A requirement on a branch or tag is about what was committed before the transaction,
+whatever is staged on top of it, and each ref gets one of its own: PyIceberg keeps only the first, so a second branch would be written
+without a check.
+
+Not here: the commit (``table.commit.protocol``), what stages (``table.data_file_transaction``, ``table.transaction``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.utils.config import Config
+
+from icelock import properties as names
+from icelock.arrow.write.writer import WriteContext
+from icelock.io.listing import delete_files
+from icelock.metadata.updates import apply_updates
+from icelock.table.commit.new_files import check_new_files
+from icelock.table.commit.still_fits import check_same_names, check_still_fits
+from icelock.table.guard import check_updates
+from icelock.table.scan import DataScan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from icelock.format.encrypted_key import EncryptedKey
+    from icelock.io.file_io import EncryptingFileIO
+    from icelock.keys.entropy import Entropy
+    from icelock.metadata.manifest import DataFile
+    from icelock.metadata.table_metadata import TableMetadataV3
+    from icelock.table.state import OpenTable
+
+_RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+
+
+@dataclass(eq=False)
+class Staged:
+    """What a transaction has staged.
+
+    Args:
+        table: a copy of the transaction's own, which no other thread moves on.
+        updates: to be committed together; those of a snapshot are made again when the table has moved on.
+        requirements: what must hold of the table that they are committed to.
+        producers: of the staged snapshots, ``EncryptedProducer``.
+        new_files: data files that were written for the commit, and are deleted if it certainly fails.
+        unused_keks: minted for the commit, and not in the table's metadata yet.
+        expected_head: the snapshot that a branch must have.
+        cannot_lose: whether snapshots are made while no other writer can commit.
+    """
+
+    table: OpenTable
+    updates: tuple[TableUpdate, ...] = ()
+    requirements: tuple[TableRequirement, ...] = ()
+    producers: list[Any] = field(default_factory=list)
+    new_files: list[str] = field(default_factory=list)
+    unused_keks: tuple[EncryptedKey, ...] = ()
+    expected_head: tuple[str, int | None] | None = None
+    cannot_lose: bool = False
+    _applied: tuple[Any, Any, TableMetadataV3] | None = field(default=None, init=False)
+    _keyed_io: tuple[TableMetadataV3, EncryptingFileIO] | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return ".".join(self.table.name())
+
+    @property
+    def committed(self) -> OpenTable:
+        """The version that this is staged on."""
+        return self.table
+
+    @property
+    def metadata(self) -> TableMetadataV3:
+        """The table's metadata with the staged updates applied; computed once for each stage."""
+        base = self.table.metadata
+        if self._applied is None or self._applied[0] is not base or self._applied[1] is not self.updates:
+            applied = apply_updates(base, self.updates, now_ms=self.table.encryption.clock)
+            self._applied = (base, self.updates, cast("TableMetadataV3", applied))
+        return self._applied[2]
+
+    @property
+    def io(self) -> EncryptingFileIO:
+        """Storage access with the keys of the staged metadata."""
+        metadata = self.metadata
+        if self._keyed_io is None or self._keyed_io[0] is not metadata:
+            self._keyed_io = (metadata, self.table.io_for(metadata, unused_keks=self.unused_keks))
+        return self._keyed_io[1]
+
+    @property
+    def locations(self) -> LocationProvider:
+        """Where new files go."""
+        return self.table.location_provider()
+
+    @property
+    def entropy(self) -> Entropy:
+        """Where keys come from."""
+        return self.table.encryption.entropy
+
+    @property
+    def downcast_ns(self) -> bool:
+        """Whether the client's settings round nanoseconds down to microseconds."""
+        return bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self.table.encryption.clock()
+
+    def prepare_kek(self, minted: tuple[EncryptedKey, ...] = ()) -> tuple[EncryptedKey, ...]:
+        """Make sure that the KEK of this commit can be had, minting it (one wrap, one unwrap) when the table has no live one.
+
+        Args:
+            minted: what an earlier call for the same write returned, in another process: used instead of a new one.
+
+        Returns:
+            The entry of the KEK that was minted for this commit, wrapped; empty if the table has a live one.
+
+        Raises:
+            KeyUnavailableError: no KMS, or the KMS refused.
+        """
+        self._use(minted)
+        self._use(self.io.manager.prepare_kek())
+        return self.unused_keks
+
+    def _use(self, keks: tuple[EncryptedKey, ...]) -> None:
+        if keks:
+            self.unused_keks, self._keyed_io = keks, None
+
+    def write_context(self) -> WriteContext:
+        """Return what a writer of data files needs: no KMS client, no KEK."""
+        metadata, encryption = self.metadata, self.table.encryption
+        encryption.check_locations(metadata.properties, table=self.name)
+        return WriteContext(
+            schema=metadata.schema(),
+            spec=metadata.spec(),
+            sort_order=metadata.sort_order(),
+            location=metadata.location,
+            properties=encryption.for_paths(metadata.properties),
+            io=self.io.inner,
+            data_key_length=names.data_key_length(metadata.properties),
+            operation_id=str(uuid.uuid4()),
+            downcast_ns=self.downcast_ns,
+        )
+
+    def branch_scan(self, row_filter: BooleanExpression, *, case_sensitive: bool, branch: str | None) -> DataScan | None:
+        """Return a scan of a branch as it is staged; None if there is no such branch yet. Branch None is the main branch."""
+        scan = DataScan(table_metadata=self.metadata, io=self.io, row_filter=row_filter, case_sensitive=case_sensitive)
+        if branch is None:
+            return scan
+        if branch in self.metadata.refs:
+            return scan.use_ref(branch)
+        return scan if branch == MAIN_BRANCH else None
+
+    def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
+        """Check that data files can be added to a branch as it is staged (``table.commit.new_files``).
+
+        Raises:
+            PolicyError: a file that is given twice, that is there, or that is another table's.
+        """
+        check_new_files(self.metadata, files, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
+
+    def stage(self, updates: tuple[TableUpdate, ...], requirements: Iterable[TableRequirement] = ()) -> None:
+        """Stage updates, as PyIceberg's transaction does, and check them.
+
+        Raises:
+            PolicyError: an update would break a rule of encrypted tables.
+            CommitFailedException: a requirement does not hold for what is staged.
+        """
+        check_updates(self.metadata, updates, table=self.name)
+        requirements = tuple(requirements)
+        for requirement in requirements:
+            requirement.validate(self.metadata)
+        self.updates += updates
+        known = {AssertRefSnapshotId, *map(type, self.requirements)}
+        self.requirements += tuple(requirement for requirement in requirements if type(requirement) not in known)
+        self._require_as_committed(requirement.ref for requirement in requirements if isinstance(requirement, AssertRefSnapshotId))
+
+    def _require_as_committed(self, refs: Iterable[str]) -> None:
+        """Require that refs are as they were committed, unless that is required already."""
+        base = self.table.metadata
+        # A table without snapshots has no ref but the main branch to be; that it has none yet says the same of all.
+        wanted = dict.fromkeys(refs if base.snapshots else (MAIN_BRANCH for _ in refs))
+        known = {requirement.ref for requirement in self.requirements if isinstance(requirement, AssertRefSnapshotId)}
+        for name in wanted:
+            if name not in known:
+                head = base.refs[name].snapshot_id if name in base.refs else None
+                self.requirements += (AssertRefSnapshotId(ref=name, snapshot_id=head),)
+
+    def retention_of(self, ref_name: str, kind: str = SnapshotRefType.BRANCH) -> dict[str, int | None]:
+        """Return the retention settings of a ref of this kind, by PyIceberg's names; each None if there is no such ref."""
+        ref = self.metadata.refs.get(ref_name)
+        known = ref if ref is not None and ref.snapshot_ref_type == kind else None
+        return {name: getattr(known, name, None) for name in _RETENTION}
+
+    def catch_up(self) -> bool:
+        """Follow the table to its catalog's version; False if there is no other one, or something is staged on this one."""
+        if self.updates:
+            return False
+        fresh = self.table.catalog.load_table(self.table.name())
+        if fresh.metadata_location == self.table.metadata_location:
+            return False
+        self.rebase(fresh)
+        return True
+
+    def rebase(self, fresh: IcebergTable) -> None:
+        """Go on from a later version of the table, on which what was planned and written must mean the same.
+
+        Raises:
+            CommitError: it is another table, which has the name now.
+            ValidationException: see ``still_fits``.
+        """
+        planned_on = self.table.metadata
+        self.table.follow(fresh)
+        self._check_head()
+        check_still_fits(planned_on, self.table.metadata, table=self.name)
+        for producer in self.producers:
+            named = producer.named_columns(planned_on.schema())
+            check_same_names(planned_on.schema(), self.table.metadata.schema(), named, table=self.name)
+
+    def expect_head(self, branch: str, snapshot_id: int | None) -> None:
+        """Require that a branch still has the snapshot that rows were read from, since what replaces it knows no other.
+
+        Raises:
+            ValidationException: here or when committed, if it has another one.
+        """
+        self.expected_head = branch, snapshot_id
+        self._check_head()
+
+    def _check_head(self) -> None:
+        if self.expected_head is None:
+            return
+        branch, wanted = self.expected_head
+        ref = self.table.metadata.refs.get(branch)
+        found = None if ref is None else ref.snapshot_id
+        if found != wanted:
+            raise ValidationException(
+                f"conflict: the rows that replace table {self.name} were read from its snapshot {wanted}, and another writer committed "
+                f"snapshot {found}; read the table again and retry"
+            )
+
+    def drop_idle_producers(self) -> None:
+        """Forget deletes that found nothing to do: the snapshots of the others tell whether a lost commit was made."""
+        if self.updates:
+            self.producers = [producer for producer in self.producers if not producer.idle]
+
+    def track(self, *locations: str) -> None:
+        """Remember files that were written for this transaction: they are deleted if its commit certainly fails."""
+        self.new_files.extend(locations)
+
+    def discard(self, *, files: int = 0, producers: int = 0) -> None:
+        """Delete what was written, except for the first ``files`` files and ``producers`` snapshots."""
+        for producer in self.producers[producers:]:
+            producer._clean_all_uncommitted()
+        del self.producers[producers:]
+        delete_files(self.table.storage, self.new_files[files:])
+        del self.new_files[files:]
+
+    @contextmanager
+    def discarding_on_error(self) -> Iterator[None]:
+        """Delete what is written inside the ``with`` block, and forget its snapshots, if staging fails."""
+        files, producers = len(self.new_files), len(self.producers)
+        try:
+            yield
+        except BaseException:
+            self.discard(files=files, producers=producers)
+            raise
