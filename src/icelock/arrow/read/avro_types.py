@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from icelock.arrow.nested import list_array, map_array, struct_array
 from icelock.arrow.read.file_schema import FIELD_ID
 from icelock.errors import FormatError
 from icelock.io.avro.check import MOST_TYPES
@@ -140,7 +141,7 @@ class _Reader:
             children = [column.type.build([None if value is None else value[column.name] for value in values]) for column in columns]
             if not children:
                 return pa.array([None if value is None else {} for value in values], arrow)
-            return pa.StructArray.from_arrays(children, fields=list(arrow), mask=_nulls(values))
+            return struct_array(pa.array([None if value is None else True for value in values], pa.bool_()), children, arrow)
 
         return AvroType(arrow=arrow, schema=schema, build=build)
 
@@ -152,7 +153,7 @@ class _Reader:
 
         def build(values: Values) -> pa.Array:
             inner = items.build([item for value in values if value is not None for item in value])
-            return pa.ListArray.from_arrays(_offsets(values), inner, type=arrow, mask=_nulls(values))
+            return list_array(_lengths(values), inner, arrow)
 
         return AvroType(arrow=arrow, schema={"type": "array", "items": items.schema}, build=build)
 
@@ -164,7 +165,7 @@ class _Reader:
         def build(values: Values) -> pa.Array:
             keys = key_type.build([key for value in values if value is not None for key in value])
             items = value_type.build([item for value in values if value is not None for item in value.values()])
-            return pa.MapArray.from_arrays(_offsets(values), keys, items, type=arrow, mask=_nulls(values))
+            return map_array(_lengths(values), keys, items, arrow)
 
         return AvroType(arrow=arrow, schema={"type": "map", "values": value_type.schema}, build=build)
 
@@ -177,7 +178,7 @@ class _Reader:
 
         def build(values: Values) -> pa.Array:
             pairs = pair.build([one for entries in values if entries is not None for one in entries])
-            return pa.MapArray.from_arrays(_offsets(values), pairs.field(0), pairs.field(1), type=arrow, mask=_nulls(values))
+            return map_array(_lengths(values), pairs.field(0), pairs.field(1), arrow)
 
         return AvroType(arrow=arrow, schema={"type": "array", "items": pair.schema}, build=build)
 
@@ -187,13 +188,8 @@ def _field(name: str, found: AvroType, field_id: int | None) -> pa.Field:
     return pa.field(name, found.arrow, nullable=found.optional or pa.types.is_null(found.arrow), metadata=metadata)
 
 
-def _nulls(values: Values) -> pa.Array | None:
-    return pa.array([value is None for value in values], pa.bool_()) if None in values else None
-
-
-def _offsets(values: Values) -> pa.Array:
-    ends = itertools.accumulate((0 if value is None else len(value) for value in values), initial=0)
-    return pa.array(ends, pa.int32())
+def _lengths(values: Values) -> pa.Array:
+    return pa.array([None if value is None else len(value) for value in values], pa.int32())
 
 
 def _primitive(kind: str, written: Mapping[str, Any]) -> AvroType:

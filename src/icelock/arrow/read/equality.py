@@ -3,9 +3,6 @@
 Equal is as Java's StructLikeSet has it: null equals null, NaN equals NaN, -0.0 is not 0.0, and a null struct is not a struct of
 nulls. Values are those after projection, on both sides: promoted, with initial defaults, from partitions.
 
-Rows are matched column by column: each value becomes its index among the distinct deleted values, and pairs of indices become one
-value, until one is left.
-
 Not here: which files apply (``plan.delete_index``), reading them (``arrow.read.deletes``).
 """
 
@@ -23,6 +20,7 @@ from pyarrow import types as pat
 from pyiceberg.schema import Schema
 
 from icelock.arrow.read.project import FileColumns, Projection
+from icelock.arrow.row_numbers import RowNumbers
 from icelock.arrow.types import output_schema, plain_array
 from icelock.metadata.column_types import field_from_json
 
@@ -78,31 +76,15 @@ class EqualityKeys:
 
 
 def equal_rows(rows: Keys, deleted: Keys) -> pa.Array | None:
-    """Return a boolean array with true for each of ``rows`` that is among ``deleted``, or None when none is."""
+    """Return a boolean array with true for each of ``rows`` that is among ``deleted``, or None if there is no such row."""
     if len(deleted[0]) > _MANY * len(rows[0]):
         # A hash table of all deleted values for each batch costs more than one of the batch, to find those that matter.
         near = reduce(pc.and_, [pc.is_in(there, value_set=here) for here, there in zip(rows, deleted, strict=True)])
         deleted = [keys.filter(near) for keys in deleted]
     if not len(deleted[0]):
         return None
-    ours, theirs = rows[0], deleted[0]
-    for here, there in zip(rows[1:], deleted[1:], strict=True):
-        ours, theirs = _paired(_numbered(ours, theirs), _numbered(here, there))
-    found = pc.is_in(ours, value_set=theirs)
+    found = pc.is_in(rows[0], value_set=deleted[0]) if len(rows) == 1 else RowNumbers(deleted).find(rows).is_valid()
     return found if found.true_count else None
-
-
-def _numbered(here: pa.Array, there: pa.Array) -> tuple[pa.Array, pa.Array, int]:
-    """Return both as indices of the distinct deleted values (null: not among them), and how many these are."""
-    distinct = there.unique()
-    return pc.index_in(here, value_set=distinct), pc.index_in(there, value_set=distinct), len(distinct)
-
-
-def _paired(first: tuple[pa.Array, pa.Array, int], second: tuple[pa.Array, pa.Array, int]) -> tuple[pa.Array, pa.Array]:
-    """Return one number for each pair of indices; their own are never null."""
-    count = pa.scalar(second[2], pa.int64())
-    ours, theirs = (pc.add(pc.multiply(a.cast(pa.int64()), count), b.cast(pa.int64())) for a, b in zip(first[:2], second[:2], strict=True))
-    return ours, theirs
 
 
 def _keys(array: pa.Array) -> Iterator[pa.Array]:

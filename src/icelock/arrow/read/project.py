@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
 
+from icelock.arrow.nested import converted_list, converted_map, struct_array
 from icelock.arrow.types import UUID_STORAGE, can_read, plain_array, repeated
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import CONSTANT_IDS, LAST_UPDATED, OF_POSITION_IDS, POS, ROW_ID
@@ -208,9 +209,7 @@ class _Compiler:
         def read(array: pa.StructArray) -> pa.Array:
             if as_is and array.type == target:
                 return array
-            children = [field.read(array, target.field(i).type) for i, field in enumerate(fields)]
-            mask = array.is_null() if array.null_count else None
-            return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+            return struct_array(array, [field.read(array, target.field(i).type) for i, field in enumerate(fields)], target)
 
         return _Column(leaves=_leaves(fields) or (_witness(stored),), read=read, as_is=as_is)
 
@@ -218,13 +217,7 @@ class _Compiler:
         element = self._part(wanted.element_field, target.value_type, stored, f"{where}.element")
 
         def read(array: pa.Array) -> pa.Array:
-            if element.as_is and array.type == target:
-                return array
-            if not pat.is_list(array.type):
-                array = array.cast(pa.list_(array.type.value_field))
-            offsets, start, stop = _rebased(array)
-            values = element.read(array.values.slice(start, stop - start))
-            return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+            return array if element.as_is and array.type == target else converted_list(array, target, element.read)
 
         return _Column(leaves=element.leaves, read=read, as_is=element.as_is)
 
@@ -236,12 +229,7 @@ class _Compiler:
         as_is = key.as_is and value.as_is
 
         def read(array: pa.MapArray) -> pa.Array:
-            if as_is and array.type == target:
-                return array
-            offsets, start, stop = _rebased(array)
-            keys = key.read(array.keys.slice(start, stop - start))
-            items = value.read(array.items.slice(start, stop - start))
-            return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(array))
+            return array if as_is and array.type == target else converted_map(array, target, key.read, value.read)
 
         return _Column(leaves=leaves, read=read, as_is=as_is)
 
@@ -264,14 +252,3 @@ def _witness(stored: FileField) -> int:
         if pat.is_struct(child.arrow_type):
             return _witness(child)
     return stored.leaves.start
-
-
-def _rebased(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Return a list's or map's offsets from 0 on, and the range of its values that they mean (the array may be a slice)."""
-    offsets = array.offsets
-    start, stop = offsets[0].as_py(), offsets[-1].as_py()
-    return pc.subtract(offsets, pa.scalar(start, offsets.type)), start, stop
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg import types as ice
 
+from icelock.arrow.nested import Converter
 from icelock.arrow.types import UUID_STORAGE
-
-Converter = Callable[[pa.Array], pa.Array]
 
 _MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
 

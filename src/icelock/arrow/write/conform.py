@@ -14,21 +14,20 @@ Not here: which Arrow form is stored (``arrow.write.schema``), the rules for one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
 
+from icelock.arrow.nested import Converter, all_valid, converted_list, converted_map, struct_array
 from icelock.arrow.types import repeated
-from icelock.arrow.write.casts import Converter, identity, primitive_converter
+from icelock.arrow.write.casts import identity, primitive_converter
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
-
-_ZERO: Final = pa.array([0], pa.int32())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +145,16 @@ class _Compiler:
             return primitive_converter(source, target, stored, downcast_ns=self._downcast_ns)
         if isinstance(target, StructType) and pat.is_struct(source):
             fields = {field.field_id: stored.field(index) for index, field in enumerate(target.fields)}
-            return _structs(self.slots(target.fields, fields, source, f"{path}."), list(stored))
+            return _structs(self.slots(target.fields, fields, source, f"{path}."), stored)
         if isinstance(target, ListType) and _is_list(source):
             convert = self.converter(source.value_type, target.element_type, stored.value_type, f"{path}.element")
-            return _lists(convert, stored, f"{path}.element", required=target.element_required)
+            element = _checked(convert, f"{path}.element", required=target.element_required)
+            return lambda array: converted_list(array, stored, element)
         if isinstance(target, MapType) and pat.is_map(source):
-            key = self.converter(source.key_type, target.key_type, stored.key_type, f"{path}.key")
-            value = self.converter(source.item_type, target.value_type, stored.item_type, f"{path}.value")
-            return _maps((key, value), source, stored, path, required=target.value_required)
+            key = _checked(self.converter(source.key_type, target.key_type, stored.key_type, f"{path}.key"), f"{path}.key", required=True)
+            convert = self.converter(source.item_type, target.value_type, stored.item_type, f"{path}.value")
+            value = _checked(convert, f"{path}.value", required=target.value_required)
+            return lambda array: converted_map(array, stored, key, value)
         return None
 
 
@@ -184,44 +185,24 @@ def _runs_decoded(convert: Converter) -> Converter:
     return run
 
 
-def _structs(slots: Sequence[_Slot], fields: Sequence[pa.Field]) -> Converter:
+def _structs(slots: Sequence[_Slot], stored: pa.DataType) -> Converter:
     def run(array: pa.Array) -> pa.Array:
         children = array.flatten()  # a parent's nulls are the children's, so that a required child can be checked
-        arrays = [slot.take(children, len(array), array) for slot in slots]
-        return pa.StructArray.from_arrays(arrays, fields=fields, mask=_mask(array))
+        return struct_array(array, [slot.take(children, len(array), array) for slot in slots], stored)
 
     return run
 
 
-def _lists(convert: Converter, stored: pa.DataType, path: str, *, required: bool) -> Converter:
+def _checked(convert: Converter, path: str, *, required: bool) -> Converter:
+    """Convert the values of lists or maps, and check that required ones are there."""
+
     def run(array: pa.Array) -> pa.Array:
-        values = convert(array.flatten())
+        values = convert(array)
         if required:
             _check_present(path, values.null_count)
-        return pa.ListArray.from_arrays(_offsets(array), values, type=stored, mask=_mask(array))
+        return values
 
     return run
-
-
-def _maps(convert: tuple[Converter, Converter], source: pa.DataType, stored: pa.DataType, path: str, *, required: bool) -> Converter:
-    as_list = pa.list_(pa.struct([source.key_field.with_name("key"), source.item_field.with_name("value")]))
-
-    def run(array: pa.Array) -> pa.Array:
-        entries = array.cast(as_list)  # Arrow's list functions do not take maps
-        keys, values = entries.flatten().flatten()
-        keys, values = convert[0](keys), convert[1](values)
-        _check_present(f"{path}.key", keys.null_count)
-        if required:
-            _check_present(f"{path}.value", values.null_count)
-        return pa.MapArray.from_arrays(_offsets(entries), keys, values, type=stored, mask=_mask(array))
-
-    return run
-
-
-def _offsets(array: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(array), 0)
-    offsets = pa.concat_arrays([_ZERO, pc.cumulative_sum_checked(lengths).cast(pa.int32())])
-    return _all_valid(offsets)  # an empty bitmap that is left here and there counts as nulls
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
@@ -237,18 +218,10 @@ def _without_nulls(array: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(kind, _without_nulls(array.storage))
-    return _all_valid(array)
+    return all_valid(array)
 
 
-def _all_valid(array: pa.Array) -> pa.Array:
-    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
-
-
-def _converted(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: str) -> pa.Array:
+def _converted(convert: Converter, array: pa.Array, path: str) -> pa.Array:
     try:
         return convert(array)
     except (pa.ArrowException, ValueError) as e:

@@ -18,6 +18,7 @@ from pyiceberg.partitioning import PartitionField, PartitionFieldValue, Partitio
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 
+from icelock.arrow.row_numbers import RowNumbers
 from icelock.arrow.transforms import ArrayTransform, array_transform
 from icelock.arrow.write.partition_path import partition_path
 from icelock.arrow.write.schema import Leaf, WriteSchema
@@ -91,16 +92,19 @@ class Partitioner:
         Raises:
             PolicyError: rows of which a transform has no value.
         """
+        if not batch.num_rows:
+            return
         columns = [None if source is None else source.values(batch) for source in self._sources]
-        groups, count = _groups([column for column in columns if column is not None], batch.num_rows)
-        if count == 1:
+        rows = RowNumbers([column for column in columns if column is not None])
+        if rows.count == 1:
             yield _values(columns, 0), batch
             return
-        order = pc.sort_indices(groups)
+        order = pc.sort_indices(rows.numbers)
         start = 0
-        for length in _counts(groups, count):
-            rows = order.slice(start, length)
-            yield _values(columns, rows[0].as_py()), batch.take(rows)
+        # Numbers are given in the order in which rows are met, and so are the counts.
+        for length in pc.value_counts(rows.numbers).field("counts").to_pylist():
+            group = order.slice(start, length)
+            yield _values(columns, group[0].as_py()), batch.take(group)
             start += length
 
 
@@ -111,26 +115,6 @@ def _source(field: PartitionField, target: WriteSchema) -> _Source | None:
     if leaf is None:
         raise PolicyError(f"partition field {field.name!r} needs column id {field.source_id}, which is no column with one value a row")
     return _Source(field=field, leaf=leaf, transform=array_transform(field.transform, leaf.iceberg_type))
-
-
-def _groups(columns: Sequence[pa.Array], rows: int) -> tuple[pa.Array, int]:
-    """Return a group number a row, counted from 0 by first occurrence, and how many there are."""
-    groups, count = pa.nulls(0, pa.int32()), 1
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        if count > 1:
-            wide = pc.multiply(groups.cast(pa.int64()), pa.scalar(len(encoded.dictionary), pa.int64()))
-            encoded = pc.add(wide, encoded.indices.cast(pa.int64())).dictionary_encode()
-        groups, count = encoded.indices, len(encoded.dictionary)
-    return groups, (count if rows else 0)
-
-
-def _counts(groups: pa.Array, count: int) -> list[int]:
-    counted = pc.value_counts(groups)
-    lengths = [0] * count
-    for group, length in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
-        lengths[group] = length
-    return lengths
 
 
 def _values(columns: Sequence[pa.Array | None], row: int) -> tuple[Any, ...]:

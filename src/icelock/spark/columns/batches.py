@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
+from icelock.arrow.nested import Converter, converted_list, converted_map, struct_array
 from icelock.arrow.types import storage
 from icelock.errors import FormatError
 
@@ -22,7 +23,6 @@ _UUID_BYTES: Final = 16
 _UUID_TEXT: Final = 36
 _HYPHENS: Final = (8, 13, 18, 23)
 _DIGITS: Final = np.array([i for i in range(_UUID_TEXT) if i not in _HYPHENS])
-_ZERO: Final = pa.array([0], pa.int32())
 
 
 def spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -45,11 +45,9 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pat.is_struct(target):
         return _convert_struct(array, target, path)
     if pat.is_map(target):
-        return _convert_map(array, target, path)
+        return converted_map(array, target, _converter(target.key_field, f"{path}.key"), _converter(target.item_field, f"{path}.value"))
     if pat.is_list(target):
-        values = _convert(array.flatten(), target.value_type, f"{path}.element")
-        _check_nulls(values, target.value_field, f"{path}.element")
-        return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=_mask(array))
+        return converted_list(array, target, _converter(target.value_field, f"{path}.element"))
     if pat.is_string(target) and storage(array.type) == pa.binary(_UUID_BYTES):
         return _uuid_text(array)
     try:
@@ -64,26 +62,18 @@ def _convert_struct(array: pa.StructArray, target: pa.StructType, path: str) -> 
         converted = _convert(child, field.type, f"{path}.{field.name}")
         _check_nulls(converted, field, f"{path}.{field.name}", array.null_count)
         children.append(converted)
-    return pa.StructArray.from_arrays(children, fields=list(target), mask=_mask(array))
+    return struct_array(array, children, target)
 
 
-def _convert_map(array: pa.MapArray, target: pa.MapType, path: str) -> pa.Array:
-    source = array.type
-    entries = array.cast(pa.list_(pa.struct([source.key_field.with_name("key"), source.item_field.with_name("value")])))
-    keys, values = entries.flatten().flatten()
-    keys = _convert(keys, target.key_type, f"{path}.key")
-    values = _convert(values, target.item_type, f"{path}.value")
-    _check_nulls(values, target.item_field, f"{path}.value")
-    return pa.MapArray.from_arrays(_offsets(entries), keys, values, type=target, mask=_mask(array))
+def _converter(field: pa.Field, path: str) -> Converter:
+    """Return what converts the values of lists or maps."""
 
+    def run(array: pa.Array) -> pa.Array:
+        values = _convert(array, field.type, path)
+        _check_nulls(values, field, path)
+        return values
 
-def _offsets(array: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(array), 0)
-    return pa.concat_arrays([_ZERO, pc.cumulative_sum(lengths).cast(pa.int32())])
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
+    return run
 
 
 def _check_nulls(array: pa.Array, field: pa.Field, path: str, parents: int = 0) -> None:

@@ -10,6 +10,8 @@ Not here: the table's rows (``table.rows.upsert``).
 from __future__ import annotations
 
 import dataclasses
+import math
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,12 +21,12 @@ from pyiceberg import expressions as ex
 from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.types import PrimitiveType
 
-from icelock.arrow.types import output_schema
+from icelock.arrow.row_numbers import RowNumbers
+from icelock.arrow.types import output_schema, plain_array
 from icelock.arrow.write.conform import InputPlan
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import find_column
-from icelock.table.rows.key_index import KeyIndex, key_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,12 +60,12 @@ class SourceRows:
                 raise PolicyError(
                     f"key column {field.name!r} of the input has {column.null_count} nulls, which equal no key: fill or drop them"
                 )
-        self.keys = KeyIndex(columns)
-        duplicate = self.keys.first_duplicate
-        if duplicate is not None:
+        self._keys = RowNumbers(columns)
+        repeated = self._keys.first_repetition
+        if repeated is not None:
             names = ", ".join(repr(field.name) for field in self._key)
             raise PolicyError(
-                f"row {duplicate} of the input has a key ({names}) that an earlier one has: one row of the table cannot become two"
+                f"row {repeated} of the input has the same key ({names}) as an earlier row: one row of the table cannot become two"
             )
         self.row_filter = _filter(self._key, columns)
 
@@ -71,11 +73,6 @@ class SourceRows:
     def key_names(self) -> list[str]:
         """The key's columns."""
         return [field.name for field in self._key]
-
-    @property
-    def compared(self) -> list[str]:
-        """The other columns."""
-        return [name for name in self.stored.column_names if name not in self.key_names]
 
     def check_whole(self) -> None:
         """Check that rows can be replaced by the source's.
@@ -95,8 +92,54 @@ class SourceRows:
         return taken.to_batches()[0] if len(taken) else pa.RecordBatch.from_pylist([], schema=self.stored.schema)
 
     def find(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return for each row of the table the source row with its key, or null."""
-        return self.keys.find([key_column(batch.column(name)) for name in self.key_names])
+        """Return for each row of the table the source row with its key, as int64; null where no row has it."""
+        return self._keys.find([key_column(batch.column(name)) for name in self.key_names]).cast(pa.int64())
+
+    def differs(self, batch: pa.RecordBatch, numbers: pa.Array) -> pa.Array:
+        """Return a boolean array with true for each row of the table that differs from the source row of that number, key aside."""
+        source = self.batch_of(numbers)
+        differs = pa.repeat(False, batch.num_rows)
+        for name in self.stored.column_names:
+            if name not in self.key_names:
+                differs = pc.or_(differs, different(batch.column(name), source.column(name)))
+        return differs
+
+
+def key_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return key values such that equal keys have equal bytes: one NaN, one zero; offsets of 64 bits."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    values = pa.concat_arrays([_wide(plain_array(chunk)) for chunk in chunks or [pa.array([], column.type)]])
+    if pat.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 + 0.0 is 0.0
+        values = pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
+    return values
+
+
+def _wide(array: pa.Array) -> pa.Array:
+    if pat.is_string(array.type):
+        return array.cast(pa.large_string())
+    return array.cast(pa.large_binary()) if pat.is_binary(array.type) else array
+
+
+def different(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return a boolean array with true for each pair of values that differ: a null differs from values, and no value from itself.
+
+    NaN equals NaN and -0.0 equals 0.0, but in lists and maps, which are compared as Python values, NaN equals nothing.
+    """
+    left, right = plain_array(left), plain_array(right)
+    one_null = pc.xor(left.is_null(), right.is_null())
+    if pat.is_null(left.type):
+        return one_null
+    if pat.is_struct(left.type):
+        children = (different(a, b) for a, b in zip(left.flatten(), right.flatten(), strict=True))
+        return reduce(pc.or_, children, one_null)
+    if pat.is_nested(left.type):
+        return pa.array([a != b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], pa.bool_())
+    unequal = pc.fill_null(pc.not_equal(left, right), False)
+    if pat.is_floating(left.type):
+        both_nan = pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False)
+        unequal = pc.and_not(unequal, both_nan)
+    return pc.or_(one_null, unequal)
 
 
 def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensitive: bool) -> list[NestedField]:

@@ -34,7 +34,6 @@ from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import FileResult, FileRewriter
-from icelock.table.rows.row_compare import different_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -188,7 +187,7 @@ class _MatchReader:
         known, found = source_rows.is_valid(), source_rows.drop_null()
         if not self._update or not len(found):
             return _Matches(found=found), _none()
-        changed = different_rows(rows.filter(known), self._source.batch_of(found), self._source.compared)
+        changed = self._source.differs(rows.filter(known), found)
         positions, row_ids = (batch.column(i).filter(known).filter(changed) for i in (last, last + 1))
         return _Matches(found=found, updated=found.filter(changed), row_ids=row_ids), positions
 
