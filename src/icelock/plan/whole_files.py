@@ -1,8 +1,8 @@
-"""Files all of whose rows match a filter, as metadata alone tells: a delete drops them unread, so nothing may be guessed.
+"""Files all of whose rows match a filter, as metadata alone proves: a delete removes them unread, so nothing may be guessed.
 
-Claimed is what counts, bounds and partition values prove of every row. PyIceberg's strict evaluator takes a count that is not there for 0,
-so that a null or a NaN would go with its file, and fails on fields of structs; here what is not known may be (Java
-``StrictMetricsEvaluator`` claims nothing of fields of structs).
+The proof is by counts, bounds and partition values. PyIceberg's strict evaluator takes a missing count for 0, so a null or a NaN would be
+deleted with its file, and it fails on fields of structs. Here a missing count proves nothing, and nothing is proved of fields of structs
+(as Java ``StrictMetricsEvaluator``).
 
 Not here: what a filter means (``plan.filters.exact``), which files may match (``plan.planner``).
 """
@@ -40,7 +40,7 @@ _POSITIVE: Final = (
 
 
 def null_safe(expression: ex.BooleanExpression) -> bool:
-    """Whether PyIceberg's evaluators treat nulls as the rows do: no predicate that a null makes neither true nor false."""
+    """Whether PyIceberg's evaluators treat nulls as SQL does: the filter has no negative predicate."""
     if isinstance(expression, (ex.And, ex.Or)):
         return null_safe(expression.left) and null_safe(expression.right)
     return isinstance(expression, _POSITIVE)
@@ -49,27 +49,24 @@ def null_safe(expression: ex.BooleanExpression) -> bool:
 def split_by_coverage(
     planned: Iterable[FileScanTask], schema: Schema, exact: ex.BooleanExpression
 ) -> tuple[list[FileScanTask], list[FileScanTask]]:
-    """Return the files all of whose rows match a filter, as metadata proves, and the others; arguments as those of ``WholeFiles``."""
+    """Return the files all of whose rows match a filter, as metadata proves, and the others; the arguments are those of ``WholeFiles``."""
     known = WholeFiles(schema, exact)
-    whole: list[FileScanTask] = []
-    others: list[FileScanTask] = []
-    for task in planned:
-        (whole if known.certain(task) else others).append(task)
-    return whole, others
+    looked_at = [(known.certain(task), task) for task in planned]
+    return [task for certain, task in looked_at if certain], [task for certain, task in looked_at if not certain]
 
 
 class WholeFiles:
     """Tells files all of whose rows match a filter."""
 
     def __init__(self, schema: Schema, exact: ex.BooleanExpression) -> None:
-        """Prepare it; ``exact`` is an ``exact_filter`` on the columns of ``schema``."""
+        """Bind the filter, an ``exact_filter`` on the columns of ``schema``."""
         self._struct = schema.as_struct()
         self._type_of = types_of(schema)
         self._claims = null_safe(exact)
         self._bound = bind(schema, exact, case_sensitive=True) if self._claims else exact
 
     def certain(self, planned: FileScanTask) -> bool:
-        """Whether all rows of a file match; False where that is not certain."""
+        """Whether all rows of a file certainly match."""
         return self._claims and (planned.residual == ex.AlwaysTrue() or self._by_metrics(planned.file))
 
     def _by_metrics(self, file: DataFile) -> bool:
@@ -83,7 +80,7 @@ class _Strict(_StrictMetricsEvaluationVisitor):
     def _can_contain_nulls(self, field_id: int) -> bool:
         field = self.struct.field(field_id)
         if field is None:
-            return True  # of a struct, which may be null itself
+            return True  # a field of a struct, which may be null itself
         count = self.null_counts.get(field_id)
         return not field.required if count is None else count > 0
 

@@ -25,7 +25,7 @@ from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.columns.paths import quoted
-from icelock.spark.driver.run_jobs import Described, Jobs
+from icelock.spark.driver.run_jobs import Jobs, TableDescription
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
@@ -199,7 +199,7 @@ class _Merge:
         )
 
 
-def _source(df: DataFrame, described: Described, keys: tuple[str, ...], table: str) -> DataFrame:
+def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], table: str) -> DataFrame:
     """Return the DataFrame with the table's columns in their order; UUIDs as Spark reads them, in lower case."""
     if not keys:
         raise PolicyError(f"table {table} has no identifier fields: name the key's columns by join_cols")

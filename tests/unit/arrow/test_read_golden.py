@@ -15,8 +15,8 @@ from pyiceberg.types import UnknownType
 from tests.unit.arrow.support import context, read
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.project import LAST_UPDATED, ROW_ID
 from icelock.arrow.read.task import read_task
+from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.task import ScanTask
 from icelock.secret import SecretBytes
 from java_chain import JavaFile, data_files, table_metadata

@@ -18,10 +18,11 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.read.file_schema import file_fields
-from icelock.arrow.read.project import LAST_UPDATED, ROW_ID, FileColumns, Projection
+from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.types import output_schema
 from icelock.errors import FormatError
 from icelock.io.parquet import ParquetInput
+from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 
 OLD = Schema(
     ice.NestedField(1, "id", ice.IntegerType(), required=True),

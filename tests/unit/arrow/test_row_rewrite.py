@@ -24,7 +24,6 @@ from icelock.arrow.write.row_rewrite import (
     DeleteMode,
     Rewrite,
     RewriteContext,
-    lineage_schema,
     mark_deleted,
     rewrite_file,
     with_lineage,
@@ -151,7 +150,7 @@ def test_positions_of_rows_that_are_deleted_already_do_not_count_twice(data: Pat
 def test_rows_keep_the_ids_that_are_stored_and_get_those_that_are_not(tmp_path: Path) -> None:
     """A file that was rewritten before has ids as columns; null ones (rows that were new) follow from the file's first id."""
     rows = [{"id": i, "x": None, "_row_id": stored, "_last_updated_sequence_number": 3} for i, stored in enumerate([40, None, 42])]
-    path = write(tmp_path / "again.parquet", rows_table(lineage_schema(SCHEMA), rows))
+    path = write(tmp_path / "again.parquet", rows_table(with_lineage(writing.context(tmp_path, SCHEMA)).schema, rows))
     copied = rewrite_file(rewrite_context(tmp_path, COPY, EqualTo("id", 0)), planned(path, record_count=3))
     assert kept(copied.files) == [(1, FIRST + 1, 3), (2, 42, 3)]
 

@@ -26,14 +26,12 @@ from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, Struc
 from icelock.arrow.nested import converted_list, converted_map, struct_array
 from icelock.arrow.types import UUID_STORAGE, can_read, plain_array, repeated
 from icelock.errors import FormatError
-from icelock.metadata.metadata_columns import CONSTANT_IDS, LAST_UPDATED, OF_POSITION_IDS, POS, ROW_ID
+from icelock.metadata.metadata_columns import CONSTANT_IDS, OF_POSITION_IDS, POS, ROW_ID
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from icelock.arrow.read.file_schema import FileField
-
-__all__ = ["LAST_UPDATED", "ROW_ID", "FileColumns", "Lineage", "Projection"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

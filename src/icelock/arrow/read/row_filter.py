@@ -71,14 +71,10 @@ class RowFilter:
     def keep(self, batch: pa.RecordBatch) -> pa.Array | None:
         """Return a boolean array with true for each row to keep, or None when all rows stay."""
         values = self._projection.apply(batch)
-        mask = _evaluate(self._plan.expression, self._plan.paths, values)
+        mask = visit(self._plan.expression, _Mask({field_id: _at(values, path) for field_id, path in self._plan.paths.items()}))
         if isinstance(mask, pa.Scalar):
             return None if mask.as_py() else pa.repeat(mask, batch.num_rows)
         return None if mask.true_count == len(mask) else mask
-
-
-def _evaluate(expression: BooleanExpression, paths: Mapping[int, tuple[int, ...]], values: pa.RecordBatch) -> Any:
-    return visit(expression, _Mask({field_id: _at(values, path) for field_id, path in paths.items()}))
 
 
 def _paths(struct: StructType, above: tuple[int, ...] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:

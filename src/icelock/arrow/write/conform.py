@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,8 @@ from icelock.arrow.types import repeated
 from icelock.arrow.write.casts import identity, primitive_converter
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
+
+_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +106,32 @@ class _Compiler:
             self.problems.append(f"the table has no column {listed} (add it with union_by_name, or drop it from the input)")
         slots = []
         for field in fields:
-            arrow = source.field(names.index(field.name)) if field.name in names else None
+            index = names.index(field.name) if field.name in names else None
+            kind = None if index is None else source.field(index).type
             if isinstance(field.field_type, UnknownType):
-                self._check_unknown(prefix + field.name, arrow)
+                self._check_unknown(prefix + field.name, kind)
             else:
-                index = None if arrow is None else names.index(field.name)
-                slots.append(self._slot(field, stored[field.field_id], arrow, index, prefix + field.name))
+                slots.append(self._slot(field, stored[field.field_id], kind, index, prefix + field.name))
         return slots
 
-    def _slot(self, field: NestedField, stored: pa.Field, source: pa.Field | None, index: int | None, path: str) -> _Slot:
+    def _slot(self, field: NestedField, stored: pa.Field, source: pa.DataType | None, index: int | None, path: str) -> _Slot:
         convert: Converter = identity
         if source is not None:
-            convert = self.converter(source.type, field.field_type, stored.type, path)
+            convert = self.converter(source, field.field_type, stored.type, path)
         elif field.required and field.write_default is None:
             self.problems.append(f"column {path!r} is required, and the input lacks it")
         return _Slot(path, field.required, stored, index, convert, field.write_default)
 
-    def _check_unknown(self, path: str, source: pa.Field | None) -> None:
-        if source is not None and not pat.is_null(source.type):
-            self.problems.append(f"column {path!r} is of type unknown and takes nulls only, not {source.type}")
+    def _check_unknown(self, path: str, source: pa.DataType | None) -> None:
+        if source is not None and not pat.is_null(source):
+            self.problems.append(f"column {path!r} is of type unknown and takes nulls only, not {source}")
 
     def converter(self, source: pa.DataType, target: IcebergType, stored: pa.DataType, path: str) -> Converter:
         if pat.is_null(source):
             return lambda array: pa.nulls(len(array), stored)
         if pat.is_dictionary(source):
-            return _decoded(self.converter(source.value_type, target, stored, path))
+            values = self.converter(source.value_type, target, stored, path)
+            return lambda array: pc.take(values(array.dictionary), array.indices)
         if pat.is_run_end_encoded(source):
             return _runs_decoded(self.converter(source.value_type, target, stored, path))
         if isinstance(source, pa.BaseExtensionType) and source != stored:
@@ -146,7 +149,7 @@ class _Compiler:
         if isinstance(target, StructType) and pat.is_struct(source):
             fields = {field.field_id: stored.field(index) for index, field in enumerate(target.fields)}
             return _structs(self.slots(target.fields, fields, source, f"{path}."), stored)
-        if isinstance(target, ListType) and _is_list(source):
+        if isinstance(target, ListType) and any(is_list(source) for is_list in _LISTS):
             convert = self.converter(source.value_type, target.element_type, stored.value_type, f"{path}.element")
             element = _checked(convert, f"{path}.element", required=target.element_required)
             return lambda array: converted_list(array, stored, element)
@@ -156,21 +159,6 @@ class _Compiler:
             value = _checked(convert, f"{path}.value", required=target.value_required)
             return lambda array: converted_map(array, stored, key, value)
         return None
-
-
-def _is_list(source: pa.DataType) -> bool:
-    return bool(
-        pat.is_list(source)
-        or pat.is_large_list(source)
-        or pat.is_fixed_size_list(source)
-        or pat.is_list_view(source)
-        or pat.is_large_list_view(source)
-    )
-
-
-def _decoded(convert: Converter) -> Converter:
-    """Convert a dictionary's values once, then look them up."""
-    return lambda array: pc.take(convert(array.dictionary), array.indices)
 
 
 def _runs_decoded(convert: Converter) -> Converter:

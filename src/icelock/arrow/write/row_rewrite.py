@@ -65,12 +65,9 @@ class DeleteMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """What becomes of a data file: nothing; it is removed, and ``files`` hold the rows that it keeps; or it gets a deletion vector.
+    """What becomes of a data file: nothing; or it is ``removed``, and new ``files`` hold the rows that it keeps; or it gets a vector.
 
-    Args:
-        removed: the file is removed.
-        files: the new files.
-        deleted: all positions of the vector, those deleted before too; None: no vector.
+    ``deleted`` are all positions of the vector, those deleted before too.
     """
 
     removed: bool = False
@@ -86,11 +83,8 @@ REMOVED: Final = Rewrite(removed=True)
 class RewriteContext:
     """What all files of a rewrite share.
 
-    Args:
-        read: its filter says which rows are deleted.
-        write: returns the context of new files, by ``with_lineage``; called for each file that is written again.
-        mode: how rows are deleted.
-        entropy: where keys of new files come from.
+    The filter of ``read`` says which rows are deleted. ``write`` is called for each file that is rewritten, and returns a context by
+    ``with_lineage``. ``entropy`` is where keys of new files come from.
     """
 
     read: ReadContext
@@ -110,7 +104,7 @@ def rewrite_file(context: RewriteContext, task: ScanTask, positions: BitMap64 | 
 
     Raises:
         IntegrityError: a file fails authentication, or storage does not hold what was written. No new file is left, on any error.
-        PolicyError: a file or column that is not read or written here, or a name that ``lineage_schema`` refuses.
+        PolicyError: a file or column that is not read or written here, or a column name that ``with_lineage`` refuses.
     """
     marked = mark_deleted(context.read, task, positions)
     if marked.deleted is None or context.mode is DeleteMode.MERGE_ON_READ:
@@ -141,21 +135,13 @@ def _matching(read: ReadContext, task: ScanTask) -> BitMap64:
 
 
 def with_lineage(context: WriteContext) -> WriteContext:
-    """Return the context of files whose rows keep their ids.
-
-    Raises:
-        PolicyError: a name that ``lineage_schema`` refuses.
-    """
-    return replace(context, schema=lineage_schema(context.schema))
-
-
-def lineage_schema(schema: Schema) -> Schema:
-    """Return a table's schema with the columns of row lineage.
+    """Return the context of files whose rows keep their ids: its schema has the columns of row lineage.
 
     Raises:
         PolicyError: a column of the table has one of their names.
     """
+    schema = context.schema
     for field in schema.fields:
         if field.name in {lineage.name for lineage in _LINEAGE}:
             raise PolicyError(f"column {field.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column")
-    return Schema(*schema.fields, *_LINEAGE, schema_id=schema.schema_id)
+    return replace(context, schema=Schema(*schema.fields, *_LINEAGE, schema_id=schema.schema_id))

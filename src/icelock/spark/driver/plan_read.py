@@ -22,7 +22,7 @@ from icelock.metadata.given import name_mapping_of
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
-from icelock.spark.driver.target import check_base
+from icelock.spark.driver.target import check_same_table
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import open_table, scan_of
@@ -70,7 +70,7 @@ def _scan(table: Table, options: ReadOptions, given: Given) -> DataScan:
     scan = scan_of(table, options).filter(given.row_filter)
     if given.base is None:
         return scan
-    check_base(table, given.base, options.table)
+    check_same_table(table, given.base.table_uuid, options.table)
     return scan if given.base.snapshot_id is None else scan.pinned(given.base.snapshot_id)
 
 

@@ -1,9 +1,9 @@
 """A job that removes rows, in the driver: which files its tasks get.
 
-Files all of whose rows match the filter, as partition and metrics tell, need no task: they go by metadata alone. Of an upsert only the
-files go to tasks that its first job found rows in.
+A file all of whose rows match the filter, as partition and metrics prove, needs no task: it is removed by metadata alone. For an upsert,
+tasks get only the files in which its first job found rows.
 
-Not here: what is done with a file (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
+Not here: the work on a file (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def result_schema(*, staged: bool) -> StructType:
-    """Return the schema of result rows; it also says whether a job of this operation staged anything."""
+    """Return the schema of result rows, which also says whether a job of this operation staged anything."""
     return StructType([StructField(RESULT, BinaryType(), metadata={DESCRIPTION: staged})])
 
 
@@ -52,7 +52,7 @@ class RewritePlanning(DataSourceReader):
         """Plan the job.
 
         Raises:
-            CommitError: what the job before this one staged is gone.
+            CommitError: what the first job staged is no longer there.
             KeyUnavailableError: no KMS, or it refused.
             IntegrityError: a manifest or manifest list was changed.
         """

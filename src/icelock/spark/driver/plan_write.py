@@ -20,7 +20,7 @@ from icelock.errors import PolicyError
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
-from icelock.spark.driver.target import check_base, check_branch, check_validate_from
+from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from
 from icelock.spark.sealed.job import Action
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import catalog_of, table_of
@@ -58,7 +58,7 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
     check_validate_from(table, job)
     transaction = table.transaction()
     if job.base is not None:
-        check_base(table, job.base, job.table)
+        check_same_table(table, job.base.table_uuid, job.table)
     write = PlannedWrite(
         job=job,
         properties=settings.catalogs.get(job.table.catalog),

@@ -18,7 +18,7 @@ from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
-from icelock.spark.driver.target import target_scan
+from icelock.spark.driver.target import check_same_table, target_scan
 from icelock.spark.sealed.job import MAIN, Action, Purpose
 from icelock.spark.sealed.seen import base_of
 from icelock.spark.settings.catalogs import open_catalog, table_of
@@ -69,10 +69,7 @@ def begin(
             )
     else:
         table = table_of(catalog, name)
-        if str(table.metadata.table_uuid) != write.table_uuid:
-            raise CommitError(
-                f"table {name} was replaced by another one while rows were written (uuid {write.table_uuid} before): nothing is committed"
-            )
+        check_same_table(table, write.table_uuid, name)
         for schema in schemas:
             _check_columns(write, schema_from_json(schema), table.schema())
         transaction = table.transaction()

@@ -1,9 +1,9 @@
 """The table that an operation changes, in the driver: what it was planned on, and the scan of it that all its jobs share.
 
-Every job of an operation reads the snapshot that the first one found. The filter of an upsert is the range of its source's keys: for
-columns whose order Spark and Iceberg agree on and whose values cross without loss; for others there is none.
+Every job of an operation reads the snapshot that the first one found. An upsert reads the range of its source's keys only, by the key
+columns whose order is the same in Spark and Iceberg and whose values cross without loss.
 
-Not here: which rows of a file go (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
+Not here: which rows of a file are deleted (``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.plan.filters.exact import exact_filter
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.driver.distribution import Layout
-from icelock.spark.sealed.job import DESCRIPTION, MAIN, Base
+from icelock.spark.sealed.job import DESCRIPTION, MAIN
 from icelock.spark.sealed.seen import VALIDATE_FROM, Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
 
@@ -41,15 +41,15 @@ _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UP
 
 
 def describe(settings: Settings, job: Job) -> sp.StructType:
-    """Return what a user's process has to know of a table, as the metadata of one column: no key is needed.
+    """Return what a user's process has to know of a table, as the metadata of one column; needs no key.
 
     Raises:
-        PolicyError: a plain table, no such branch, a filter that does not fit its columns, a bad mode, or a column with a reserved name.
+        PolicyError: a plain table, no such branch, a filter that does not fit, an invalid mode, or a column with a reserved name.
         NoSuchTableError: no such table.
     """
     table = open_table(settings, job.table)
     check_branch(table, job.branch, job.table)
-    table.io_for(table.metadata)  # refuses a plain one
+    table.io_for(table.metadata)  # refuses a plain table
     schema = table.schema()
     exact_filter(job.row_filter, schema, case_sensitive=True)
     for field in schema.fields:
@@ -60,7 +60,7 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
     ref = table.metadata.refs.get(job.branch)
     found = {
         "uuid": str(table.metadata.table_uuid),
-        "snapshot": None if ref is None else str(ref.snapshot_id),
+        "snapshot": None if ref is None else ref.snapshot_id,
         "merge": _merges_on_read(table, MERGE_MODE, job.table),
         "delete": _merges_on_read(table, DELETE_MODE, job.table),
         "columns": [field.name for field in schema.fields],
@@ -68,26 +68,27 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
         "identifier": sorted(schema.identifier_field_names()),
         "layout": Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties).to_json(),
     }
-    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+    return _told(json.dumps(found))
 
 
 def see(settings: Settings, job: Job) -> sp.StructType:
-    """Return which version of a table there is now, as the metadata of one column: no key is needed.
+    """Return the present version of a table (``Seen``) as the metadata of one column; needs no key.
 
     Raises:
         NoSuchTableError: no such table.
     """
-    metadata = open_table(settings, job.table).metadata
-    ref = metadata.refs.get(MAIN)
-    found = {"snapshot": None if ref is None else str(ref.snapshot_id), "seen": Seen.of(metadata).to_text()}
-    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: json.dumps(found)})])
+    return _told(Seen.of(open_table(settings, job.table).metadata).to_text())
+
+
+def _told(text: str) -> sp.StructType:
+    return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: text})])
 
 
 def check_validate_from(table: Table, job: Job) -> None:
-    """Check that the snapshot from which a write is to be validated is there.
+    """Check that the table has the snapshot from which on a write is validated.
 
     Raises:
-        PolicyError: it is not.
+        PolicyError: it does not.
     """
     if job.validate_from is not None and table.metadata.snapshot_by_id(job.validate_from) is None:
         raise PolicyError(
@@ -103,7 +104,7 @@ def _merges_on_read(table: Table, name: str, identifier: TableName) -> bool:
 
 
 def check_branch(table: Table, branch: str, name: TableName) -> None:
-    """Check that a branch can be written to; the main branch is there from the start.
+    """Check that a branch can be written to; the main branch always can.
 
     Raises:
         PolicyError: no such branch, or a tag.
@@ -112,33 +113,30 @@ def check_branch(table: Table, branch: str, name: TableName) -> None:
         check_ref(table, branch, SnapshotRefType.BRANCH, name)
 
 
-def check_base(table: Table, base: Base, name: TableName) -> None:
+def check_same_table(table: Table, uuid: str | None, name: TableName) -> None:
     """Check that a table is still the one that an operation was planned on.
 
     Raises:
-        CommitError: it is another one of that name.
+        CommitError: it is another table of that name.
     """
-    if str(table.metadata.table_uuid) != base.table_uuid:
-        raise CommitError(
-            f"table {name} was replaced by another one while rows were written (uuid {base.table_uuid} before): nothing is committed"
-        )
+    if str(table.metadata.table_uuid) != uuid:
+        raise CommitError(f"table {name} was replaced by another one while rows were written (uuid {uuid} before): nothing is committed")
 
 
 def target_scan(table: Table, job: Job) -> DataScan:
-    """Return the scan of the rows that an operation is about, on the snapshot that it was planned on, with the table's current columns.
+    """Return the scan of an operation's rows, on the snapshot that it was planned on, with the table's current columns.
 
     Raises:
-        CommitError: the table is another one.
+        CommitError: it is another table.
         PolicyError: the snapshot was expired.
     """
     base = job.pinned
-    check_base(table, base, job.table)
-    scan = table.scan(row_filter=row_filter(table, job), selected_fields=job.columns or ("*",))
+    check_same_table(table, base.table_uuid, job.table)
+    scan = table.scan(row_filter=_row_filter(table, job), selected_fields=job.columns or ("*",))
     return scan if base.snapshot_id is None else scan.pinned(base.snapshot_id)
 
 
-def row_filter(table: Table, job: Job) -> BooleanExpression:
-    """Return which rows an operation is about."""
+def _row_filter(table: Table, job: Job) -> BooleanExpression:
     schema = table.schema()
     translator = FilterTranslator(schema, schema)
     bounds = [

@@ -76,14 +76,10 @@ class RewriteReader(ExecutorReader):
         from icelock.arrow.write.row_rewrite import rewrite_file
 
         context, running = self._plan.context(), TaskContext.get()
+        number = 0 if running is None else running.partitionId()
+        positions = {path: BitMap64.deserialize(rows) for path, rows in partition.positions.items()}
         for part, task in enumerate(partition.tasks):
-            given = partition.positions.get(task.path)
-            found = rewrite_file(
-                context,
-                task,
-                None if given is None else BitMap64.deserialize(given),
-                task_id=0 if running is None else running.partitionId(),
-            )
+            found = rewrite_file(context, task, positions.get(task.path), task_id=number)
             told = FilesWritten(
                 found.files,
                 seen=[task.path],

@@ -49,14 +49,7 @@ class DeleteByFilter(FileChange):
         branch: str | None,
         follow_rows: bool,
     ) -> None:
-        """Prepare the change; nothing is read.
-
-        Args:
-            staged: its metadata is what each attempt works on.
-            row_filter: the rows to delete.
-            case_sensitive: whether names in ``row_filter`` are.
-            branch: the branch to delete from; None: the main branch.
-            follow_rows: look for rows that other writers moved to other files, instead of failing.
+        """Prepare the change; nothing is read. ``follow_rows``: look for rows that other writers moved to other files, instead of failing.
 
         Raises:
             PolicyError: an invalid ``write.delete.mode``.
@@ -96,7 +89,7 @@ class DeleteByFilter(FileChange):
             known = before.get(path)
             if known is not None and (not known or known.state == FileState.of(file)):
                 self._results[path] = before.pop(path)
-            elif known is not None or first or (self._may_hold_moved_rows(file, metadata) and self._holds_older_rows(scan, file)):
+            elif known is not None or first or self._holds_moved_rows(scan, file):
                 to_do.append(file)
         self._obsolete.extend(file.file_path for result in before.values() for file in result.added)
         if scan is not None:
@@ -117,17 +110,16 @@ class DeleteByFilter(FileChange):
                 f"another writer removed data files whose rows this change replaces: {', '.join(removed)}; reload the table and retry"
             )
 
-    def _may_hold_moved_rows(self, file: FileScanTask, metadata: TableMetadata) -> bool:
-        """Whether a file that was committed later may hold older rows: any file but an append's."""
-        if not self._follow:
+    def _holds_moved_rows(self, scan: DataScan | None, file: FileScanTask) -> bool:
+        """Whether a file that was committed later has matching rows whose ids were assigned before the delete was planned.
+
+        An append has none. Other files are read.
+        """
+        if not self._follow or scan is None:
             return False
         number = getattr(file.file, "file_sequence_number", None)
-        snapshot = next((snapshot for snapshot in metadata.snapshots if snapshot.sequence_number == number), None)
-        return snapshot is None or snapshot.summary is None or snapshot.summary.operation != Operation.APPEND
-
-    def _holds_older_rows(self, scan: DataScan | None, file: FileScanTask) -> bool:
-        """Whether a file has matching rows whose ids were assigned before the delete was planned; reads the file."""
-        if scan is None:
+        snapshot = next((snapshot for snapshot in scan.table_metadata.snapshots if snapshot.sequence_number == number), None)
+        if snapshot is not None and snapshot.summary is not None and snapshot.summary.operation == Operation.APPEND:
             return False
         task = scan._task_builder.build(file)  # noqa: SLF001 - of the same layer
         ids = (batch.column(0) for batch in read_task(scan.read_context(Schema(ROW_ID)), task))

@@ -35,7 +35,7 @@ class EngineWork:
 
     Args:
         removed: data files of the plan whose remaining rows were written to new files.
-        added: new data files. Rows that were only copied carry both columns of row lineage (``arrow.write.row_rewrite.lineage_schema``),
+        added: new data files. Rows that were only copied carry both columns of row lineage (``arrow.write.row_rewrite``),
             changed rows their ``_row_id`` and null, new rows null and null.
         deleted: data files of the plan, each with positions of rows to delete; their deletion vectors are made here.
     """
@@ -72,19 +72,17 @@ class EngineChange(FileChange):
         head = None if scan is None else scan.snapshot()
         if (None if head is None else head.snapshot_id) != self._base_snapshot_id:
             self._check_files(scan)
-        if self._results is None:
-            self._results = [] if scan is None else self._marked(scan)
-        change = self._change_of(self._results)
+        if self._results is None and scan is not None:
+            read, task_of = scan.read_context(Schema()), scan._task_builder.build  # noqa: SLF001 - of the same layer
+            marked = ((file, mark_deleted(read, task_of(file), positions)) for file, positions in self._work.deleted)
+            self._results = [FileResult.of(file, rewrite) for file, rewrite in marked]
+        change = self._change_of(self._results or [])
         return replace(change, removed=[*(file.file for file in self._work.removed), *change.removed], added=self._work.added)
 
     def touches(self, data_file: str) -> bool:
         """Whether the change rests on a data file: it may, since files that the engine read and left unchanged are not known."""
         del data_file
         return True
-
-    def _marked(self, scan: DataScan) -> list[FileResult]:
-        read, task_of = scan.read_context(Schema()), scan._task_builder.build  # noqa: SLF001 - of the same layer
-        return [FileResult.of(file, mark_deleted(read, task_of(file), positions)) for file, positions in self._work.deleted]
 
     def _check_files(self, scan: DataScan | None) -> None:
         now = {} if scan is None else {file.file.file_path: FileState.of(file) for file in scan.plan_files()}

@@ -1,9 +1,9 @@
-"""The rows of plain Parquet files, for a table that takes them in encrypted.
+"""Reads the rows of plain Parquet files, for ``add_files`` to write them encrypted. The plain files stay as they are.
 
-Columns go by the files' field ids where these are the table's own: each id's column is, or was, called as in the file. A file of another
-table has that table's ids, so there, and in files without ids, columns go by the table's name mapping, or by the names of its columns.
-Where ids and names both may be meant, and say different things, the file is refused. So is a column that the table lacks, a type that does
-not fit, and a required column that a file lacks; an optional one is null, or its default. The files are only read.
+A file whose field ids are this table's is read by id: the column with that id is, or once was, called as in the file. A file without ids,
+or with another table's, is read by the table's name mapping, or else by its column names. Refused are files whose ids and names contradict
+each other, columns that the table lacks, types that do not fit, and files that lack a required column. An optional column that a file lacks
+gets its default, or null.
 
 Not here: writing the rows (``arrow.write.writer``), the snapshot (``table.data_file_transaction``).
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PlainFiles:
-    """Plain Parquet files that are to be read into a table."""
+    """Plain Parquet files whose rows a table takes in."""
 
     def __init__(self, staged: StagesFiles, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
         """Take the paths; nothing is read."""
@@ -49,50 +49,47 @@ class PlainFiles:
         self._schema = metadata.schema()
         self._arrow = output_schema(self._schema)
         self._names = _Names.of(self._schema, metadata.schemas, name_mapping_of(metadata))
-        self._io = staged.io.inner
-        self._downcast_ns = staged.downcast_ns  # as the writer of the rows
 
     def check(self) -> None:
-        """Check all that can be without reading rows: the paths, and each file's footer.
+        """Check what can be checked without reading rows: the paths, and each file's footer.
 
         Raises:
-            PolicyError: a file that is given twice, that the table has, or whose columns do not fit, by the rules for rows that are written
-                (``arrow.write.casts``).
-            FormatError: a file that is no plain Parquet file, or a type that does not fit.
+            PolicyError: a file is given twice, the table has it, or its columns do not fit by the rules for writes (``arrow.write.casts``).
+            FormatError: a file is not a plain Parquet file, or has a type that does not fit.
             FileNotFoundError: no such file.
         """
         places = [place_of(path) for path in self._paths]
         twice = sorted({path for path, place in zip(self._paths, places, strict=True) if places.count(place) > 1})
         if twice:
-            raise PolicyError(f"each file can be given once: {', '.join(twice)}")
+            raise PolicyError(f"these files are given more than once: {', '.join(twice)}; give each once")
         if self._check_duplicates:
             self._check_new()
-        for path in self._paths:
-            with ParquetInput(self._io.new_input(path), None) as source:
-                fields = self._fields(path, source)
-                _check_columns(path, fields, self._schema)
-                _check_types(path, fields, self._schema, source.int96_leaves, downcast_ns=self._downcast_ns)
-                self._projection(path, fields)
+        for path, source, fields in self._opened():
+            _check_columns(path, fields, self._schema)
+            _check_types(path, fields, self._schema, source.int96_leaves, downcast_ns=self._staged.downcast_ns)
+            self._projection(path, fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the checked files, one after another, in the table's schema."""
-        for path in self._paths:
-            with ParquetInput(self._io.new_input(path), None) as source:
-                fields = self._fields(path, source)
-                projection = self._projection(path, fields)
-                for _, batch in ParquetRows(source, fields, self._schema).batches(projection.leaves, AlwaysTrue()):
-                    yield projection.apply(batch)
+        for path, source, fields in self._opened():
+            projection = self._projection(path, fields)
+            for _, batch in ParquetRows(source, fields, self._schema).batches(projection.leaves, AlwaysTrue()):
+                yield projection.apply(batch)
 
     def _check_new(self) -> None:
         scan = self._staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
         known = set() if scan is None else {place_of(planned.file.file_path) for planned in scan.plan_files()}
         ours = sorted(path for path in self._paths if place_of(path) in known)
         if ours:
-            raise PolicyError(f"these files are the table's: {', '.join(ours)}; leave them out")
+            raise PolicyError(f"these files are in the table already: {', '.join(ours)}; leave them out")
 
-    def _fields(self, path: str, source: ParquetInput) -> FileField:
-        fields = file_fields(source.schema, self._names.mapping, location=path)
-        return fields if self._names.are_own_ids(path, fields) else with_names(fields, self._names.mapping, location=path)
+    def _opened(self) -> Iterator[tuple[str, ParquetInput, FileField]]:
+        """Yield each file, open until the next one, with its fields under this table's ids."""
+        for path in self._paths:
+            with ParquetInput(self._staged.io.inner.new_input(path), None) as source:
+                fields = file_fields(source.schema, self._names.mapping, location=path)
+                own = self._names.are_own_ids(path, fields)
+                yield path, source, fields if own else with_names(fields, self._names.mapping, location=path)
 
     def _projection(self, path: str, fields: FileField) -> Projection:
         return Projection(self._schema, self._arrow, FileColumns(location=path, fields=fields, constants={}))
@@ -100,7 +97,7 @@ class PlainFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Names:
-    """What the table's columns are called: now, by id, and ever; and which id a name stands for."""
+    """Names of the table's columns: which id a name stands for now, and all names that an id ever had."""
 
     schema: Schema
     mapping: NameMapping
@@ -121,7 +118,7 @@ class _Names:
         """Whether a file's field ids are this table's.
 
         Raises:
-            PolicyError: a column's id is that of one column, which was called so once, and its name that of another one.
+            PolicyError: a column has the id of one column, which once had its name, and the name of another column.
         """
         by_name = with_names(file, self.mapping, location=path)
         own, contradicted = True, None
@@ -133,8 +130,8 @@ class _Names:
                 contradicted = field
         if own and contradicted is not None:
             raise PolicyError(
-                f"{path} has column {contradicted.name!r} with the field id {contradicted.field_id}, which was called so here once, "
-                f"and another column is called {contradicted.name!r} now: which is meant cannot be told; write the file without field ids"
+                f"{path} has column {contradicted.name!r} with field id {contradicted.field_id}: that column once had this "
+                "name, and another column has it now, so it is unclear which is meant; write the file without field ids"
             )
         return own
 
@@ -160,9 +157,9 @@ def _check_columns(path: str, file: FileField, schema: Schema) -> None:
 
 
 def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset[int], *, downcast_ns: bool) -> None:
-    """Refuse what an append of the same rows would refuse: a zone that is dropped or made up, digits that are lost, bytes for text.
+    """Refuse what an append of the same rows would refuse: a time zone dropped or made up, lost digits, bytes for text.
 
-    What is read is as wide as what other writers left behind in a table. Timestamps of INT96 have no zone in the file, and are instants.
+    Reading alone accepts more, as other writers may have left it in a table. INT96 timestamps have no zone in the file, and are instants.
     """
     problems = []
     for names, field, _ in _walk(file):
@@ -174,21 +171,21 @@ def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset
             or isinstance(kind, UnknownType)
             or not can_read(field.arrow_type, kind)
         ):
-            continue  # said by ``Projection``
+            continue  # ``Projection`` refuses it
         if field.leaves.start in instants and isinstance(kind, (TimestamptzType, TimestamptzNanoType)):
             continue
         if primitive_converter(storage(field.arrow_type), kind, output_type(kind), downcast_ns=downcast_ns) is None:
             problems.append(f"column {'.'.join(names)!r} is {kind}, and the file has {field.arrow_type}")
     if problems:
         raise PolicyError(
-            f"{path} does not fit the table: {'; '.join(problems)}. Write the file with the table's types, or append its rows cast to them"
+            f"{path} does not fit the table: {'; '.join(problems)}. Write the file with the table's types, or cast its rows and append them"
         )
 
 
 def _walk(
     field: FileField, above: tuple[str, ...] = (), parent: FileField | None = None
 ) -> Iterator[tuple[tuple[str, ...], FileField, FileField | None]]:
-    """Yield the fields below one, each with its names and the field that it is part of, None at the top."""
+    """Yield the fields below a field, each with its names and its parent, None at the top."""
     for child in field.children:
         names = (*above, child.name)
         yield names, child, parent

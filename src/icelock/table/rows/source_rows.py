@@ -1,8 +1,8 @@
-"""The rows that an upsert brings: checked, in the table's own types, found by key.
+"""The rows that an upsert brings: checked, in the table's own types, found by key and compared.
 
-The key is one or more columns at top level, of any primitive type. A key with a null is refused, since null equals nothing, and one
-that occurs twice, since one row cannot become two. ``row_filter`` matches all rows of a table that can have one of the keys, and others:
-few values are listed, of many only the smallest and the largest count.
+The key is one or more top-level columns of any primitive type. Keys compare as in Spark: NaN equals NaN, -0.0 equals 0.0, and null equals
+nothing. So a null in a key is refused; so is a key that occurs twice, since one row cannot become two. ``row_filter`` matches all rows of a
+table that may have one of the keys, and perhaps more: it lists few values, and of many it takes the smallest and the largest.
 
 Not here: the table's rows (``table.rows.upsert``).
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from icelock.arrow.write.context import WriteContext
 
-_LISTED: Final = 200  # as many literals as PyIceberg's evaluators look at
-# Types whose values come out of Arrow as filters take them.
-_AS_THEY_ARE: Final = (pat.is_integer, pat.is_large_string, pat.is_large_binary, pat.is_fixed_size_binary, pat.is_decimal, pat.is_floating)
+_LISTED: Final = 200  # PyIceberg's evaluators look at no more literals
+# Types whose Arrow values are those of filters.
+_PLAIN: Final = (pat.is_integer, pat.is_large_string, pat.is_large_binary, pat.is_fixed_size_binary, pat.is_decimal, pat.is_floating)
 _AS_NUMBERS: Final = (pat.is_date, pat.is_time, pat.is_timestamp)
 
 
@@ -49,36 +49,30 @@ class SourceRows:
         """Check the rows and index their keys.
 
         Raises:
-            PolicyError: no key, a column that cannot be one, a null in a key, or a key that occurs twice; or rows that do not fit.
+            PolicyError: no key, a column that cannot be a key, a null in a key, a key that occurs twice, or rows that do not fit.
         """
         self.rows = rows
-        self._key = _key_fields(context.schema, join_cols, case_sensitive=case_sensitive)
+        key = _key_fields(context.schema, join_cols, case_sensitive=case_sensitive)
+        self.key_names = [field.name for field in key]
         self.stored = _conformed(context, rows)
-        columns = [key_column(self.stored.column(field.name)) for field in self._key]
-        for field, column in zip(self._key, columns, strict=True):
+        columns = [key_column(self.stored.column(name)) for name in self.key_names]
+        for name, column in zip(self.key_names, columns, strict=True):
             if column.null_count:
-                raise PolicyError(
-                    f"key column {field.name!r} of the input has {column.null_count} nulls, which equal no key: fill or drop them"
-                )
+                raise PolicyError(f"key column {name!r} of the input has {column.null_count} nulls, which match no key: fill or drop them")
         self._keys = RowNumbers(columns)
         repeated = self._keys.first_repetition
         if repeated is not None:
-            names = ", ".join(repr(field.name) for field in self._key)
+            names = ", ".join(map(repr, self.key_names))
             raise PolicyError(
                 f"row {repeated} of the input has the same key ({names}) as an earlier row: one row of the table cannot become two"
             )
-        self.row_filter = _filter(self._key, columns)
-
-    @property
-    def key_names(self) -> list[str]:
-        """The key's columns."""
-        return [field.name for field in self._key]
+        self.row_filter = _filter(self.key_names, columns)
 
     def check_whole(self) -> None:
-        """Check that rows can be replaced by the source's.
+        """Check that the source has all columns of the table: updated rows would lose the values of others.
 
         Raises:
-            PolicyError: the source lacks a column of the table, whose values would be lost.
+            PolicyError: it lacks one.
         """
         lacking = [name for name in self.stored.column_names if name not in self.rows.column_names]
         if lacking:
@@ -86,22 +80,17 @@ class SourceRows:
                 f"the input lacks column {', '.join(map(repr, lacking))}: updated rows would lose its values; add it to the input"
             )
 
-    def batch_of(self, numbers: pa.Array) -> pa.RecordBatch:
-        """Return source rows by number, in the table's types."""
-        taken = self.stored.take(numbers).combine_chunks()
-        return taken.to_batches()[0] if len(taken) else pa.RecordBatch.from_pylist([], schema=self.stored.schema)
-
     def find(self, batch: pa.RecordBatch) -> pa.Array:
         """Return for each row of the table the source row with its key, as int64; null where no row has it."""
         return self._keys.find([key_column(batch.column(name)) for name in self.key_names]).cast(pa.int64())
 
     def differs(self, batch: pa.RecordBatch, numbers: pa.Array) -> pa.Array:
         """Return a boolean array with true for each row of the table that differs from the source row of that number, key aside."""
-        source = self.batch_of(numbers)
+        source = self.stored.take(numbers).combine_chunks()
         differs = pa.repeat(False, batch.num_rows)
         for name in self.stored.column_names:
             if name not in self.key_names:
-                differs = pc.or_(differs, different(batch.column(name), source.column(name)))
+                differs = pc.or_(differs, different(batch.column(name), source.column(name).combine_chunks()))
         return differs
 
 
@@ -154,7 +143,7 @@ def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensiti
     for field in found.values():
         if field.field_id not in top or not isinstance(field.field_type, PrimitiveType):
             name = schema.find_column_name(field.field_id)
-            raise PolicyError(f"column {name!r} cannot be a key: it is no column with one value at top level")
+            raise PolicyError(f"column {name!r} cannot be a key: only top-level columns of a primitive type can")
     return list(found.values())
 
 
@@ -167,15 +156,12 @@ def _conformed(context: WriteContext, rows: pa.Table) -> pa.Table:
     return pa.Table.from_batches([plan.apply(batch) for batch in rows.to_batches()], schema=plain.arrow)
 
 
-def _filter(key: Sequence[NestedField], columns: Sequence[pa.Array]) -> ex.BooleanExpression:
-    found: ex.BooleanExpression = ex.AlwaysTrue()
-    for field, column in zip(key, columns, strict=True):
-        found = ex.And(found, _one_of(field.name, pc.unique(column)))
-    return found
+def _filter(names: Sequence[str], columns: Sequence[pa.Array]) -> ex.BooleanExpression:
+    return reduce(ex.And, (_one_of(name, pc.unique(column)) for name, column in zip(names, columns, strict=True)))
 
 
 def _one_of(name: str, values: pa.Array) -> ex.BooleanExpression:
-    """Return a filter that each of some distinct values matches."""
+    """Return a filter that matches each of some distinct values."""
     nan: ex.BooleanExpression = ex.AlwaysFalse()
     if not len(values):
         return nan
@@ -188,8 +174,8 @@ def _one_of(name: str, values: pa.Array) -> ex.BooleanExpression:
     numbers = _numbers(values)
     if numbers is None:
         return ex.AlwaysTrue()
-    literal_of: Callable[[Any], Any] = DateLiteral if pat.is_date32(values.type) else lambda value: value  # no number is a date
-    # -0.0 and 0.0 are one key, and different to a list of values.
+    literal_of: Callable[[Any], Any] = DateLiteral if pat.is_date32(values.type) else lambda value: value  # a number is no date literal
+    # -0.0 and 0.0 are one key, but two values of IN.
     if len(numbers) <= _LISTED and not pat.is_floating(values.type):
         return ex.In(term=ex.Reference(name), literals={literal_of(number) for number in numbers.to_pylist()})
     order = pc.sort_indices(numbers)
@@ -200,10 +186,10 @@ def _one_of(name: str, values: pa.Array) -> ex.BooleanExpression:
 
 
 def _numbers(values: pa.Array) -> Any:
-    """Return values as filters take them; None for a type that they do not."""
+    """Return values in the form of filters; None for a type that filters do not take."""
     kind = values.type
     if pat.is_timestamp(kind) and kind.unit == "ns":
         return None
     if any(is_type(kind) for is_type in _AS_NUMBERS):
         return values.cast(pa.int32() if pat.is_date32(kind) else pa.int64())
-    return values if any(is_type(kind) for is_type in _AS_THEY_ARE) else None
+    return values if any(is_type(kind) for is_type in _PLAIN) else None
