@@ -66,19 +66,18 @@ test-quick: $(VENV43)/.test $(AFTER)
 
 # What Maven downloads, before two lanes ask for it at once. Without Maven the tests that need it say so.
 tools: java python
-	-@PYTHONPATH=tests/interop:tests/services/hive:tests/services/rest $(PYTHON) -c \
-	  'import rest_server, toolchain; toolchain.class_path(); rest_server.jars()'
+	-@$(PYTHON) -c 'from tests.interop import toolchain; from tests.servers import rest; toolchain.class_path(); rest.jars()'
 
 interop: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults
 
 interop-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py
-	PYTHONPATH=tests/interop:tests/services/hive:tests/verify $(BIN)/python tests/interop/page.py
+	$(BIN)/python -m tests.interop.page
 
 operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
-	PYTHONPATH=tests/operations:tests/services/hive:tests/unit $(BIN)/python tests/operations/op_page.py
+	$(BIN)/python -m tests.operations.op_page
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check

@@ -39,10 +39,10 @@ from icelock.metadata.manifest import DataFile
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "services/hive", "services/postgres", "unit", "verify")]
 
-from metastore import Metastore, spark_jars  # noqa: E402 - found through the path above
-from postgres_server import Postgres  # noqa: E402
-from session import catalog_properties  # noqa: E402
-from toolchain import class_path  # noqa: E402
+from tests.interop.session import catalog_properties  # noqa: E402
+from tests.interop.toolchain import class_path  # noqa: E402
+from tests.servers.metastore import Metastore, spark_jars  # noqa: E402 - found through the path above
+from tests.servers.postgres import Postgres  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("city", pa.string())])
 KEYED = {"encryption.key-id": "keyA"}

@@ -43,10 +43,10 @@ from icelock.metadata.manifest import DataFile
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "services/hive", "unit", "verify")]
 
-from java_side import Java  # noqa: E402 - found through the path above
-from metastore import spark_jars  # noqa: E402
-from session import DATABASE, Session, catalog_properties, interop_session  # noqa: E402
-from toolchain import class_path  # noqa: E402
+from tests.interop.java_side import Java  # noqa: E402 - found through the path above
+from tests.interop.session import DATABASE, Session, catalog_properties, interop_session  # noqa: E402
+from tests.interop.toolchain import class_path  # noqa: E402
+from tests.servers.metastore import spark_jars  # noqa: E402
 
 COLUMNS = {
     "id": ice.LongType(),

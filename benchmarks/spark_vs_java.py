@@ -26,7 +26,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("benchmarks/spark", "tests/interop", "tests/services/hive", "tests/unit", "tests/verify")
+FOLDERS = ("benchmarks/spark", ".")
 sys.path[:0] = [str(ROOT / folder) for folder in FOLDERS]
 
 from bench_cases import LARGE, NAMES, Setup, has_native, read_rows, write_rows  # noqa: E402 - found through the path above
@@ -34,7 +34,7 @@ from bench_report import Report, machine, markers  # noqa: E402
 from bench_runs import Clock  # noqa: E402
 from bench_tables import Tables  # noqa: E402
 
-from session import interop_session  # noqa: E402
+from tests.interop.session import interop_session  # noqa: E402
 
 ALL_UP_TO = 10_000_000
 

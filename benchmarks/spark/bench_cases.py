@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
 import icelock.spark
 from icelock.errors import PolicyError
-from session import DATABASE
+from tests.interop.session import DATABASE
 
 JAVA, JAVA_PLAIN, UNCACHED = "Java", "Java plain", "Java uncached"
 NATIVE, PYTHON, OWN_PLAIN, SPARK_PLAIN = "native", "python", "native plain", "Spark plain"

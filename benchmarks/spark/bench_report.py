@@ -20,7 +20,7 @@ from bench_runs import Times
 from rich.console import Console
 from rich.table import Table
 
-from toolchain import ICEBERG_VERSION
+from tests.interop.toolchain import ICEBERG_VERSION
 
 GROUPS: Final = {
     "reads": "Reading",

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
 import icelock
 import icelock.spark
-from session import DATABASE, Session
+from tests.interop.session import DATABASE, Session
 
 ENCRYPTED, PLAIN, OURS = "enc", "plain", "ours"
 JAVA_CATALOG: Final = "java"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lakes import CatalogLake, Glue, GlueLake, HiveLake, MemoryLake, PostgresLake, RestLake
 from moto.server import ThreadedMotoServer
-from rest_server import RestServer
 
-from metastore import Metastore
-from postgres_server import Postgres
+from tests.lakes.catalogs import CatalogLake, Glue, GlueLake, HiveLake, MemoryLake, PostgresLake, RestLake
+from tests.servers.metastore import Metastore
+from tests.servers.postgres import Postgres
+from tests.servers.rest import RestServer
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from lake import people
-from lakes import CatalogLake, RestLake
 from pyiceberg.exceptions import BadRequestError
-from test_pins import ids, local
 
 from icelock.keys.manager import system_clock_ms
+from tests.catalogs.test_pins import ids, local
+from tests.lakes.catalogs import CatalogLake, RestLake
+from tests.lakes.sqlite import people
 
 YEAR, MINUTE = 365 * 86_400_000, 60_000
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from lakes import CatalogLake
 from pyiceberg.catalog import load_catalog as pyiceberg_load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -22,6 +20,8 @@ from pyiceberg.table.update import AssertTableUUID
 from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tests.lakes.catalogs import CatalogLake
+from tests.lakes.sqlite import KEYED, people
 
 _FIRST = {".avro": b"AGS1", ".parquet": b"PARE", ".puffin": b"AGS1"}
 WRITERS = 8

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
-from lake import KEYED, people
-from lakes import QUICK, GlueLake
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
 
 from icelock.errors import IntegrityError, PolicyError
+from tests.lakes.catalogs import QUICK, GlueLake
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize("lake", ["glue"], indirect=True)
 

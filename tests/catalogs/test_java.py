@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import people
-from lakes import CatalogLake, PostgresLake, RestLake
-from rest_server import java
 from sqlalchemy import text
 
 from icelock.errors import IntegrityError
+from tests.lakes.catalogs import CatalogLake, PostgresLake, RestLake
+from tests.lakes.sqlite import people
+from tests.servers.rest import java
 
 JDBC = ["sqlite", "postgres"]
 

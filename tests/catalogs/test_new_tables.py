@@ -6,12 +6,12 @@ import logging
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from lakes import CatalogLake
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from icelock.errors import IcelockError, PolicyError
 from icelock.table.table import Table
+from tests.lakes.catalogs import CatalogLake
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize(
     "lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import people
-from lakes import CatalogLake
 
 from icelock.errors import IntegrityError
 from icelock.maintenance import leftovers, remove_leftovers
+from tests.lakes.catalogs import CatalogLake
+from tests.lakes.sqlite import people
 
 # The in-memory catalog has no other clients.
 pytestmark = pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from lake import people
-from lakes import CatalogLake
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock.cli.main import main
+from tests.lakes.catalogs import CatalogLake
+from tests.lakes.sqlite import people
 
 Command = Callable[..., str]
 ICELOCK = ["-c", "from icelock.cli.main import main; main()", "pyiceberg"]

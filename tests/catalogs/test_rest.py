@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from lakes import RestLake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
+
+from tests.lakes.catalogs import RestLake
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize("lake", ["rest"], indirect=True)
 

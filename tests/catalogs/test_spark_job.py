@@ -18,18 +18,18 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from lakes import Glue
-from rest_server import RestServer
-from tests.spark.standalone import SPARK_HOME, Cluster, session_conf
 
 import icelock
 from icelock.cli.main import main as command
-from metastore import Metastore
-from postgres_server import Postgres
+from tests.helpers.places import ROOT, python_path
+from tests.lakes.catalogs import Glue
+from tests.servers.metastore import Metastore
+from tests.servers.postgres import Postgres
+from tests.servers.rest import RestServer
+from tests.spark.standalone import SPARK_HOME, Cluster, session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "spark_job.py"
 CATALOGS = ["sqlite", "postgres", "hive", "rest", "glue"]
 YAML = re.compile(r"^```yaml\ncatalog:\n  lake:\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -121,11 +121,10 @@ def run(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.T
 def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: list[str]) -> Run:
     """Submit the job; what it is told beyond the catalogs' names is Spark's own."""
     watch = folder / "watch"
-    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests" / "spark")))
     more = {
-        "spark.python.daemon.module": "watched_daemon",
+        "spark.python.daemon.module": "tests.spark.watched_daemon",
         "spark.executorEnv.ICELOCK_WATCH": str(watch),
-        "spark.executorEnv.PYTHONPATH": paths,
+        "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -136,7 +135,7 @@ def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: lis
     environment = {
         **os.environ,
         **place.environment,
-        "PYTHONPATH": paths,
+        "PYTHONPATH": python_path(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(SPARK_HOME),
@@ -180,11 +179,12 @@ def test_an_in_memory_catalog_is_refused(run: Run) -> None:
 
 
 def test_the_watch_sees_what_it_is_for(place: Place, tmp_path: Path) -> None:
-    code = "import sys, watched_daemon, icelock; icelock.load_catalog(sys.argv[1]).encryption.kms().wrap_key(bytes(16), 'lake-key')"
+    code = """import sys, tests.spark.watched_daemon, icelock
+icelock.load_catalog(sys.argv[1]).encryption.kms().wrap_key(bytes(16), 'lake-key')"""
     environment = {
         **os.environ,
         **place.environment,
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests" / "spark"))),
+        "PYTHONPATH": python_path(),
         "ICELOCK_WATCH": str(tmp_path / "watch"),
     }
     subprocess.run([sys.executable, "-c", code, "rest"], check=True, env=environment)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from lakes import CatalogLake
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy import text
 
 from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import IntegrityError
+from tests.lakes.catalogs import CatalogLake
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize("lake", ["sqlite", "postgres"], indirect=True)
 

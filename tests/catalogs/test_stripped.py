@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from lakes import CatalogLake, GlueLake, HiveLake
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
-from test_pins import local
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
+from tests.catalogs.test_pins import local
+from tests.lakes.catalogs import CatalogLake, GlueLake, HiveLake
+from tests.lakes.sqlite import KEYED, people
 
 # The in-memory catalog has no other clients.
 pytestmark = pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest_server import RestServer
 
-from hive_lake import HiveLake
-from metastore import Metastore
-from postgres_lake import PostgresLake
-from postgres_server import Postgres
-from race_places import Place, sqlite_lake
+from tests.concurrency.race_places import Place, sqlite_lake
+from tests.lakes.hive import HiveLake
+from tests.lakes.postgres import PostgresLake
+from tests.servers.metastore import Metastore
+from tests.servers.postgres import Postgres
+from tests.servers.rest import RestServer
 
 KINDS = ("sqlite", "postgres", pytest.param("hive", marks=pytest.mark.hive))
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from lake import people
 from pyiceberg.exceptions import ValidationException
 
 import icelock
+from tests.lakes.sqlite import people
 
 ROWS: Final = 10
 GROUPS: Final = 4

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lake import KEYED, TestLake, people
-from rest_server import RestServer
-
-from hive_lake import HiveLake
+from tests.lakes.hive import HiveLake
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.servers.rest import RestServer
 
 # All metadata files stay in the log, so that what is left over can be told from what is of use.
 PROPERTIES = {**KEYED, "write.metadata.previous-versions-max": "10000"}

@@ -1,4 +1,4 @@
-"""Writers in processes of their own: ``python race_writers.py '<json>'``; all must come to a good end.
+"""Writers in processes of their own: ``python -m tests.concurrency.race_writers '<json>'``; all must come to a good end.
 
 The program loads what it needs once and then forks, before any thread is there: one import instead of one for each writer.
 """
@@ -16,7 +16,7 @@ def main(wanted: dict[str, Any]) -> int:
     import icelock.catalog.hive.catalog  # noqa: PLC0415
     import icelock.catalog.rest.catalog  # noqa: PLC0415
     import icelock.catalog.sql.catalog  # noqa: F401, PLC0415
-    from race_jobs import JOBS  # noqa: PLC0415
+    from tests.concurrency.race_jobs import JOBS  # noqa: PLC0415
 
     job = JOBS[wanted["job"]]
     children = []

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from rest_server import RestServer
 
-from hive_lake import HiveLake
-from metastore import Metastore
-from race_jobs import GROUPS, ROWS, SCHEMA, appends, mixed, rows_of, states
-from race_places import Place, RestLake
-from whole_table import assert_whole, ids, in_order
+from tests.concurrency.race_jobs import GROUPS, ROWS, SCHEMA, appends, mixed, rows_of, states
+from tests.concurrency.race_places import Place, RestLake
+from tests.concurrency.whole_table import assert_whole, ids, in_order
+from tests.helpers.places import python_path
+from tests.lakes.hive import HiveLake
+from tests.servers.metastore import Metastore
+from tests.servers.rest import RestServer
 
 WRITERS, APPENDS, STEPS = 8, 25, 8
 BY_GROUP = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "grp"))
@@ -37,10 +38,14 @@ def in_processes(place: Place, job: str, count: int, out: Path) -> None:
     wanted = {
         "job": job, "writers": WRITERS, "count": count, "properties": place.properties(), "table": place.table, "out": str(out),
     }  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    script = str(Path(__file__).with_name("race_writers.py"))
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     done = subprocess.run(
-        [sys.executable, script, json.dumps(wanted)], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "tests.concurrency.race_writers", json.dumps(wanted)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 
-from faults import CutWire
 from icelock.errors import CommitError, IntegrityError, KeyUnavailableError
-from postgres_lake import PostgresLake
-from postgres_server import Postgres
-from race_places import sqlite_lake
-from whole_table import assert_whole, ids
+from tests.concurrency.race_places import sqlite_lake
+from tests.concurrency.whole_table import assert_whole, ids
+from tests.helpers.hive_faults import CutWire
+from tests.lakes.postgres import PostgresLake
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.servers.postgres import Postgres
 
 # No retries, so that one failure is seen, and hardly any waiting between looks at the row.
 ONCE = {**KEYED, "commit.retry.num-retries": "0", "commit.status-check.min-wait-ms": "1"}

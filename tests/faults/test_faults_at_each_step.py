@@ -15,13 +15,13 @@ from typing import Any, Final
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from sqlalchemy.exc import OperationalError
-from tests.crash.operations import OPERATIONS, Operation, Restored
-from tests.crash.steps import step_through_sql, stepping, watch
-from tests.crash.test_killed_writers import check_leftovers, ids
 
 import icelock
 from icelock.errors import IcelockError, KmsError, KmsErrorKind
 from icelock.maintenance import leftovers
+from tests.crash.operations import OPERATIONS, Operation, Restored
+from tests.crash.steps import step_through_sql, stepping, watch
+from tests.crash.test_killed_writers import check_leftovers, ids
 
 CLEAR: Final = (IcelockError, CommitFailedException, CommitStateUnknownException, OSError, OperationalError)
 # The transaction has a delete by copy-on-write.

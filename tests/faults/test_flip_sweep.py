@@ -21,7 +21,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lake import KEYED, TestLake
 
 import icelock
 from icelock.catalog.hive.parameters import check_row, row_parameters
@@ -29,9 +28,10 @@ from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, Pol
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet import decryption_properties
 from icelock.metadata.table_metadata import read_metadata
-from memory_files import STORE, drop_store, files_below, make_store
-from relocate import WRITTEN_AT, catalog_properties, copy_table, metadata_location
-from rows import rows
+from tests.faults.memory_files import STORE, drop_store, files_below, make_store
+from tests.golden.relocate import WRITTEN_AT, catalog_properties, copy_table, metadata_location
+from tests.golden.rows import rows
+from tests.lakes.sqlite import KEYED, TestLake
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ MOST = {"ours": 5000, "java": 2500}
 SEED = 20261128
 TYPED = (IntegrityError, KeyUnavailableError, FormatError)
 IDENTICAL = "identical rows"
-MEMORY_IO = "memory_files.MemoryFileIO"
+MEMORY_IO = "tests.faults.memory_files.MemoryFileIO"
 
 
 @dataclass

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.vectors.ags1 import reference
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm, ags1
@@ -15,6 +14,7 @@ from icelock.format.encrypted_key import EncryptedKey
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.streams import Ags1Reader
 from icelock.secret import SecretBytes
+from tests.vectors.ags1 import reference
 
 KEY = bytes(range(16))
 PREFIX = bytes(range(16, 32))

@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import TestLake
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo
-from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
-from tests.unit.table.test_plan_columns import Place, named, plain_bytes, relisted, rewritten, sample, seen, stored_again, with_block
 
 from icelock.errors import FormatError
 from icelock.io.avro.check import RowCheck
@@ -24,6 +21,9 @@ from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import read_manifest_rows
 from icelock.metadata.manifest_list import MANIFEST_LIST_FILE_SCHEMAS, _row
 from icelock.plan.manifest_columns import METRICS
+from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
+from tests.lakes.sqlite import TestLake
+from tests.unit.table.test_plan_columns import Place, named, plain_bytes, relisted, rewritten, sample, seen, stored_again, with_block
 
 NEVER = {("branch", n) for n in CHANGES["branch"]} | {("boolean", n) for n in CHANGES["boolean"]}
 NOT_ASKED_FOR = {"column_sizes", "split_offsets", "equality_ids", "sort_order_id", "referenced_data_file", *METRICS}

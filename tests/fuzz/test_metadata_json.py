@@ -16,17 +16,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from tests.fuzz.metadata_sites import OTHERS, changed, changes, places, with_name_twice
 
 import icelock
 from icelock.errors import IcelockError
-from relocate import catalog_properties, copy_table, metadata_location
+from tests.fuzz.metadata_sites import OTHERS, changed, changes, places, with_name_twice
+from tests.golden.relocate import catalog_properties, copy_table, metadata_location
+from tests.lakes.sqlite import KEYED, TestLake
 
 GOLDEN = "part_parquet"
 ALL = os.environ.get("ICELOCK_FUZZ") == "all"

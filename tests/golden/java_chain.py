@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from relocate import RelocatingFileIO, metadata_path, table_info
+from tests.golden.relocate import RelocatingFileIO, metadata_path, table_info
 
 BLOCK = (1 << 20) + 28
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import icelock
-import relocate
-from rows import rows, sorted_json
-from verify_table import verify
+from tests.golden import relocate
+from tests.golden.rows import rows, sorted_json
+from tests.verify.verify_table import verify
 
 HERE = Path(__file__).parent / "deletes"
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
@@ -45,7 +45,7 @@ def taken_over(name: str, root: Path) -> Any:
         uri=f"sqlite:///{root}/catalog.db",
         warehouse=str(root),
         **{
-            "py-io-impl": "relocate.RelocatingFileIO",
+            "py-io-impl": "tests.golden.relocate.RelocatingFileIO",
             relocate.GOLDEN_ROOT: str(root),
             "encryption.kms-type": "memory",
             "kms.memory.keys.keyA": b"0123456789012345".hex(),

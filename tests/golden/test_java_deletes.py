@@ -20,8 +20,8 @@ import icelock
 from icelock.arrow.read.task import count_task
 from icelock.errors import IcelockError
 from icelock.plan.task import EQUALITY_DELETES, ScanTask
-from relocate import GOLDEN_ROOT
-from rows import rows, sorted_json
+from tests.golden.relocate import GOLDEN_ROOT
+from tests.golden.rows import rows, sorted_json
 
 HERE = Path(__file__).parent / "deletes"
 TABLES = ("eq_parquet", "eq_avro")
@@ -30,7 +30,7 @@ TABLES = ("eq_parquet", "eq_avro")
 def open_table(name: str, root: Path = HERE) -> icelock.StaticTable:
     (metadata,) = (root / name / "table" / "metadata").glob("*.metadata.json")
     properties = {
-        "py-io-impl": "relocate.RelocatingFileIO",
+        "py-io-impl": "tests.golden.relocate.RelocatingFileIO",
         GOLDEN_ROOT: str(root),
         "encryption.kms-type": "memory",
         "kms.memory.keys.keyA": b"0123456789012345".hex(),

@@ -12,7 +12,7 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo, GreaterThanOrEqual, IsNul
 
 import icelock
 from icelock.plan.task import TaskBuilder
-from relocate import TABLES, catalog_properties, metadata_location
+from tests.golden.relocate import TABLES, catalog_properties, metadata_location
 
 
 def filters(table: Any) -> list[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import icelock
-from relocate import TABLES, catalog_properties, expected, metadata_location
-from rows import rows, sorted_json
+from tests.golden.relocate import TABLES, catalog_properties, expected, metadata_location
+from tests.golden.rows import rows, sorted_json
 
 
 def open_table(name: str) -> icelock.StaticTable:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from java_side import Java
-from matrix import Engines
-from our_side import Ours
-from outcomes import Outcomes
-from session import interop_session
-from toolchain import MissingToolError
+from tests.interop.java_side import Java
+from tests.interop.matrix import Engines
+from tests.interop.our_side import Ours
+from tests.interop.outcomes import Outcomes
+from tests.interop.session import interop_session
+from tests.interop.toolchain import MissingToolError
 
 HERE = Path(__file__).parent
 _OPEN: pytest.StashKey[ExitStack] = pytest.StashKey()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import features_files
-import features_layout
-import features_rows
-import features_schema
-from matrix import Feature
+from tests.interop import features_files, features_layout, features_rows, features_schema
+from tests.interop.matrix import Feature
 
 _GROUPS: Final = (
     "Types",

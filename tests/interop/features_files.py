@@ -12,14 +12,14 @@ import pyarrow as pa
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
-from compare import canonical, plain
-from features_layout import layout, primitives
-from features_rows import java_numbers, numbered, numbers, our_numbers
-from features_schema import I64, TEXT, table_of
 from icelock.errors import IntegrityError, PolicyError
-from matrix import READING, WRITING, Append, Engines, Expected, Feature, Refused, rows_of
-from our_side import path_of, plain_files
-from views import EVERYTHING, View
+from tests.interop.compare import canonical, plain
+from tests.interop.features_layout import layout, primitives
+from tests.interop.features_rows import java_numbers, numbered, numbers, our_numbers
+from tests.interop.features_schema import I64, TEXT, table_of
+from tests.interop.matrix import READING, WRITING, Append, Engines, Expected, Feature, Refused, rows_of
+from tests.interop.our_side import path_of, plain_files
+from tests.interop.views import EVERYTHING, View
 
 # Metrics
 

@@ -29,8 +29,8 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DecimalType, FixedType, IcebergType, LongType, NestedField, TimeType, UUIDType
 
 from icelock.errors import PolicyError
-from matrix import JAVA_SPARK, SPARK_JAVA, WRITING, Append, Engines, Expected, Feature, Refused, rows_of
-from views import EVERYTHING, View
+from tests.interop.matrix import JAVA_SPARK, SPARK_JAVA, WRITING, Append, Engines, Expected, Feature, Refused, rows_of
+from tests.interop.views import EVERYTHING, View
 
 UTC: Final = dt.UTC
 NAN: Final = math.nan

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IntegerType
 
-from compare import canonical
-from features_schema import I32, I64, TEXT, table_of
-from matrix import Absent, Append, Engines, Expected, Feature
-from views import EVERYTHING, View
+from tests.interop.compare import canonical
+from tests.interop.features_schema import I32, I64, TEXT, table_of
+from tests.interop.matrix import Absent, Append, Engines, Expected, Feature
+from tests.interop.views import EVERYTHING, View
 
 MERGE_ON_READ: Final = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}
 BY_VECTORS: Final = Absent(why="icelock deletes by deletion vectors")

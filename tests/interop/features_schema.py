@@ -18,10 +18,10 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 
-from compare import canonical
-from features_layout import spec
-from matrix import Append, Engines, Expected, Feature
-from views import EVERYTHING, View
+from tests.interop.compare import canonical
+from tests.interop.features_layout import spec
+from tests.interop.matrix import Append, Engines, Expected, Feature
+from tests.interop.views import EVERYTHING, View
 
 UTC: Final = dt.UTC
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import gzip
 import json
 
-from our_side import Ours, path_of
-from reading import Storage
-from session import KEYS
-from verify_table import Keys, Verifier
+from tests.interop.our_side import Ours, path_of
+from tests.interop.session import KEYS
+from tests.verify.reading import Storage
+from tests.verify.verify_table import Keys, Verifier
 
 
 def verify_chain(ours: Ours, table: str) -> None:

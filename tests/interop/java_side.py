@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyiceberg.catalog.hive import _HiveClient
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from session import DATABASE, Session
-from views import EVERYTHING, View
+from tests.interop.session import DATABASE, Session
+from tests.interop.views import EVERYTHING, View
 
 V3_KEYED: Final = {"format-version": "3", "encryption.key-id": "keyA"}
 

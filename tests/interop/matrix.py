@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compare import canonical
-from java_side import Java
-from our_side import ArrowWriter, Ours, SparkWriter
-from views import EVERYTHING, View
+from tests.interop.compare import canonical
+from tests.interop.java_side import Java
+from tests.interop.our_side import ArrowWriter, Ours, SparkWriter
+from tests.interop.views import EVERYTHING, View
 
 JAVA_ARROW: Final = "java-arrow"
 JAVA_SPARK: Final = "java-spark"

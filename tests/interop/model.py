@@ -14,10 +14,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from compare import canonical
-from features_schema import I64, TEXT, table_of
-from matrix import Engines
-from our_side import ArrowWriter, SparkWriter
+from tests.interop.compare import canonical
+from tests.interop.features_schema import I64, TEXT, table_of
+from tests.interop.matrix import Engines
+from tests.interop.our_side import ArrowWriter, SparkWriter
 
 Row = tuple[int, str | None]
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 import icelock
 import icelock.spark
-from java_side import Java, frame_of, rows_of_frame
-from session import DATABASE, Session
-from views import EVERYTHING, View
+from tests.interop.java_side import Java, frame_of, rows_of_frame
+from tests.interop.session import DATABASE, Session
+from tests.interop.views import EVERYTHING, View
 
 KEYED: Final = {"encryption.key-id": "keyA"}
 

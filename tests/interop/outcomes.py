@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import version
 from typing import Final
 
-from toolchain import CACHE, ICEBERG_VERSION
+from tests.interop.toolchain import CACHE, ICEBERG_VERSION
 
 PATH: Final = CACHE / "outcomes.json"
 

@@ -13,10 +13,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import outcomes
-from features import FEATURES
-from matrix import CELLS, Absent, Feature, Refused
-from toolchain import ICEBERG_VERSION
+from tests.interop import outcomes
+from tests.interop.features import FEATURES
+from tests.interop.matrix import CELLS, Absent, Feature, Refused
+from tests.interop.toolchain import ICEBERG_VERSION
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "interop.md"

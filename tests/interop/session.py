@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from jvm import end_jvm
 from pyspark.sql import SparkSession
 
 import icelock.spark
-from metastore import Metastore
-from toolchain import class_path
+from tests.helpers.jvm import end_jvm
+from tests.interop.toolchain import class_path
+from tests.servers.metastore import Metastore
 
 DATABASE: Final = "interop"
 KEYS: Final = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from features_rows import MERGE_ON_READ
 from icelock.maintenance import leftovers, remove_leftovers
-from independent import verify_chain
-from model import arrow
-from our_side import plain_files
-from views import View
+from tests.interop.features_rows import MERGE_ON_READ
+from tests.interop.independent import verify_chain
+from tests.interop.model import arrow
+from tests.interop.our_side import plain_files
+from tests.interop.views import View
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import model
-from compare import canonical
-from features_rows import MERGE_ON_READ, numbered, numbers
-from independent import verify_chain
-from model import History, arrow
-from our_side import ArrowWriter, plain_files
+from tests.interop import model
+from tests.interop.compare import canonical
+from tests.interop.features_rows import MERGE_ON_READ, numbered, numbers
+from tests.interop.independent import verify_chain
+from tests.interop.model import History, arrow
+from tests.interop.our_side import ArrowWriter, plain_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 

@@ -19,11 +19,11 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
 
 import icelock
-from azure_double import HOST, AzureDouble, vault_proxy
-from keystores import PASSWORD, SECRET, add_key, keytool
-from local_kms import local_kms, rotate
-from matrix import Engines
-from session import DATABASE
+from tests.helpers.keystores import PASSWORD, SECRET, add_key, keytool
+from tests.interop.matrix import Engines
+from tests.interop.session import DATABASE
+from tests.servers.azure_double import HOST, AzureDouble, vault_proxy
+from tests.servers.local_kms import local_kms, rotate
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
@@ -128,7 +128,11 @@ def azure(engines, tmp_path_factory) -> Iterator[Crossing]:
             "azure.keyvault.url": f"https://{HOST}",
             "adls.token-credential-provider": "AzureTokens",
         }
-        ours = {"encryption.kms-impl": "azure_double.DoubleAzureKms", "kms.double.url": double.url, "kms.double.ca": str(double.ca)}
+        ours = {
+            "encryption.kms-impl": "tests.servers.azure_double.DoubleAzureKms",
+            "kms.double.url": double.url,
+            "kms.double.ca": str(double.ca),
+        }
         with system_properties(engines, settings):
             yield _crossing(engines, "crossazure", "lake", {**ours, "kms.double.token": "writer"}, java, lambda: double.add_version("lake"))
 

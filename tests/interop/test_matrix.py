@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from compare import canonical
-from features import FEATURES
-from independent import verify_chain
-from matrix import ARROW_JAVA, CELLS, JAVA_ARROW, JAVA_SPARK, READING, SPARK_JAVA, Absent, Engines, Expected, Feature, Refused, run
-from our_side import ArrowWriter, SparkWriter, plain_files
+from tests.interop.compare import canonical
+from tests.interop.features import FEATURES
+from tests.interop.independent import verify_chain
+from tests.interop.matrix import (
+    ARROW_JAVA,
+    CELLS,
+    JAVA_ARROW,
+    JAVA_SPARK,
+    READING,
+    SPARK_JAVA,
+    Absent,
+    Engines,
+    Expected,
+    Feature,
+    Refused,
+    run,
+)
+from tests.interop.our_side import ArrowWriter, SparkWriter, plain_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 

@@ -13,13 +13,13 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from compare import canonical
-from features_rows import MERGE_ON_READ, numbered, numbers
-from independent import verify_chain
-from java_side import frame_of
-from our_side import KEYED, plain_files
-from session import DATABASE
-from views import View
+from tests.interop.compare import canonical
+from tests.interop.features_rows import MERGE_ON_READ, numbered, numbers
+from tests.interop.independent import verify_chain
+from tests.interop.java_side import frame_of
+from tests.interop.our_side import KEYED, plain_files
+from tests.interop.session import DATABASE
+from tests.interop.views import View
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import page
-from features import FEATURES
-from matrix import CELLS, Absent
+from tests.interop import page
+from tests.interop.features import FEATURES
+from tests.interop.matrix import CELLS, Absent
 
 
 def all_passed() -> dict[str, dict[str, str]]:

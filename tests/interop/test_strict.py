@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compare import canonical
-from features_rows import MERGE_ON_READ, numbered
-from features_schema import I64, TEXT, table_of
-from matrix import Engines
-from our_side import path_of
+from tests.interop.compare import canonical
+from tests.interop.features_rows import MERGE_ON_READ, numbered
+from tests.interop.features_schema import I64, TEXT, table_of
+from tests.interop.matrix import Engines
+from tests.interop.our_side import path_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 

@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-import toolchain
-from toolchain import MissingToolError, class_path
+from tests.interop import toolchain
+from tests.interop.toolchain import MissingToolError, class_path
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ The Iceberg runtime jar, and the libraries of AWS and Azure for Iceberg's KMS cl
 against pinned SHA-256), the test classes under ``java/`` are compiled against them. All lie in ``.cache/interop`` of the clone and are
 made again only when the version or a source changes.
 
-Not here: the metastore, which runs from PySpark's own jars (``tests/services/hive``).
+Not here: the metastore, which runs from PySpark's own jars (``tests.servers.metastore``).
 """
 
 from __future__ import annotations

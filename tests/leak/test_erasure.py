@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from counting_kms import KEYS
-from lake import TestLake, people
 
 import icelock
 from icelock.errors import KmsError, KmsErrorKind
-from needles import texts
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import TestLake, people
+from tests.leak.needles import texts
 
 VALUES = {"name": "canary-", "city": "town-"}
 

@@ -25,21 +25,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counting_kms import KEYS
-from lake import TestLake
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import StringType
 from rich.console import Console
 from rich.traceback import Traceback
 
-import canary
 import icelock
-from canary import NUMBER, ROWS, SAID, SNAPSHOT, SpyEntropy, rows
 from icelock import maintenance
 from icelock.errors import IcelockError
 from icelock.secret import SecretBytes
-from needles import Found, Needles, texts
+from tests.helpers.counting_kms import KEYS
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import TestLake
+from tests.leak import canary
+from tests.leak.canary import NUMBER, ROWS, SAID, SNAPSHOT, SpyEntropy, rows
+from tests.leak.needles import Found, Needles, texts
 
 TABLE = "db.secret"
 AVRO = "db.avro"
@@ -70,7 +71,7 @@ class Scene:
 
     @property
     def properties(self) -> dict[str, str]:
-        return self.lake.properties(**{"py-io-impl": "test_leak.KeepingFileIO"})
+        return self.lake.properties(**{"py-io-impl": "tests.leak.test_leak.KeepingFileIO"})
 
     def stored(self) -> Iterator[tuple[str, bytes]]:
         for root in (self.lake.warehouse, self.folder / "grave"):
@@ -98,7 +99,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         patch.setenv("TMPDIR", str(folder / "tmp"))
         patch.setenv("ICELOCK_TEST_GRAVE", str(folder / "grave"))
         patch.setattr(tempfile, "tempdir", None)
-        patch.setitem(sys.modules, "test_leak", sys.modules[__name__])
         secrets = spy_on_secrets(patch)
         spy = SpyEntropy()
         catalog = canary.open_catalog(made.properties, spy)
@@ -167,15 +167,13 @@ def crash(scene: Scene) -> None:
     """Let a child process be killed between its files and its commit."""
     keys = scene.folder / "keys-of-the-child"
     told = json.dumps({"properties": scene.properties, "keys": str(keys)})
-    folders = [Path(__file__).parent, Path(canary.__file__).parent, Path(sys.modules[TestLake.__module__].__file__ or "").parent]
-    path = os.pathsep.join([*map(str, folders), str(Path(icelock.__file__).parents[1])])
     ran = subprocess.run(
-        [sys.executable, canary.__file__, TABLE],
+        [sys.executable, "-m", "tests.leak.canary", TABLE],
         input=told.encode(),
         capture_output=True,
         check=False,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": python_path()},
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
     assert b"Loaded FileIO" in ran.stderr

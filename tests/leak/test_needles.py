@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from needles import Needles, forms, texts
+from tests.leak.needles import Needles, forms, texts
 
 KEY = bytes(range(200, 216))
 

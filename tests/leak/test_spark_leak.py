@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from counting_kms import KEYS
-from lake import TestLake
 
-import canary
-import icelock
-from canary import NUMBER, ROWS, SpyEntropy, rows
-from needles import Needles, texts
-from test_leak import none_of, spy_on_secrets
+from tests.helpers.counting_kms import KEYS
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import TestLake
+from tests.leak import canary
+from tests.leak.canary import NUMBER, ROWS, SpyEntropy, rows
+from tests.leak.needles import Needles, texts
+from tests.leak.test_leak import none_of, spy_on_secrets
 
 pytestmark = pytest.mark.spark
 
@@ -44,18 +44,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes
         "number": NUMBER,
         "damaged": task.file.file_path.removeprefix("file://"),
     }
-    here, unit, source = (
-        Path(__file__).parent,
-        Path(sys.modules[TestLake.__module__].__file__ or "").parent,
-        Path(icelock.__file__).parents[1],
-    )
     environment = {
-        "PYTHONPATH": os.pathsep.join(map(str, (here, unit, source))),
+        "PYTHONPATH": python_path(),
         "TMPDIR": str(folder / "tmp"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     job = subprocess.run(
-        [sys.executable, str(here / "spark_job.py")],
+        [sys.executable, "-m", "tests.leak.spark_job"],
         input=json.dumps(told).encode(),
         capture_output=True,
         check=False,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import op_catalog
-import op_hive
-import op_table
-import op_transaction
+from tests.operations import op_catalog, op_hive, op_table, op_transaction
 
 RECIPES = [*op_table.RECIPES, *op_table.STATIC, *op_transaction.RECIPES, *op_catalog.RECIPES, *op_hive.RECIPES]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -17,8 +16,9 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 import icelock
 from icelock.table.new_table import initial_updates
-from op_place import BY_CITY, Place
-from op_recipe import Outcome, Recipe, recipes
+from tests.lakes.sqlite import KEYED, people
+from tests.operations.op_place import BY_CITY, Place
+from tests.operations.op_recipe import Outcome, Recipe, recipes
 
 SCHEMA = people().schema
 PLAIN = {"format-version": "2"}

@@ -9,9 +9,9 @@ from pyiceberg.table import StagedTable, Table, TableScan, Transaction
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.update import UpdateTableMetadata
 
-from op_place import METADATA, plain_files
-from op_recipe import Outcome, Recipe
-from op_surface import CLASSES
+from tests.operations.op_place import METADATA, plain_files
+from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.op_surface import CLASSES
 
 # What these methods return has methods of its own to try.
 _WITH_METHODS = (InspectTable, Table, TableScan, Transaction, UpdateTableMetadata)

@@ -7,11 +7,11 @@ from typing import Any
 from hive_metastore.ttypes import ShowLocksRequest
 from pyiceberg.catalog.hive import _HiveClient
 
-from hive_lake import HiveLake
-from op_catalog import RECIPES as SQL
-from op_place import Place
-from op_recipe import Outcome, Recipe
-from op_surface import CLASSES, methods_of
+from tests.lakes.hive import HiveLake
+from tests.operations.op_catalog import RECIPES as SQL
+from tests.operations.op_place import Place
+from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.op_surface import CLASSES, methods_of
 
 
 class HivePlace(Place):

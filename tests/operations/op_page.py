@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import op_all
-import op_spark
-from op_recipe import Outcome, Recipe
-from op_sections import SECTIONS, Row
+from tests.operations import op_all, op_spark
+from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.op_sections import SECTIONS, Row
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 _TEXT: Final = Path(__file__).parent / "operations.md.in"

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lake import KEYED, TestLake, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 import icelock
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
 # Values would be in paths otherwise, which is no plain file but would be found in metadata of the storage.

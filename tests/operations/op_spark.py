@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
 from icelock.errors import PolicyError
-from op_place import Place
-from op_recipe import Outcome, Recipe, recipes
-from op_table import updated
+from tests.lakes.sqlite import KEYED, TestLake
+from tests.operations.op_place import Place
+from tests.operations.op_recipe import Outcome, Recipe, recipes
+from tests.operations.op_table import updated
 
 CATALOG = "test"
 

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from lake import people
 from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, StringType
 
 import icelock
 from icelock import maintenance
-from op_place import Place
-from op_recipe import Outcome, Recipe, Use, recipes
+from tests.lakes.sqlite import people
+from tests.operations.op_place import Place
+from tests.operations.op_recipe import Outcome, Recipe, Use, recipes
 
 
 def tomorrow() -> datetime:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-import op_hive
-from hive_lake import HiveLake
-from metastore import Metastore
-from op_check import run
-from op_hive import HivePlace
-from op_recipe import Outcome, Recipe
+from tests.lakes.hive import HiveLake
+from tests.operations import op_hive
+from tests.operations.op_check import run
+from tests.operations.op_hive import HivePlace
+from tests.operations.op_recipe import Outcome, Recipe
+from tests.servers.metastore import Metastore
 
 pytestmark = pytest.mark.hive
 

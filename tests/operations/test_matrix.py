@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import TestLake
 
-import op_surface
 from icelock.catalog import load
 from icelock.catalog.memory import InMemoryCatalog
-from op_all import RECIPES
-from op_check import run
-from op_place import Place, StaticPlace
-from op_recipe import Outcome, Recipe
+from tests.lakes.sqlite import TestLake
+from tests.operations import op_surface
+from tests.operations.op_all import RECIPES
+from tests.operations.op_check import run
+from tests.operations.op_place import Place, StaticPlace
+from tests.operations.op_recipe import Outcome, Recipe
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import op_page
+from tests.operations import op_page
 
 
 def test_the_committed_page_is_the_matrix() -> None:

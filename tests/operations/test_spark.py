@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from jvm import WARM, end_jvm
-from lake import TestLake
 from pyspark.sql import SparkSession
 
 import icelock.spark
-import op_surface
-from op_check import run
-from op_recipe import Outcome, Recipe
-from op_spark import CATALOG, RECIPES, SparkPlace
+from tests.helpers.jvm import WARM, end_jvm
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import TestLake
+from tests.operations import op_surface
+from tests.operations.op_check import run
+from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.op_spark import CATALOG, RECIPES, SparkPlace
 
 pytestmark = pytest.mark.spark
-
-TESTS = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS.parent / "src", TESTS / "unit", WARM))))
+        environment.setenv("PYTHONPATH", python_path(WARM))
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
         session = (
             SparkSession.builder.master("local[2]")

@@ -8,13 +8,13 @@ from functools import cache
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.vectors.ags1 import reference
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import ags1
 from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.io.streams import Ags1Reader, Ags1Writer
 from icelock.secret import SecretBytes
+from tests.vectors.ags1 import reference
 
 MIB = 1 << 20
 KEY = bytes(range(16))

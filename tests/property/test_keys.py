@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountingKms
 
 from icelock.format.aes_gcm import KEY_LENGTHS
 from icelock.keys.cache import KekCache
 from icelock.keys.entropy import SystemEntropy
 from icelock.keys.manager import EncryptionManager
+from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountingKms
 
 WRITERS = 3
 # A step is (writer, days that pass, what it does): refresh and prepare, seal, or commit what it sealed.

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from jvm import WARM, end_jvm
-from lake import TestLake
 from pyspark.sql import SparkSession
-from tests.spark.standalone import use_this_python
 
 import icelock
 import icelock.spark
-from relocate import catalog_properties, metadata_location
+from tests.golden.relocate import catalog_properties, metadata_location
+from tests.helpers.jvm import WARM, end_jvm
+from tests.lakes.sqlite import TestLake
+from tests.spark.standalone import use_this_python
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 

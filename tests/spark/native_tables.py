@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from lake import KEYED
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
-from tests.unit.table.test_older_deletes import parquet
 
 import icelock.spark
+from tests.lakes.sqlite import KEYED
+from tests.unit.table.test_older_deletes import parquet
 
 TABLE = "test.db.t"
 

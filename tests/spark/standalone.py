@@ -10,8 +10,8 @@
     cluster.url             spark://127.0.0.1:<port>
     cluster.executors()     process ids of the executors' JVMs; cluster.pythons(): of their Python daemons and workers
     cluster.logs()          files with what master, workers and executors said
-    connected(cluster, {})  a session there, in a JVM of its own; executors run this Python and find icelock and tests/unit's helpers as if
-                            they were installed. Given settings go over ``session_conf(cluster)``
+    connected(cluster, {})  a session there, in a JVM of its own; executors run this Python and find icelock and ``tests`` as if they
+                            were installed. Given settings go over ``session_conf(cluster)``
     use_this_python(patch)  the environment alone, for who makes the session otherwise (with ``session_conf(cluster)``)
 
 Everything is bound to 127.0.0.1, on ports that the system chose; every second worker calls itself localhost, so that there are two hosts.
@@ -35,12 +35,13 @@ from typing import Self
 
 import pyspark
 import pytest
-from jvm import end_jvm
 from pyspark.sql import SparkSession
+
+from tests.helpers.jvm import end_jvm
+from tests.helpers.places import python_path
 
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")  # Spark speculates on another host only
-TESTS = Path(__file__).parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -179,7 +180,7 @@ def use_this_python(patch: pytest.MonkeyPatch, *more: Path) -> None:
     """Make the processes that Spark starts run this Python with this project's helpers, and with those in ``more``."""
     patch.setenv("PYSPARK_PYTHON", sys.executable)
     patch.setenv("SPARK_LOCAL_IP", HOST)
-    patch.setenv("PYTHONPATH", _python_path(*more))
+    patch.setenv("PYTHONPATH", python_path(*more))
 
 
 def session_conf(cluster: Cluster) -> dict[str, str]:
@@ -192,7 +193,7 @@ def session_conf(cluster: Cluster) -> dict[str, str]:
         "spark.driver.bindAddress": HOST,
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _QUICK_START,
-        "spark.executorEnv.PYTHONPATH": _python_path(),
+        "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.sql.warehouse.dir": str(cluster.folder / "spark-warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -220,10 +221,6 @@ def connected(cluster: Cluster, conf: Mapping[str, str] | None = None) -> Iterat
             yield session
         finally:
             end_jvm()
-
-
-def _python_path(*more: Path) -> str:
-    return os.pathsep.join(str(folder) for folder in (TESTS.parent / "src", TESTS / "unit", TESTS / "golden", TESTS / "spark", *more))
 
 
 def _settings_file(folder: Path, settings: Mapping[str, str]) -> Path:

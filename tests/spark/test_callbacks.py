@@ -24,14 +24,14 @@ from py4j.java_gateway import CallbackServer, CallbackServerParameters, GatewayP
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyspark.sql import functions as F  # noqa: N812
-from tests.spark.native_tables import create, native, optional, values
-from tests.spark.other_user import as_other_user, attack, listening
-from tests.spark.test_event_log import forms
 
 import icelock.spark
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.spark.jvm.callbacks import Callbacks, callbacks_of
+from tests.spark.native_tables import create, native, optional, values
+from tests.spark.other_user import as_other_user, attack, listening
+from tests.spark.test_event_log import forms
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 CHANNEL_KEY = bytes(range(32))

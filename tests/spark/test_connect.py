@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from counting_kms import KEYS
-from jvm import WARM
-from lake import KEYED, people
 
-from running import free_ports
+from tests.helpers.counting_kms import KEYS
+from tests.helpers.jvm import WARM
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import KEYED, people
+from tests.servers.running import free_ports
 
 pytest.importorskip("grpc")
 pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
@@ -83,12 +84,11 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     log = tmp_path / "event-log"
     log.mkdir()
-    tests = Path(__file__).parent.parent
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit", WARM))),
+        "PYTHONPATH": python_path(WARM),
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],

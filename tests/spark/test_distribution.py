@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 
 import pytest
-from lake import KEYED, people
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -20,6 +19,7 @@ import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.columns.transforms import spark_transform
 from icelock.spark.driver.distribution import Layout, distributed
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
 

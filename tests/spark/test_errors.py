@@ -9,17 +9,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from lake import people
 from py4j.protocol import Py4JError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import functions as F  # noqa: N812
-from tests.spark.native_tables import TABLE, create, native, optional
 
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.spark.jvm import errors as errors_of_jvm
+from tests.lakes.sqlite import people
+from tests.spark.native_tables import TABLE, create, native, optional
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 

@@ -7,13 +7,13 @@ import logging
 from pathlib import Path
 
 import pytest
-from counting_kms import KEYS
-from lake import KEYED, people
 from pyspark.errors import PySparkException
 
 import icelock.spark
 from icelock.format.key_metadata import KeyMetadata
 from icelock.kms.memory import MemoryKms
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
 

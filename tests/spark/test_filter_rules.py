@@ -17,12 +17,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyspark.sql import functions as F  # noqa: N812
-from tests.spark.native_tables import TABLE, create, native, optional, values
 
 import icelock.spark
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.columns.conditions import condition
+from tests.spark.native_tables import TABLE, create, native, optional, values
 
 pytestmark = pytest.mark.spark
 

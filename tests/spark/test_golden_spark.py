@@ -6,8 +6,8 @@ import pytest
 
 import icelock
 import icelock.spark
-from relocate import TABLES, catalog_properties, expected, metadata_location
-from rows import rows, sorted_json
+from tests.golden.relocate import TABLES, catalog_properties, expected, metadata_location
+from tests.golden.rows import rows, sorted_json
 
 pytestmark = pytest.mark.spark
 

@@ -7,17 +7,17 @@ import time
 from pathlib import Path
 
 import pytest
-from lake import KEYED, people
 from py4j.protocol import Py4JJavaError
 from pyiceberg.exceptions import CommitFailedException
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
-from tests.spark.in_process import as_task, paths
 
 from icelock.errors import CommitError
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.source import data_source
 from icelock.spark.settings.session import Settings
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import as_task, paths
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from lake import KEYED, people
 
 import icelock.spark
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

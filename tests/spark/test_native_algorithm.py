@@ -16,12 +16,12 @@ from py4j.protocol import Py4JError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StructType
 from pyspark.errors import PySparkException
-from tests.spark.native_tables import TABLE, create, native, values
-from tests.unit.io.parquet_attack import chosen, head_at, renamed
 
 import icelock.spark
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
+from tests.spark.native_tables import TABLE, create, native, values
+from tests.unit.io.parquet_attack import chosen, head_at, renamed
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -9,11 +9,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
-from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.table.scan import DataScan
+from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.expressions import In
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
+
+import icelock.spark
 from tests.spark.native_tables import TABLE, append, create, files_read, native, optional, scans, values
 from tests.unit.arrow.deleting import roaring64
 from tests.unit.table.test_older_deletes import commit, positions
-
-import icelock.spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -6,16 +6,16 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType, TimeType
-from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.jvm import native as jvm_side
+from tests.helpers.places import python_path
+from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 
@@ -124,7 +124,7 @@ def test_a_scan_to_spark(spark, spark_lake):
 AGAIN = """
 import sys
 from pathlib import Path
-from lake import TestLake
+from tests.lakes.sqlite import TestLake
 from pyspark.sql import SparkSession
 import icelock.spark
 
@@ -141,11 +141,10 @@ for _ in range(3):
 
 def test_a_context_that_is_stopped_and_started_again(lake, tmp_path):
     create(lake, SCHEMA, ROWS)
-    tests = Path(__file__).parent.parent
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYTEST"))},
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent / "src", tests / "unit"))),
+        "PYTHONPATH": python_path(),
     }
     command = [sys.executable, "-c", AGAIN, str(lake.folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path, check=False)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from lake import KEYED
 from pyiceberg import types as ice
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -22,7 +21,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyspark.sql import functions as F  # noqa: N812
-from tests.golden.test_java_deletes import FILTERS, HERE, expected, open_table
 
 import icelock.spark
 from icelock.errors import IcelockError, PolicyError
@@ -30,8 +28,10 @@ from icelock.metadata.manifest import DataFile
 from icelock.spark.native.scan import native_read
 from icelock.table.commit.row_delta import Change
 from icelock.table.scan import DataScan
-from relocate import RelocatingFileIO
-from rows import rows, sorted_json
+from tests.golden.relocate import RelocatingFileIO
+from tests.golden.rows import rows, sorted_json
+from tests.golden.test_java_deletes import FILTERS, HERE, expected, open_table
+from tests.lakes.sqlite import KEYED
 
 pytestmark = pytest.mark.spark
 

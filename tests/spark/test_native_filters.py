@@ -20,12 +20,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyspark.sql import functions as F  # noqa: N812
-from tests.spark.native_tables import append, create, evolve, files_read, native, optional, scans, values
 
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.plan.filters.exact import exact_filter
 from icelock.spark.columns.conditions import condition
+from tests.spark.native_tables import append, create, evolve, files_read, native, optional, scans, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -16,8 +16,8 @@ import pytest
 import icelock
 import icelock.spark
 from icelock.errors import PolicyError
-from relocate import DATA, TABLES, WRITTEN_AT, catalog_properties, expected, metadata_location
-from rows import rows, sorted_json
+from tests.golden.relocate import DATA, TABLES, WRITTEN_AT, catalog_properties, expected, metadata_location
+from tests.golden.rows import rows, sorted_json
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -13,10 +13,10 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, TimestamptzType
-from tests.spark.native_tables import TABLE, create, native, optional
-from tests.unit.table import test_older_deletes
 
 import icelock.spark
+from tests.spark.native_tables import TABLE, create, native, optional
+from tests.unit.table import test_older_deletes
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

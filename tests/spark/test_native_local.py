@@ -17,11 +17,11 @@ from py4j.protocol import Py4JError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyspark.errors import PySparkException
-from tests.spark.native_tables import TABLE, create, native, optional
 
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError
 from icelock.table.scan import DataScan
+from tests.spark.native_tables import TABLE, create, native, optional
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -11,7 +11,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from lake import KEYED
 from py4j.protocol import Py4JError
 from pyiceberg import types as ice
 from pyiceberg.expressions import EqualTo
@@ -19,10 +18,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyspark.errors import PySparkException
-from tests.spark.native_tables import TABLE, append, create, evolve, native, optional, values
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED
+from tests.spark.native_tables import TABLE, append, create, evolve, native, optional, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

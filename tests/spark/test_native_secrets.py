@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from counting_kms import KEYS
-from lake import people
 from py4j.protocol import Py4JError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 from pyspark.errors import PySparkException
-from tests.spark.native_tables import create, native, optional, put, values
-from tests.spark.test_event_log import forms
 
 import icelock.spark
 from icelock.errors import IcelockError
 from icelock.format.key_metadata import KeyMetadata
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import people
+from tests.spark.native_tables import create, native, optional, put, values
+from tests.spark.test_event_log import forms
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -11,9 +11,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 from pyspark.sql import functions as F  # noqa: N812
-from tests.spark.native_tables import TABLE, create, native, optional
 
 import icelock.spark
+from tests.spark.native_tables import TABLE, create, native, optional
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

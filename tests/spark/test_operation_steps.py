@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from counting_kms import KEYS
-from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError, ValidationException
 from pyspark import cloudpickle
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, RewriteRun, delete_job, merge_job, paths, settings, source, told
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -25,6 +22,9 @@ from icelock.spark.sealed.staged import Staged, peek, put
 from icelock.spark.settings.options import TableName
 from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE, RewriteRun, delete_job, merge_job, paths, settings, source, told
 
 pytestmark = pytest.mark.spark43
 

@@ -7,14 +7,14 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
-from tests.spark.in_process import TABLE
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE
 
 pytestmark = pytest.mark.spark
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyspark.errors import PySparkException
-from tests.spark.in_process import TABLE
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE
 
 pytestmark = pytest.mark.spark
 

@@ -7,10 +7,8 @@ import tempfile
 from dataclasses import replace
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import ValidationException
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
@@ -20,6 +18,8 @@ from icelock.spark.sealed.seen import ROWS_READ, Seen, seen_in
 from icelock.spark.sealed.seen import base_of as validated_from
 from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
 from icelock.table.commit.conflicts import Since
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
 
 pytestmark = pytest.mark.spark43
 

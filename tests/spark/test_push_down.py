@@ -6,7 +6,6 @@ import re
 from functools import reduce
 
 import pytest
-from lake import KEYED
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -14,6 +13,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyspark.sql.functions import lit
 
 import icelock.spark
+from tests.lakes.sqlite import KEYED
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

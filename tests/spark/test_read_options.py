@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestampNanoType, TimeType, UnknownType
 from pyspark.errors import PySparkException
@@ -14,6 +13,7 @@ from pyspark.sql import types as sp
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import UnreadType, with_types
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
 

@@ -8,11 +8,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from lake import KEYED
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyspark.sql import Row
 from pyspark.sql import types as sp
+
+from tests.lakes.sqlite import KEYED
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
 

@@ -7,13 +7,10 @@ import hmac
 from dataclasses import replace
 
 import pytest
-from counting_kms import KEYS
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from lake import KEYED, people
 from pyspark import cloudpickle
-from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, job_of, paths, sent, settings, told
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
@@ -22,6 +19,9 @@ from icelock.spark.driver.source import data_source
 from icelock.spark.sealed.hpke import Place, Recipient
 from icelock.spark.sealed.job import Action
 from icelock.spark.sealed.messages import SealedFiles
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, job_of, paths, sent, settings, told
 
 pytestmark = pytest.mark.spark43
 

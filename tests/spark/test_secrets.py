@@ -11,12 +11,9 @@ import pickle
 
 import pyarrow as pa
 import pytest
-from counting_kms import KEYS
-from lake import KEYED, TestLake, people
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
-from tests.spark.in_process import paths, told
 
 from icelock.errors import CommitError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -26,6 +23,9 @@ from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.source import SpentSource, data_source
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.splits import Split
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.spark.in_process import paths, told
 
 pytestmark = pytest.mark.spark43
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from lake import KEYED, TestLake, people
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock
 import icelock.spark
 from icelock.cli.main import main as command
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 pytestmark = pytest.mark.spark
 

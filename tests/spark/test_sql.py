@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from lake import KEYED, people
 from pyspark.errors import AnalysisException, ParseException
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
 TABLE: Final = "test.db.t"

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from jvm import WARM
-from tests.spark.standalone import SPARK_HOME
 
 import icelock
+from tests.helpers.jvm import WARM
+from tests.spark.standalone import SPARK_HOME
 
 ARCHIVES = sorted(map(str, (SPARK_HOME / "python" / "lib").glob("*.zip")))
 IMPORTED = "import sys; print(sys.modules.keys() >= {'icelock.spark.driver.source', 'icelock.io.storage', 'pyarrow'})"
@@ -35,7 +35,7 @@ def started(code: str, *arguments: str) -> list[str]:
 @pytest.mark.parametrize("worker", ["pyspark.worker", "pyspark.sql.worker.plan_data_source_read"])
 def test_a_daemon_imports_what_its_workers_need(worker):
     assert started(IMPORTED, "pyspark.daemon", worker) == ["True"]
-    assert started(IMPORTED, "watched_daemon", worker) == ["False"]
+    assert started(IMPORTED, "tests.spark.watched_daemon", worker) == ["False"]
 
 
 def test_pyspark_is_not_imported_from_its_archives():

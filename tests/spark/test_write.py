@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
@@ -14,6 +13,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField, String
 from pyspark.errors import PySparkException
 
 import icelock.spark
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
 

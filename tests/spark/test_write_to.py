@@ -8,14 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from counting_kms import KEYS
-from lake import KEYED, people
 from py4j.protocol import Py4JJavaError
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import types as sp
-from tests.spark.in_process import TABLE, settings
 
 import icelock.spark
 from icelock.catalog.sql.catalog import SqlCatalog
@@ -25,6 +22,9 @@ from icelock.spark.driver.plan_write import plan_write
 from icelock.spark.driver.write_here import BATCH_BYTES, BATCH_ROWS
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.settings.options import TableName
+from tests.helpers.counting_kms import KEYS
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.in_process import TABLE, settings
 
 pytestmark = pytest.mark.spark
 

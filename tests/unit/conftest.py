@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lake import TestLake
+
+from tests.lakes.sqlite import TestLake
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ Three kinds: private names that are imported; methods and attributes of PyIceber
 private attributes that our code asks for and does not define itself. PyIceberg's side is read from the installed package, so on a
 new version the same search says what has gone.
 
-``python tests/unit/pyiceberg_seams.py`` writes the list to ``pyiceberg_seams.txt``.
+``python -m tests.unit.pyiceberg_seams`` writes the list to ``pyiceberg_seams.txt``.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import inspect
 
-import pyiceberg_seams
 import pytest
+
+from tests.unit import pyiceberg_seams
 
 UNDOCUMENTED = {
     # where: what icelock does with it
@@ -48,7 +49,7 @@ def test_private_names_are_those_recorded() -> None:
     found = pyiceberg_seams.text()
     gone = sorted(set(recorded.splitlines()) - set(found.splitlines()))
     new = sorted(set(found.splitlines()) - set(recorded.splitlines()))
-    assert found == recorded, f"gone or moved: {gone}; new: {new}; if that is as it should be, run python tests/unit/pyiceberg_seams.py"
+    assert found == recorded, f"gone or moved: {gone}; new: {new}; if that is as it should be, run python -m tests.unit.pyiceberg_seams"
 
 
 def test_the_search_finds_each_kind() -> None:

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyarrow.parquet.encryption import create_decryption_properties
 
-from modules import open_modules
+from tests.verify.modules import open_modules
 
 BLOCK = 1024 * 1024
 NONCE, TAG = 12, 16

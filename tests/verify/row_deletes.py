@@ -19,7 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reading import Fault, expect, fault
+from tests.verify.reading import Fault, expect, fault
 
 ROW_ID = 2147483540
 PATH, POSITION = 2147483546, 2147483545

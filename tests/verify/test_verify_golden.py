@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-import relocate
-from reading import Fault, Storage, parquet_rows
-from verify_table import Keys, Verifier, main, verify
+from tests.golden import relocate
+from tests.verify.reading import Fault, Storage, parquet_rows
+from tests.verify.verify_table import Keys, Verifier, main, verify
 
 KEY_A = b"0123456789012345"
 KEY_B = b"1123456789012345"

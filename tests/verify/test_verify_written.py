@@ -16,7 +16,7 @@ import icelock
 from icelock.cli.main import main as command
 from icelock.kms.keyring_file import load_keyring
 from icelock.kms.unlock import KeyFileUnlocker
-from verify_table import main, verify
+from tests.verify.verify_table import main, verify
 
 KEYS = {16: "000102030405060708090a0b0c0d0e0f", 24: "00" * 24, 32: "ff" * 32}
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "cat", StringType(), required=False))

@@ -14,7 +14,7 @@ It is written from the format alone, with fastavro, cryptography and pyarrow, an
    and has no other one; totals of the summary
 7. every file below the table's location but ``*.metadata.json`` begins with AGS1 or PARE
 
-Usage: python verify_table.py METADATA_JSON --master-key ID=HEX [--keyring-json FILE] [--relocate FROM=TO] [--json]
+Usage: python tests/verify/verify_table.py METADATA_JSON --master-key ID=HEX [--keyring-json FILE] [--relocate FROM=TO] [--json]
 
 It stops at the first fault, names the file or key, and exits with 1. Not here: partition values, bounds and other metrics.
 """
@@ -34,8 +34,21 @@ from typing import Any
 
 import fastavro
 
-from reading import Fault, KeyMetadata, Storage, ags1_open, decode_key_metadata, expect, fault, gcm_open, parquet_table
-from row_deletes import Found, Live, check_deletes, position_deletes, stored_row_ids, vector
+if not __package__:  # run as a script
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.verify.reading import (
+    Fault,
+    KeyMetadata,
+    Storage,
+    ags1_open,
+    decode_key_metadata,
+    expect,
+    fault,
+    gcm_open,
+    parquet_table,
+)
+from tests.verify.row_deletes import Found, Live, check_deletes, position_deletes, stored_row_ids, vector
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 MAGIC_OF = {"PARQUET": b"PARE", "AVRO": b"AGS1", "PUFFIN": b"AGS1"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hive_lake import HiveLake
-from metastore import Metastore
+from tests.lakes.hive import HiveLake
+from tests.servers.metastore import Metastore
 
 
 @pytest.fixture(scope="session")

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType, MetaException, NoSuchLockException, UnlockRequest
-from lake import KEYED, people
 from pyiceberg.catalog.hive import _HiveClient
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
-from faults import CutWire, Faults
-from hive_lake import HiveLake, ids, local, sha256
 from icelock.catalog.hive.client import MetastoreClient
 from icelock.errors import CommitError, IntegrityError, PolicyError
+from tests.helpers.hive_faults import CutWire, Faults
+from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from hive_lake import HiveLake, compact, ids, local, sha256
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
+from tests.lakes.hive import HiveLake, compact, ids, local, sha256
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive
 

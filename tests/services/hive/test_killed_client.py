@@ -17,17 +17,17 @@ from pathlib import Path
 
 import pytest
 from hive_metastore.ttypes import UnlockRequest
-from lake import people
 from pyiceberg.catalog.hive import _HiveClient
 from pyiceberg.exceptions import CommitFailedException
+
+from icelock.maintenance import remove_leftovers
 from tests.crash.server import Server
 from tests.crash.steps import stepping
-from tests.unit.table.model import MASTER
-
-from hive_lake import HiveLake, ids, local
-from icelock.maintenance import remove_leftovers
-from metastore import Metastore
-from verify_table import verify
+from tests.helpers.table_model import MASTER
+from tests.lakes.hive import HiveLake, ids, local
+from tests.lakes.sqlite import people
+from tests.servers.metastore import Metastore
+from tests.verify.verify_table import verify
 
 pytestmark = [pytest.mark.hive, pytest.mark.slow]
 

@@ -6,17 +6,17 @@ import json
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, people
 from pyiceberg.catalog import load_catalog as iceberg_load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, TimestampNanoType
 
 import icelock
-from hive_lake import HiveLake, ids, local, sha256
 from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
 from icelock.table.table import Table
+from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive
 

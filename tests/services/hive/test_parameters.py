@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import KEYED
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import SnapshotRef
@@ -20,6 +19,7 @@ from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata import canonical_json
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.table_metadata import TableMetadataV3
+from tests.lakes.sqlite import KEYED
 
 LOCATION = "file:/warehouse/db.db/t/metadata/00300-x.metadata.json"
 

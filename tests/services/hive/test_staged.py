@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
-from hive_lake import HiveLake, ids, local, sha256
 from icelock.errors import PolicyError
+from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive
 

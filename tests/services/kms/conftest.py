@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs import SparkJobs
+from tests.services.kms.spark_jobs import SparkJobs
 
 
 @pytest.fixture(scope="session")

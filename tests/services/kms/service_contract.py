@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from counting_kms import Calls
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
@@ -21,6 +20,7 @@ import icelock
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms.loader import load_kms_client
 from icelock.testing import KmsContract
+from tests.helpers.counting_kms import Calls
 
 KEY = b"0123456789abcdef"
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from counting_kms import Calls
 from pyspark.sql import SparkSession
 
 import icelock.spark
+from tests.helpers.counting_kms import Calls
 
 TASKS = 16
 

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jvm import WARM
-
-import icelock
+from tests.helpers.jvm import WARM
+from tests.helpers.places import python_path
 
 _SECONDS = 300.0
 
@@ -58,12 +57,10 @@ class SparkJobs:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            here = Path(__file__).parent
-            modules = os.pathsep.join((str(Path(icelock.__file__).parents[1]), str(here), str(here.parents[1] / "unit"), str(WARM)))
-            own = {"PYTHONPATH": modules, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+            own = {"PYTHONPATH": python_path(WARM), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, str(here / "spark_job.py"), str(self._folder / "warehouse")],
+                    [sys.executable, "-m", "tests.services.kms.spark_job", str(self._folder / "warehouse")],
                     env={**self._environment, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 )  # fmt: skip
         return self._process

@@ -13,13 +13,13 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from faulty_proxy import Answer, Drop, FaultyProxy, Silence
 from icelock.errors import KmsErrorKind, PolicyError
 from icelock.kms.aws import AwsKms
 from icelock.kms.loader import load_kms_client
-from local_kms import local_kms, rotate
-from running import free_ports, listens, running
-from service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.servers.local_kms import local_kms, rotate
+from tests.servers.running import free_ports, listens, running
+from tests.services.kms.faulty_proxy import Answer, Drop, FaultyProxy, Silence
+from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
 
 SECRET = "secret-access-key-of-the-test"
 

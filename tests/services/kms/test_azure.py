@@ -8,11 +8,11 @@ import pytest
 from azure.identity import DefaultAzureCredential
 from azure.keyvault.keys import KeyClient
 
-from azure_double import HOST, OAEP, AzureDouble, Credential, DoubleAzureKms, key_client, vault_proxy
 from icelock.errors import KmsErrorKind, PolicyError
 from icelock.kms.azure import AzureKms
 from icelock.kms.loader import load_kms_client
-from service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.servers.azure_double import HOST, OAEP, AzureDouble, Credential, DoubleAzureKms, key_client, vault_proxy
+from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
 
 THROTTLED = (429, "Throttled", "", "s3cr3t")
 
@@ -44,7 +44,7 @@ def _as_new(azure):
 
 def settings(double, token="writer"):
     return {
-        "encryption.kms-impl": "azure_double.DoubleAzureKms",
+        "encryption.kms-impl": "tests.servers.azure_double.DoubleAzureKms",
         "kms.double.url": double.url,
         "kms.double.ca": str(double.ca),
         "kms.double.token": token,

@@ -9,12 +9,12 @@ import pytest
 from google.auth.exceptions import RefreshError
 from grpc import StatusCode
 
-from gcp_double import KEY_RING, GcpDouble, Token, gcp_client
 from icelock.errors import KmsErrorKind
 from icelock.kms.gcp import GcpKms
 from icelock.kms.loader import load_kms_client
-from running import free_ports
-from service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.servers.gcp_double import KEY_RING, GcpDouble, Token, gcp_client
+from tests.servers.running import free_ports
+from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
 
 LAKE, OTHER = KEY_RING + "lake", KEY_RING + "other"
 
@@ -45,7 +45,7 @@ def _as_new(gcp):
 
 def settings(double, token="writer"):
     properties = {"kms.double.port": str(double.port), "kms.double.token": token}
-    return {"encryption.kms-impl": "gcp_double.DoubleGcpKms", **properties, **NO_WAIT}
+    return {"encryption.kms-impl": "tests.servers.gcp_double.DoubleGcpKms", **properties, **NO_WAIT}
 
 
 def client(double, token="writer", **more):

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from icelock.errors import FormatError, KmsError, KmsErrorKind, PolicyError
 from icelock.kms.keystore import KeystoreKms
 from icelock.kms.loader import load_kms_client
-from keystores import PASSWORD, SECRET, add_key, java, keytool
-from service_contract import KEY, ServiceContract, failure, kind
+from tests.helpers.keystores import PASSWORD, SECRET, add_key, java, keytool
+from tests.services.kms.service_contract import KEY, ServiceContract, failure, kind
 
 
 @pytest.fixture(scope="module")

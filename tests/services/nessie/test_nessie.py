@@ -9,11 +9,11 @@ from typing import Any
 import boto3
 import pytest
 import requests
-from lake import KEYED, TestLake, people
 from moto.server import ThreadedMotoServer
-from nessie_server import Nessie
 
 from icelock.errors import CommitError, PolicyError
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.servers.nessie import Nessie
 
 BUCKET = "lake"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postgres_lake import PostgresLake
-from postgres_server import Postgres
+from tests.lakes.postgres import PostgresLake
+from tests.servers.postgres import Postgres
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,12 @@ import sys
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError, NoSuchTableError, NotInstalledError, TableAlreadyExistsError
 
 import icelock
 from icelock.errors import KeyUnavailableError, PolicyError
-from postgres_lake import PostgresLake
+from tests.lakes.postgres import PostgresLake
+from tests.lakes.sqlite import KEYED, people
 
 SCHEMA = people().schema
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rest_stub import RestStub
-from stub_lake import StubLake
+
+from tests.lakes.stub import StubLake
+from tests.servers.rest_stub import RestStub
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rest_stub import RefusalError, RestStub
+from tests.servers.rest_stub import RefusalError, RestStub
 
 
 class NessieStub(RestStub):

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.types import LongType
 from requests import ConnectionError  # noqa: A004 - requests' own
-from rest_stub import RefusalError, RestStub
-from stub_lake import QUICK, StubLake, ids
 from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RefusalError, RestStub
 
 ONCE = {"commit.retry.num-retries": "0"}
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import CommitStateUnknownException, RESTError
 from requests import RequestException
-from rest_stub import RestStub
-from stub_lake import StubLake, ids
 
 from icelock.errors import FormatError, PolicyError
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 TOO_LONG_SECONDS = 30
 BOUNDS = {"rest.client.socket-timeout-ms": "1500", "icelock.rest.max-answer-bytes": "1000000"}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from rest_stub import RestStub
-from stub_lake import QUICK, StubLake, ids
 
 from icelock.errors import IntegrityError
 from icelock.maintenance import remove_leftovers
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 STATISTICS = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1, "blob-metadata": []}
 

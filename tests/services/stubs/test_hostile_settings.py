@@ -7,13 +7,13 @@ import sys
 from typing import Any
 
 import pytest
-from lake import people
 from pyiceberg.exceptions import CommitStateUnknownException
-from rest_stub import RestStub
-from stub_lake import QUICK, StubLake, ids
 
 from icelock.errors import FormatError, PolicyError
 from icelock.io.file_io import storage_of
+from tests.lakes.sqlite import people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 PLACES = ["defaults", "overrides", "table_config", "credentials"]
 # None of these is in the list of what a server may set (docs/how-to/catalog-rest.md).

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import CommitStateUnknownException
-from rest_stub import RestStub
-from servers_that_lose_keys import KeylessStub, LowerVersionStub, NessieStub, SeaweedStub
-from stub_lake import StubLake
 
 from icelock.errors import CommitError, PolicyError
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import StubLake
+from tests.servers.rest_stub import RestStub
+from tests.services.stubs.servers_that_lose_keys import KeylessStub, LowerVersionStub, NessieStub, SeaweedStub
 
 
 @contextlib.contextmanager

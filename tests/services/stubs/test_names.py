@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import people
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, RESTError, TableAlreadyExistsError
-from rest_stub import RestStub
-from stub_lake import QUICK, StubLake, ids
 
 from icelock.errors import FormatError, IntegrityError
+from tests.lakes.sqlite import people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 LOST = [500, 503, "drop"]
 REFUSED = [400, 403, 404, 409, 302]

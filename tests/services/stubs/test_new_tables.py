@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, people
-from rest_stub import RestStub
-from stub_lake import QUICK, StubLake, ids
 
 from icelock.errors import IntegrityError
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 SNAPSHOT = {
     "snapshot-id": 7,

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
-from rest_stub import RestStub
-from stub_lake import StubLake, ids
 
 from icelock.errors import CommitError, PolicyError
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 
 def set_property(name: str, value: str) -> Callable[[Any], None]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import people
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from rest_stub import RefusalError, RestStub
-from stub_lake import StubLake, ids
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
+from tests.lakes.sqlite import people
+from tests.lakes.stub import StubLake, ids
+from tests.servers.rest_stub import RefusalError, RestStub
 
 COMMIT = ("POST", "/tables/t")
 LOST = [408, 500, 502, 503, 504, "drop", "hang", "garbage"]

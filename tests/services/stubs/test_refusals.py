@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -18,11 +17,12 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from requests import HTTPError, Response
-from rest_stub import RefusalError, RestStub
-from stub_lake import QUICK, StubLake, ids
 
 from icelock.catalog.rest.refusals import Sent, nothing_done
 from icelock.errors import IntegrityError
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import QUICK, StubLake, ids
+from tests.servers.rest_stub import RefusalError, RestStub
 
 COMMIT = ("POST", "/tables/t")
 REFUSED = [301, 400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 451, 501]

@@ -8,14 +8,14 @@ import sys
 from typing import Any
 
 import pytest
-from lake import KEYED, people
 from pyiceberg.exceptions import ForbiddenError
-from rest_stub import RestStub
-from stub_lake import StubLake, ids
 
 from icelock.errors import CommitError, FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms.loader import load_kms_client as load
+from tests.lakes.sqlite import KEYED, people
+from tests.lakes.stub import StubLake, ids
+from tests.servers.rest_stub import RestStub
 
 EVIL = {
     "encryption.kms-impl": "attacker.Kms",

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from lake import KEYED, people
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
-from tests.spark.standalone import SPARK_HOME, Cluster, connected
 
 import icelock.spark
+from tests.lakes.sqlite import KEYED, people
+from tests.spark.standalone import SPARK_HOME, Cluster, connected
 
 pytestmark = pytest.mark.spark
 

@@ -20,18 +20,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from counting_kms import KEYS, callers_log
-from lake import KEYED, TestLake, people
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from tests.spark.standalone import Cluster, connected
-from tests.spark.tap import Tap
-from tests.spark.test_event_log import forms
 
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import leftovers
+from tests.helpers.counting_kms import KEYS, callers_log
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.spark.standalone import Cluster, connected
+from tests.spark.tap import Tap
+from tests.spark.test_event_log import forms
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def there(cluster_spark, lake):
 
 
 def telling(lake: TestLake, **more: str) -> dict[str, str]:
-    return lake.properties(**{"encryption.kms-impl": "counting_kms.TellingKms"}, **more)
+    return lake.properties(**{"encryption.kms-impl": "tests.helpers.counting_kms.TellingKms"}, **more)
 
 
 def rows(spark, count, parts, meanwhile=None):

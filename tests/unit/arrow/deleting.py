@@ -12,12 +12,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from tests.unit.arrow.support import AAD, DEK, metadata, write
-from tests.vectors.ags1 import reference
 
 from icelock.format.key_metadata import KeyMetadata
 from icelock.plan.task import DeleteFile
 from icelock.secret import SecretBytes
+from tests.unit.arrow.support import AAD, DEK, metadata, write
+from tests.vectors.ags1 import reference
 
 ID_META = b"PARQUET:field_id"
 POSITION_FIELDS = pa.schema(

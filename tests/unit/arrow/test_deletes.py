@@ -20,8 +20,6 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from tests.unit.arrow import deleting
-from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.read import equality
 from icelock.arrow.read.context import MOST_BYTES, DeleteCache, ReadContext
@@ -30,6 +28,8 @@ from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavail
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.secret import SecretBytes
+from tests.unit.arrow import deleting
+from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, write
 
 SCHEMA = Schema(opt(1, "id", ice.LongType()), opt(2, "name", ice.StringType()))
 ROWS = 1000

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, StringType, StructType
-from tests.unit.arrow.writing import opt, parquet_file, read, write
 
 from icelock.arrow.write.dictionary import is_smaller
+from tests.unit.arrow.writing import opt, parquet_file, read, write
 
 
 @pytest.mark.parametrize(

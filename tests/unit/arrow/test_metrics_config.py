@@ -8,9 +8,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, MapType, StringType, StructType
-from tests.unit.arrow.writing import opt, req, write
 
 from icelock.arrow.write.metrics_modes import COUNTS, FULL, NONE, TRUNCATE_16, MetricsMode, metrics_modes
+from tests.unit.arrow.writing import opt, req, write
 
 DEFAULT = "write.metadata.metrics.default"
 COLUMN = "write.metadata.metrics.column."

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
+
+from icelock.metadata.manifest import DataFile
 from tests.golden.java_chain import JavaFile, data_files, table_metadata
 from tests.golden.relocate import RelocatingFileIO, table_info
 from tests.unit.arrow.writing import key_metadata, opt, write
-
-from icelock.metadata.manifest import DataFile
 
 TABLES = ("types_parquet", "part_parquet", "key32", "cow_update", "mor_dv", "maint", "stats", "refs")
 LINEAGE = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from tests.unit.arrow.writing import opt, req, write
 
 from icelock.arrow.write.bounds import lower_bound, upper_bound
+from tests.unit.arrow.writing import opt, req, write
 
 NAN = float("nan")
 

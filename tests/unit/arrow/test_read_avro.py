@@ -19,13 +19,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import IdentityTransform
-from tests.unit.arrow.deleting import ags1, avro_bytes, vector
-from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, task
 
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.plan.task import ScanTask
+from tests.unit.arrow.deleting import ags1, avro_bytes, vector
+from tests.unit.arrow.support import OTHER_DEK, CountingIO, context, metadata, opt, read, task
 
 BLOCK = (1 << 20) + 28
 UTC = dt.UTC

@@ -15,11 +15,11 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
-from tests.unit.arrow.support import AAD, DEK, OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, with_ids, write
 
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.secret import SecretBytes
+from tests.unit.arrow.support import AAD, DEK, OTHER_DEK, CountingIO, context, metadata, opt, read, rows_table, task, with_ids, write
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -17,13 +17,13 @@ from pyiceberg import expressions as ex
 from pyiceberg import types as ice
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
-from tests.unit.arrow.support import CountingIO, context, metadata, opt, pyiceberg_twin, read, rows_table, task, write
 
 from icelock.arrow.read import prune
 from icelock.arrow.read.file_schema import file_fields
 from icelock.arrow.read.task import count_task, needs_reading, read_task
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
+from tests.unit.arrow.support import CountingIO, context, metadata, opt, pyiceberg_twin, read, rows_table, task, write
 
 NAN = math.nan
 SCHEMA = Schema(

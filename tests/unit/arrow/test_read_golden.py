@@ -12,16 +12,16 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOr
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import UnknownType
-from tests.unit.arrow.support import context, read
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.task import read_task
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.task import ScanTask
 from icelock.secret import SecretBytes
-from java_chain import JavaFile, data_files, table_metadata
-from relocate import RelocatingFileIO, expected
-from rows import rows, sorted_json
+from tests.golden.java_chain import JavaFile, data_files, table_metadata
+from tests.golden.relocate import RelocatingFileIO, expected
+from tests.golden.rows import rows, sorted_json
+from tests.unit.arrow.support import context, read
 
 TABLES = ("types_parquet", "part_parquet", "key32", "evolve", "refs", "ctas", "cow_update", "plain_v3")
 

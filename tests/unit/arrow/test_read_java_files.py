@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, IsNull, LessThan
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType, StructType
-from tests.unit.arrow.support import context, opt, read, task
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.plan.task import ScanTask
+from tests.unit.arrow.support import context, opt, read, task
 
 FILES = Path(__file__).parent / "java"
 SCHEMA = Schema(

@@ -15,7 +15,6 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.read.file_schema import file_fields
 from icelock.arrow.read.project import FileColumns, Projection
@@ -23,6 +22,7 @@ from icelock.arrow.types import output_schema
 from icelock.errors import FormatError
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
+from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, write
 
 OLD = Schema(
     ice.NestedField(1, "id", ice.IntegerType(), required=True),

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, with_ids, write
 
 from icelock.errors import FormatError
 from icelock.io.parquet import decryption_properties
+from tests.unit.arrow.support import context, metadata, opt, read, rows_table, task, with_ids, write
 
 UTC = dt.UTC
 FEB_29 = dt.datetime.fromisoformat("2024-02-29")

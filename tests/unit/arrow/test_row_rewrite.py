@@ -14,8 +14,6 @@ from pyiceberg import types as ice
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThan, In, IsNull, Not, NotEqualTo, NotIn, Or
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
-from tests.unit.arrow import deleting, writing
-from tests.unit.arrow.support import DEK, context, metadata, opt, read, rows_table, task, write
 
 from icelock.arrow.write import row_rewrite
 from icelock.arrow.write.row_rewrite import (
@@ -33,6 +31,8 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.secret import SecretBytes
+from tests.unit.arrow import deleting, writing
+from tests.unit.arrow.support import DEK, context, metadata, opt, read, rows_table, task, write
 
 SCHEMA = Schema(opt(1, "id", ice.LongType()), opt(2, "x", ice.DoubleType()))
 ROWS: list[dict[str, Any]] = [

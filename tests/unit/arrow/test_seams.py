@@ -12,10 +12,10 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThan, IsNul
 from pyiceberg.expressions.visitors import bind, visit
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
-from tests.unit.arrow.support import opt
 
 import icelock.arrow
 from icelock.arrow.read.seams import InclusiveMetricsVisitor
+from tests.unit.arrow.support import opt
 
 SCHEMA = Schema(opt(1, "a", LongType()))
 

@@ -13,6 +13,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
+
+from icelock.arrow.write.options import WriteOptions
+from icelock.arrow.write.parquet_file import _arguments
+from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
+from icelock.errors import PolicyError
+from icelock.keys.entropy import SystemEntropy
 from tests.unit.arrow.writing import (
     ID_AND_TEXT,
     OPERATION,
@@ -29,12 +35,6 @@ from tests.unit.arrow.writing import (
     write,
 )
 from tests.unit.keys.fakes import CountedEntropy
-
-from icelock.arrow.write.options import WriteOptions
-from icelock.arrow.write.parquet_file import _arguments
-from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
-from icelock.errors import PolicyError
-from icelock.keys.entropy import SystemEntropy
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 

@@ -9,12 +9,12 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
-from tests.unit.arrow.writing import CountingIO, context, files_in, id_table, parquet_file, path_of, write
-from tests.unit.keys.fakes import CountedEntropy
 
 from icelock.arrow.write.writer import DataFileWriter, write_data_files
 from icelock.errors import IntegrityError, PolicyError
 from icelock.keys.entropy import SystemEntropy
+from tests.unit.arrow.writing import CountingIO, context, files_in, id_table, parquet_file, path_of, write
+from tests.unit.keys.fakes import CountedEntropy
 
 SMALL_GROUPS = {"write.parquet.row-group-size-bytes": "20000"}
 BUCKETS = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b"))

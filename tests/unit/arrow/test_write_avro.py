@@ -20,17 +20,16 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from tests.unit.arrow.test_write_roundtrip import FORMS, ROW, SCHEMA
-from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, context, files_in, id_table, key_metadata, opt, path_of, req, write
 
-import java_chain
-import relocate
 from icelock.arrow.write.avro_schema import avro_data_schema, decimal_length
 from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import IntegrityError
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.manifest import DataFile
-from reading import KeyMetadata, ags1_open
+from tests.golden import java_chain, relocate
+from tests.unit.arrow.test_write_roundtrip import FORMS, ROW, SCHEMA
+from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, context, files_in, id_table, key_metadata, opt, path_of, req, write
+from tests.verify.reading import KeyMetadata, ags1_open
 
 AVRO = {"write.format.default": "avro"}
 

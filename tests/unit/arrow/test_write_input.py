@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from tests.unit.arrow.writing import ID_AND_TEXT, context, files_in, id_table, opt, read, req, write
 
 from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
+from tests.unit.arrow.writing import ID_AND_TEXT, context, files_in, id_table, opt, read, req, write
 
 UTC = dt.UTC
 NOON = dt.datetime(2024, 3, 1, 12, tzinfo=UTC)

@@ -25,15 +25,15 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from tests.golden.java_chain import data_files as java_files
-from tests.golden.java_chain import table_metadata
-from tests.golden.relocate import expected, table_info
-from tests.unit.arrow.writing import CountingIO, files_in, opt, parquet_file, path_of, read, write
 
 from icelock.arrow.transforms import array_transform
 from icelock.arrow.write.partition_path import java_float, partition_path
 from icelock.errors import PolicyError
 from icelock.metadata.partition_identity import identity_of
+from tests.golden.java_chain import data_files as java_files
+from tests.golden.java_chain import table_metadata
+from tests.golden.relocate import expected, table_info
+from tests.unit.arrow.writing import CountingIO, files_in, opt, parquet_file, path_of, read, write
 
 LOW, HIGH = -62_135_596_800_000_000, 253_402_300_799_000_000  # years 1 to 9999 in microseconds
 

@@ -11,6 +11,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, MapType, StringType, StructType
+
 from tests.unit.arrow.writing import opt, read, req, write
 
 SCHEMA = Schema(

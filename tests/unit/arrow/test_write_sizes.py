@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, StringType, StructType
-from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, files_in, id_table, key_metadata, opt, parquet_file, read, req, write
 
 from icelock.arrow.write.options import WriteOptions
 from icelock.arrow.write.parquet_file import EncryptedParquetFile
@@ -17,6 +16,7 @@ from icelock.arrow.write.partition_writer import Compression, _levels, _parts
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
+from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, files_in, id_table, key_metadata, opt, parquet_file, read, req, write
 
 KIB = 1 << 10
 MIB = 1 << 20

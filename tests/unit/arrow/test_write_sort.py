@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, StringType, StructType
-from tests.unit.arrow.writing import files_in, opt, parquet_file, read, write
 
 from icelock.errors import PolicyError
+from tests.unit.arrow.writing import files_in, opt, parquet_file, read, write
 
 SCHEMA = Schema(
     opt(1, "a", IntegerType()), opt(2, "s", StringType()), opt(3, "d", DoubleType()), opt(4, "st", StructType(opt(5, "x", LongType())))

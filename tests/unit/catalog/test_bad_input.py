@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import NoSuchTableError, NotInstalledError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 import icelock
 from icelock.errors import FormatError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
 

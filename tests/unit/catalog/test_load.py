@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from lake import TestLake
 
 import icelock
 from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import TestLake
 
 SQL = "icelock.catalog.sql.SqlCatalog"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.errors import IntegrityError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 def test_the_last_sixteen_are_kept() -> None:

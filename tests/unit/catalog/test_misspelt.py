@@ -12,12 +12,12 @@ import pyiceberg.catalog.rest
 import pyiceberg.catalog.sql
 import pyiceberg.io
 import pytest
-from lake import TestLake, people
 from pyiceberg.table import TableProperties
 
 import icelock
 from icelock.errors import PolicyError
 from icelock.properties import check_catalog_properties, check_misplaced
+from tests.lakes.sqlite import TestLake, people
 
 SCHEMA = people().schema
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lake import TestLake, people
 
 from icelock.catalog.trust import pins_file
 from icelock.catalog.trust.pins_file import PinsFile, Seen
 from icelock.errors import FormatError, IntegrityError, PolicyError
+from tests.lakes.sqlite import TestLake, people
 
 SEEN = Seen(key_id="k", table_uuid="u", last_sequence_number=3, last_updated_ms=5, metadata_location="m3", metadata_hash="h")
 KEYED = {"encryption.key-id": "keyA"}

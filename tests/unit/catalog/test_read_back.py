@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.catalog.commit.outcome import has_commit
 from icelock.catalog.sql.commit import SqlRows, SqlTurn
 from icelock.errors import IntegrityError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 QUICK = {"commit.status-check.num-retries": "1", "commit.status-check.min-wait-ms": "1"}
 

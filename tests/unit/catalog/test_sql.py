@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.catalog import load_catalog as pyiceberg_load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceNotEmptyError, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
@@ -24,6 +23,8 @@ import icelock
 from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.table.table import Table
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
 
@@ -81,10 +82,16 @@ def test_pyiceberg_s_configuration_is_honoured(lake: TestLake, monkeypatch: pyte
     (config / ".pyiceberg.yaml").write_text(f"catalog:\n  fromfile:\n{lines}\n", encoding="utf-8")
     monkeypatch.setenv("PYICEBERG_HOME", str(config))
     monkeypatch.setenv("PYICEBERG_CATALOG__FROMFILE__URI", lake.properties()["uri"])
-    catalog = icelock.load_catalog("fromfile", **{"encryption.kms-impl": "counting_kms.CountingKms"})
+    catalog = icelock.load_catalog("fromfile", **{"encryption.kms-impl": "tests.helpers.counting_kms.CountingKms"})
     catalog.create_namespace("db")
     catalog.create_table("db.t", SCHEMA, properties=KEYED).append(people())
-    assert icelock.load_catalog("fromfile", **{"encryption.kms-impl": "counting_kms.CountingKms"}).load_table("db.t").scan().count() == 10
+    assert (
+        icelock.load_catalog("fromfile", **{"encryption.kms-impl": "tests.helpers.counting_kms.CountingKms"})
+        .load_table("db.t")
+        .scan()
+        .count()
+        == 10
+    )
 
 
 def test_iceberg_schemas_sort_orders_and_locations(lake: TestLake) -> None:
@@ -163,14 +170,13 @@ def test_many_processes_append_to_one_table(lake: TestLake) -> None:
     """C-05: 4 processes x 5 appends; every row is there once and every snapshot opens."""
     lake.catalog().create_table("db.t", SCHEMA, properties={**KEYED, "commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "10"})
     script = (
-        "import json, sys, icelock; from lake import people\n"
+        "import json, sys, icelock; from tests.lakes.sqlite import people\n"
         "t = icelock.load_catalog('test', **json.loads(sys.argv[1])).load_table('db.t')\n"
         "for i in range(5): t.append(people(int(sys.argv[2]) * 1000 + i * 10))"
     )
-    place = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", script, json.dumps(lake.properties()), str(number)], env={**os.environ, "PYTHONPATH": place}
+            [sys.executable, "-c", script, json.dumps(lake.properties()), str(number)], env={**os.environ, "PYTHONPATH": python_path()}
         )
         for number in range(4)
     ]

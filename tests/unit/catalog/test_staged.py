@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -21,9 +20,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from tests.unit.table.model import verified
 
 from icelock.errors import FormatError, KmsError, PolicyError
+from tests.helpers.table_model import verified
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = Schema(
     NestedField(7, "id", LongType(), required=False),

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 from icelock.catalog.commit.queue import CommitQueues, FairLock
 from icelock.table.commit.protocol import CommitTurn
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 NAME = ("db", "t")
 

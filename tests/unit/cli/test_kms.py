@@ -5,9 +5,9 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from counting_kms import Calls
 
 from icelock.cli.main import main
+from tests.helpers.counting_kms import Calls
 
 KEY_A = b"0123456789012345"
 MEMORY = ("--property", "encryption.kms-type=memory", "--property", f"kms.memory.keys.keyA={KEY_A.hex()}")

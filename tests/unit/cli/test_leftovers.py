@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from lake import KEYED, TestLake, people
 
 from icelock.cli.main import main
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 from pyiceberg.io import InputFile, OutputFile
-from tests.vectors.ags1 import reference
 
 from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.secret import SecretBytes
+from tests.vectors.ags1 import reference
 
 KEY = bytes(range(16))
 PREFIX = bytes(range(0xA0, 0xB0))

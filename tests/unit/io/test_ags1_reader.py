@@ -4,6 +4,9 @@ import io
 
 import pyarrow as pa
 import pytest
+
+from icelock.errors import FormatError, IntegrityError
+from icelock.io.streams import Ags1Reader
 from tests.unit.io.fakes import (
     MIB,
     NAME,
@@ -15,9 +18,6 @@ from tests.unit.io.fakes import (
     key_metadata,
     sound,
 )
-
-from icelock.errors import FormatError, IntegrityError
-from icelock.io.streams import Ags1Reader
 
 PLAIN, STREAM = sound(2 * MIB + 5)
 EDGES = sorted({0, 1, 7, MIB - 1, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 2 * MIB + 4, 2 * MIB + 5, 2 * MIB + 6})

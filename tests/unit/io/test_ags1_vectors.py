@@ -6,13 +6,13 @@ import hashlib
 import io
 
 import pytest
-from tests.unit.io.fakes import Nonces, Sink
-from tests.vectors.ags1 import reference
 
 from icelock import errors
 from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.io.streams import Ags1Reader, Ags1Writer
 from icelock.secret import SecretBytes
+from tests.unit.io.fakes import Nonces, Sink
+from tests.vectors.ags1 import reference
 
 VECTORS = {vector["name"]: vector for vector in reference.load()}
 SOUND = [name for name, vector in VECTORS.items() if "error" not in vector["expect"]]

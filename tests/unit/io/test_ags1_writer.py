@@ -6,13 +6,13 @@ import io
 
 import pyarrow as pa
 import pytest
-from tests.unit.io.fakes import FILE_KEY, KEY, MIB, NAME, PREFIX, FailingSink, Nonces, ShortSink, Sink, key_metadata, sound
-from tests.vectors.ags1 import reference
 
 from icelock.format.key_metadata import FileKey
 from icelock.io.streams import Ags1Reader, Ags1Writer
 from icelock.keys.entropy import SystemEntropy
 from icelock.secret import SecretBytes
+from tests.unit.io.fakes import FILE_KEY, KEY, MIB, NAME, PREFIX, FailingSink, Nonces, ShortSink, Sink, key_metadata, sound
+from tests.vectors.ags1 import reference
 
 
 def writer_to(sink, entropy=None, file_key=FILE_KEY):

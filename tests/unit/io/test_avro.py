@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.arrow.deleting import avro_bytes
 
 from icelock.errors import FormatError
 from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.plain_input import PlainBytes
+from tests.unit.arrow.deleting import avro_bytes
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -9,11 +9,11 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
 
 from icelock.errors import FormatError
 from icelock.io.avro.check import AvroBlock, RowCheck
 from icelock.io.avro.read import RowDecoder
+from tests.fuzz.avro_sites import CHANGES, changed, sites, zigzag
 
 PAIRS = {
     "type": "array",

@@ -9,13 +9,13 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
-from tests.unit.io.fakes import FILE_KEY, KEY, MIB, NAME, PREFIX, MemoryFile, Nonces, key_metadata, sound
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.secret import SecretBytes
+from tests.unit.io.fakes import FILE_KEY, KEY, MIB, NAME, PREFIX, MemoryFile, Nonces, key_metadata, sound
 
 PLAIN, STREAM = sound(2 * MIB + 5)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import fastavro
 import pytest
-from tests.golden.relocate import RelocatingFileIO, table_info
 
 from icelock.errors import IntegrityError
 from icelock.format import aes_gcm
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.files import EncryptedInputFile
+from tests.golden.relocate import RelocatingFileIO, table_info
 
 TABLES = ["avro_data", "cow_update", "ctas", "evolve", "key32", "maint", "mor_dv", "part_parquet", "refs", "stats", "types_parquet"]
 FILES = RelocatingFileIO()

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.io.test_avro import block, container, long
 
 from icelock import properties as names
 from icelock.errors import FormatError, PolicyError
@@ -23,6 +22,7 @@ from icelock.io.limits import DEFAULT_LIMITS, Limits, read_all
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.table_metadata import decode_metadata, read_metadata
 from icelock.spark.settings.storage import executor_properties
+from tests.unit.io.test_avro import block, container, long
 
 MIB = 1 << 20
 BYTES = b'{"type": "record", "name": "r", "fields": [{"name": "a", "type": "bytes"}]}'

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.io import InputFile
-from tests.golden.relocate import RelocatingFileIO
-from tests.unit.io.parquet_attack import chosen, head_at, renamed
-from tests.unit.io.test_java_golden import TABLES, data_files
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet import ParquetInput, decryption_properties
 from icelock.secret import SecretBytes
+from tests.golden.relocate import RelocatingFileIO
+from tests.lakes.sqlite import KEYED, TestLake
+from tests.unit.io.parquet_attack import chosen, head_at, renamed
+from tests.unit.io.test_java_golden import TABLES, data_files
 
 DEK = b"0123456789abcdef"
 AAD = b"AAD-PREFIX-16-B."

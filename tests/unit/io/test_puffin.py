@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.arrow.deleting import blob, puffin, roaring64
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.plain_input import PlainBytes
 from icelock.io.puffin.read import decode_deletion_vector, read_blob
+from tests.unit.arrow.deleting import blob, puffin, roaring64
 
 VALUES = [0, 1, 65_535, 65_536, 4_000_000_000, (1 << 32) + 7, (5 << 32) + 1]
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
-from tests.unit.arrow.deleting import blob
-from tests.unit.io.fakes import FILE_KEY, KEY, NAME, PREFIX, FailingSink, MemoryFile, WrittenFile
 
-import relocate
 from icelock.errors import IntegrityError, PolicyError
 from icelock.io.files import EncryptedOutputFile
 from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.keys.entropy import SystemEntropy
-from reading import KeyMetadata, Storage, ags1_open
-from row_deletes import puffin_blobs, vector, vector_positions
-from verify_table import Keys, Verifier
+from tests.golden import relocate
+from tests.unit.arrow.deleting import blob
+from tests.unit.io.fakes import FILE_KEY, KEY, NAME, PREFIX, FailingSink, MemoryFile, WrittenFile
+from tests.verify.reading import KeyMetadata, Storage, ags1_open
+from tests.verify.row_deletes import puffin_blobs, vector, vector_positions
+from tests.verify.verify_table import Keys, Verifier
 
 PATH = "file:/lake/db/t/data/a b=x%2Fy/1é.parquet"
 

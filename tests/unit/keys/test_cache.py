@@ -4,11 +4,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.unit.keys.fakes import CountingKms
 
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.keys.cache import KekCache
 from icelock.secret import SecretBytes
+from tests.unit.keys.fakes import CountingKms
 
 KMS, OTHER_KMS = CountingKms(), CountingKms()
 

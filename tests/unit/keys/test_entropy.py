@@ -4,10 +4,10 @@ import base64
 import pickle
 
 import pytest
-from tests.unit.keys.fakes import CountedEntropy
 
 from icelock.errors import FormatError
 from icelock.keys.entropy import SystemEntropy, mint_file_key, mint_key_id
+from tests.unit.keys.fakes import CountedEntropy
 
 
 @pytest.mark.parametrize("length", [16, 24, 32])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from tests.unit.keys.fakes import CountingKms
 
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.cache import KekCache
 from icelock.keys.manager import EncryptionManager
+from tests.unit.keys.fakes import CountingKms
 
 DATA = Path(__file__).parents[2] / "golden" / "data"
 TABLES = ("avro_data", "cow_update", "ctas", "evolve", "key32", "maint", "mor_dv", "part_parquet", "refs", "stats", "types_parquet")

@@ -3,11 +3,11 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from tests.unit.keys.fakes import NOW_MS, CountedEntropy, CountingKms
 
 from icelock.errors import FormatError, KeyUnavailableError, KmsError, KmsErrorKind
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.kek import KEK_LIFESPAN_MS, created_ms, is_live, mint_kek, unwrap_kek
+from tests.unit.keys.fakes import NOW_MS, CountedEntropy, CountingKms
 
 
 def kek(timestamp):

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountedEntropy, CountingKms
 
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
@@ -17,6 +16,7 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.keys.cache import KekCache
 from icelock.keys.entropy import SystemEntropy
 from icelock.keys.manager import EncryptionManager
+from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountedEntropy, CountingKms
 
 
 @pytest.fixture

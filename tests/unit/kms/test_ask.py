@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 import icelock
 from icelock.errors import IcelockError, KeyUnavailableError, KmsClientError, KmsError, PolicyError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 USERS = "tests.unit.kms.user_kms"
 ERRORS = ["ConnectionError", "TimeoutError", "KeyError", "Own"]

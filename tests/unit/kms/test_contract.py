@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.kms.user_kms import VersionedKms
 
 from icelock.kms.keyring import KeyFileProtection, Keyring
 from icelock.kms.keyring_file import create_keyring
@@ -13,6 +12,7 @@ from icelock.kms.memory import MemoryKms
 from icelock.kms.unlock import KeyFileUnlocker, make_key_file
 from icelock.secret import SecretBytes
 from icelock.testing import KmsContract
+from tests.unit.kms.user_kms import VersionedKms
 
 KEY_A = b"0123456789012345"
 KEY_B = b"1123456789012345"

@@ -3,13 +3,13 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.unit.kms.user_kms import VersionedKms
 
 from icelock.errors import PolicyError
 from icelock.kms.loader import check_kms_properties, load_kms_client
 from icelock.kms.local import LocalKms
 from icelock.kms.memory import MemoryKms
 from icelock.kms.retry import RetryingKms, RetryPolicy
+from tests.unit.kms.user_kms import VersionedKms
 
 MEMORY = {"encryption.kms-type": "memory", "kms.memory.keys.keyA": "00" * 16}
 LOCAL = {"encryption.kms-type": "local", "kms.local.path": "keyring"}

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.update import RemoveSnapshotsUpdate
-from tests.unit.table.model import verified
 
 import icelock
 from icelock.errors import IntegrityError, KmsError, PolicyError
 from icelock.maintenance import Content, Kind, leftovers, remove_leftovers
+from tests.helpers.table_model import verified
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 NOTHING = timedelta(0)
 MODULE = sys.modules[leftovers.__module__]

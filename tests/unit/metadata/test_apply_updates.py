@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lake import KEYED, TestLake, people
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, update_table_metadata
 
 from icelock.metadata.updates import apply_updates
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 UPDATES = (SetPropertiesUpdate(updates={"a": "1", "b": "2"}), RemovePropertiesUpdate(removals=["a"]))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.table.metadata import MetadataLogEntry, SnapshotLogEntry
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
@@ -13,6 +12,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Set
 from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import apply_updates
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SET = SetPropertiesUpdate(updates={"a": "1"})
 T = 1_700_000_000_000

@@ -15,17 +15,17 @@ from typing import Any
 import fastavro
 import polars as pl  # noqa: F401 - few entries are read as columns only if it is in use
 import pytest
-from lake import TestLake
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from pyiceberg.typedef import Record
-from tests.fuzz.avro_sites import zigzag
-from tests.unit.table.test_plan_columns import SPECS, Place, plain_bytes, seen, stored_again
 
 from icelock.errors import FormatError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry
 from icelock.metadata.stored_schema import inlined, named_once
+from tests.fuzz.avro_sites import zigzag
+from tests.lakes.sqlite import TestLake
+from tests.unit.table.test_plan_columns import SPECS, Place, plain_bytes, seen, stored_again
 
 FOUR = 3  # the place of column "four" in the partition of spec 3
 VALUES = [b"\x08abc", b"\x02\x02\x02\x02", None, b"\xff\xff\xff\xff"]

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from tests.unit.table.model import live_entries, verified
 
 from icelock.errors import FormatError, KmsError, PolicyError
+from tests.helpers.table_model import live_entries, verified
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))

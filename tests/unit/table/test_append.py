@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -17,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import KeyUnavailableError, KmsError, KmsErrorKind
 from icelock.format.key_metadata import KeyMetadata
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
 BY_CITY = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=IdentityTransform(), name="city"))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from tests.unit.table.model import ARROW, arrow, row, rows_of, verified
 
 from icelock.errors import PolicyError
+from tests.helpers.table_model import ARROW, arrow, row, rows_of, verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5", "commit.retry.num-retries": "3"}
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))

@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException
 
 from icelock.errors import PolicyError
 from icelock.table.commit.protocol import CommitProtocol
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 QUICK = {**KEYED, "commit.retry.min-wait-ms": "1"}
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, live_entries, row, rows_of, verified
+
+from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 COW, MOR = "copy-on-write", "merge-on-read"
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))

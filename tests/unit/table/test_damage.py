@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError
+from tests.helpers.places import python_path
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 DAY_MS = 86_400_000
 
@@ -155,16 +156,17 @@ def test_a_writer_that_is_killed_before_the_commit_leaves_the_table_as_it_was(la
         """
         import json, os, signal, sys
         import icelock
-        from lake import people
+        from tests.lakes.sqlite import people
         table = icelock.load_catalog("test", **json.loads(sys.argv[1])).load_table("db.t")
         table.catalog.commit_table = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
         table.append(people(100))
         """
     )
     before = set(lake.files())
-    place = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     command = [sys.executable, "-c", script, json.dumps(lake.properties())]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": place}, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": python_path()}, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == -9, done.stderr
     left = set(lake.files()) - before
     assert sorted(name.rsplit(".", 1)[1] for name in left) == ["avro", "avro", "parquet"]

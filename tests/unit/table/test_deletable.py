@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 from icelock.maintenance.leftovers import remove_leftovers
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 DELETES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
 

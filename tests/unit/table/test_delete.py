@@ -8,16 +8,29 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
-from tests.unit.arrow.writing import parquet_file
-from tests.unit.table.model import ARROW, LINEAGE, Model, arrow, by_id, delete_entries, live_entries, n_is, one_of, row, rows_of, verified
 
 from icelock.errors import KeyUnavailableError, KmsError, PolicyError
+from tests.helpers.table_model import (
+    ARROW,
+    LINEAGE,
+    Model,
+    arrow,
+    by_id,
+    delete_entries,
+    live_entries,
+    n_is,
+    one_of,
+    row,
+    rows_of,
+    verified,
+)
+from tests.lakes.sqlite import KEYED, TestLake
+from tests.unit.arrow.writing import parquet_file
 
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
 COW, MOR = "copy-on-write", "merge-on-read"

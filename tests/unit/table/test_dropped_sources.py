@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
-from tests.unit.table.model import verified
 
 from icelock.maintenance import leftovers
+from tests.helpers.table_model import verified
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 KEPT = ["id", "name"]
 

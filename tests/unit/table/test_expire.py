@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from tests.unit.table.model import verified
 
 import icelock
 from icelock.errors import CommitError, IntegrityError, KmsError, PolicyError
 from icelock.maintenance import leftovers
 from icelock.table.maintenance.expire import Expired
+from tests.helpers.table_model import verified
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SOON = datetime.now(UTC) + timedelta(days=1)
 # The log of metadata files has no end here, so that none is left over.

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg import types as ice
 from pyiceberg.expressions import And, EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNull, LessThan, Not, NotEqualTo, NotIn, NotNull
 from pyiceberg.expressions.literals import DateLiteral
@@ -26,6 +25,7 @@ from pyiceberg.transforms import (
 )
 
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED, TestLake
 
 NAN = float("nan")
 MODES = ["copy-on-write", "merge-on-read"]

@@ -13,15 +13,15 @@ from typing import Any
 import polars as pl  # noqa: F401 - few entries are read as columns only if it is in use
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg import expressions as ex
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus, PartitionFieldSummary
 from pyiceberg.typedef import Record
-from tests.unit.table.test_plan_columns import NAMES, Place, relisted
 
 from icelock.arrow.write import metrics
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry
+from tests.lakes.sqlite import KEYED, TestLake
+from tests.unit.table.test_plan_columns import NAMES, Place, relisted
 
 BULLET = "a" * 15 + "\u2022"
 CUT = BULLET.encode()[:16]  # two bytes of three are missing

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.types import LongType
 
 from icelock.errors import FormatError, PolicyError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 Change = Callable[[dict[str, Any]], None]
 

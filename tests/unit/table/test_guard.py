@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile as IcebergDataFile
@@ -48,6 +47,7 @@ from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.secret import SecretBytes
 from icelock.table.guard import check_updates
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 UNKNOWN = "4711"
 LIST_KEY_ID = "bGlzdC1rZXktb2YtdGVzdA=="

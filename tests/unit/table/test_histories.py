@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lake import KEYED, TestLake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from tests.unit.table.model import (
+
+from tests.helpers.table_model import (
     ALL,
     ARROW,
     N_NULL_OR_LATE,
@@ -28,6 +28,7 @@ from tests.unit.table.model import (
     row,
     verified,
 )
+from tests.lakes.sqlite import KEYED, TestLake
 
 SPECS = {
     "unpartitioned": PartitionSpec(),

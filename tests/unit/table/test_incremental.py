@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake
-from tests.unit.table.model import ARROW, arrow, row
 
 from icelock.errors import IntegrityError
+from tests.helpers.table_model import ARROW, arrow, row
+from tests.lakes.sqlite import KEYED, TestLake
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, UUIDType
+
+from tests.lakes.sqlite import KEYED, TestLake
 
 SCHEMA = Schema(
     NestedField(1, "id", UUIDType(), required=False),

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType
+
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 BY_CITY = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=IdentityTransform(), name="city"))
 

@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 
 from icelock.errors import PolicyError
 from icelock.maintenance import leftovers, remove_leftovers
 from icelock.spark.settings.options import ReadOptions
 from icelock.table.moments import to_millis
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
 PLACES: dict[str, Callable[[Any, Any], object]] = {

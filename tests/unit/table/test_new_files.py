@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.table.rows.engine_change import EngineWork
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
+
+from tests.lakes.sqlite import KEYED, TestLake
 
 ROWS = pa.table(
     {

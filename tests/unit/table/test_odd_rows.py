@@ -9,17 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate
 from pyiceberg.transforms import BucketTransform, HourTransform, IdentityTransform, TruncateTransform
 from sqlalchemy import text
-from tests.unit.table.model import verified
 
 from icelock.errors import FormatError, PolicyError
 from icelock.table.encryption import TableEncryption
+from tests.helpers.table_model import verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 
 def made(lake: TestLake, kind: Any, transform: Any = None, source: int = 1) -> Any:

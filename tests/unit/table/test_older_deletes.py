@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.manifest import DataFileContent, FileFormat
-from tests.unit.arrow.deleting import POSITION_FIELDS
-from tests.unit.table.model import ARROW, Model, arrow, delete_entries, live_entries, n_is, one_of, row, verified
 
 from icelock.metadata.manifest import DataFile
 from icelock.table.commit.row_delta import Change
+from tests.helpers.table_model import ARROW, Model, arrow, delete_entries, live_entries, n_is, one_of, row, verified
+from tests.lakes.sqlite import KEYED, TestLake
+from tests.unit.arrow.deleting import POSITION_FIELDS
 
 PATH_ID = 2147483546
 COW, MOR = "copy-on-write", "merge-on-read"

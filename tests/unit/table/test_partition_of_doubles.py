@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
+
+from tests.lakes.sqlite import KEYED, TestLake
 
 VALUES = [0.1, 1 / 3, 1e300, -5e-324, 16777217.0]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg import types as ice
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
-from tests.unit.table.model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
 
 from icelock.errors import PolicyError
+from tests.helpers.table_model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}

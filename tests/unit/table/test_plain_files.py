@@ -9,11 +9,11 @@ from typing import Any
 
 import fastavro
 import pytest
-from lake import TestLake, people
 from pyiceberg.manifest import clear_manifest_cache
 
 import icelock
 from icelock.errors import FormatError
+from tests.lakes.sqlite import TestLake, people
 
 VERSIONS = ["1", "2"]
 CODECS = ["null", "deflate", "zstandard"]

@@ -21,7 +21,6 @@ import polars as pl  # noqa: F401 - few entries are read as columns only if it i
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from lake import KEYED, TestLake
 from pyiceberg import expressions as ex
 from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
@@ -47,6 +46,7 @@ from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
+from tests.lakes.sqlite import KEYED, TestLake
 
 TYPES = {
     "flag": ice.BooleanType(),

@@ -11,7 +11,6 @@ import sys
 from typing import Any
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -25,6 +24,7 @@ from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.table.commit.staged import Staged
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = Schema(NestedField(1, "part", IntegerType(), required=False), NestedField(2, "id", LongType(), required=False))
 SPEC = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))

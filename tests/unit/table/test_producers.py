@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from lake import KEYED, TestLake, people
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 def _ids(table: object) -> list[int]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import NoSuchTableError, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -19,6 +18,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from icelock.errors import CommitError
 from icelock.table.commit.still_fits import check_same_columns, check_still_fits
+from tests.lakes.sqlite import KEYED, TestLake
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([1, 2], pa.int32()), "s": ["canary-1", "canary-2"]})
 MORE = pa.table({"id": pa.array([3], pa.int64()), "n": pa.array([3], pa.int32()), "s": ["canary-3"]})

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -18,13 +17,14 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
-from tests.unit.table.model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
 
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.table.rows.engine_change import EngineWork
+from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
@@ -22,6 +21,7 @@ from pyiceberg.types import BinaryType, ListType, LongType, MapType, NestedField
 
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
+from tests.lakes.sqlite import KEYED, TestLake
 
 POINT = bytes.fromhex("0101000000000000000000F03F0000000000000040")  # WKB of POINT (1 2)
 VARIANT = pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())])

@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake import KEYED, TestLake
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType, UUIDType
-from tests.unit.table.model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
 
 from icelock.errors import KmsError, PolicyError
+from tests.helpers.table_model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.lakes.sqlite import KEYED, TestLake
 
 COW, MOR = "copy-on-write", "merge-on-read"
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}

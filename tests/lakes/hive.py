@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hive_metastore.ttypes import ShowLocksRequest
-from lake import KEYED, TestLake, people
 from pyiceberg.catalog.hive import _HiveClient
 
 import icelock
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 class HiveLake(TestLake):

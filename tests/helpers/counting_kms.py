@@ -66,7 +66,7 @@ class Calls:
 
     def properties(self) -> dict[str, str]:
         return {
-            "encryption.kms-impl": "counting_kms.CountingKms",
+            "encryption.kms-impl": "tests.helpers.counting_kms.CountingKms",
             "kms.counting.log": str(self._log),
             "kms.counting.deny": str(self._deny),
         }

@@ -15,22 +15,22 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
-from metastore import announced_port
+from tests.servers.metastore import announced_port
 
-HERE: Final = Path(__file__).parent
-CACHE: Final = Path(__file__).parents[3] / ".cache" / "rest"
+SOURCES: Final = Path(__file__).parent / "java_rest"
+CACHE: Final = Path(__file__).parents[2] / ".cache" / "rest"
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
 def jars() -> Path:
-    """The folder of the jars and the compiled classes beside this file."""
-    sources = sorted(HERE.glob("*.java"))
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in (HERE / "pom.xml", *sources))).hexdigest()[:16]
+    """The folder of the jars and the compiled classes in ``java_rest``."""
+    sources = sorted(SOURCES.glob("*.java"))
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in (SOURCES / "pom.xml", *sources))).hexdigest()[:16]
     made = CACHE / f"server-{state}"
     if not made.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            _run("mvn", "-q", "-B", "-C", "-f", str(HERE / "pom.xml"), _GOAL, f"-DoutputDirectory={folder}/made")
+            _run("mvn", "-q", "-B", "-C", "-f", str(SOURCES / "pom.xml"), _GOAL, f"-DoutputDirectory={folder}/made")
             _run(_jdk("javac"), "-nowarn", "-d", f"{folder}/made", "-cp", f"{folder}/made/*", *map(str, sources))
             Path(folder, "made").rename(made)
     return made

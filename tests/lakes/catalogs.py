@@ -17,16 +17,16 @@ from typing import Any
 import boto3
 import psycopg
 from botocore.exceptions import ConnectionClosedError
-from lake import KEYED, TestLake, people
 from pyiceberg.catalog.hive import _HiveClient
 from requests import ConnectionError as RequestsConnectionError
-from rest_server import RestServer
 
-from faults import Faults
 from icelock.catalog.hive.parameters import row_parameters
 from icelock.table.encryption import TableEncryption
-from metastore import Metastore
-from postgres_server import Postgres
+from tests.helpers.hive_faults import Faults
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.servers.metastore import Metastore
+from tests.servers.postgres import Postgres
+from tests.servers.rest import RestServer
 
 POINT = "UPDATE iceberg_tables SET metadata_location = {0} WHERE table_namespace = {0} AND table_name = {0}"
 QUICK = {"commit.status-check.num-retries": "2", "commit.status-check.min-wait-ms": "20"}

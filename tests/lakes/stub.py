@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lake import KEYED, TestLake, people
-from rest_stub import RestStub
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.servers.rest_stub import RestStub
 
 QUICK = {"commit.status-check.num-retries": "2", "commit.status-check.min-wait-ms": "20"}
 

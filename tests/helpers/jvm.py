@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tests.helpers.places import ROOT
+
 # On PYTHONPATH it lets Spark's Python processes start in less time; see the module in it.
-WARM = Path(__file__).parents[1] / "spark" / "warm"
+WARM = ROOT / "tests" / "spark" / "warm"
 
 
 def end_jvm() -> None:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
-CACHE: Final = Path(__file__).parents[3] / ".cache" / "nessie"
+CACHE: Final = Path(__file__).parents[2] / ".cache" / "nessie"
 VERSION: Final = "0.99.0"
 SHA256: Final = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
 _JAR: Final = f"nessie-quarkus-{VERSION}-runner.jar"

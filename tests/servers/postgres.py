@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import psycopg
 
-from running import free_ports
+from tests.servers.running import free_ports
 
 # The server's parent: it stops the server when the tests' end of the pipe is gone.
 _KEEPER = '"$@" & server=$!; cat > /dev/null; kill -INT $server 2> /dev/null; wait $server'

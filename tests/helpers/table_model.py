@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from verify_table import verify
+from tests.verify.verify_table import verify
 
 Row = tuple[int, int | None, str | None]
 COLUMNS = ("id", "n", "s")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from running import free_ports, listens, running
+from tests.servers.running import free_ports, listens, running
 
 SOURCE = Path(__file__).parent / "localkms"
-CACHE = Path(__file__).parents[3] / ".cache" / "kms"
+CACHE = Path(__file__).parents[2] / ".cache" / "kms"
 
 
 def _binary() -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from counting_kms import Calls
 
 import icelock
+from tests.helpers.counting_kms import Calls
 
 KEYED = {"encryption.key-id": "keyA"}
 

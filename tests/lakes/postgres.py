@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from lake import TestLake
-
-from postgres_server import Postgres
+from tests.lakes.sqlite import TestLake
+from tests.servers.postgres import Postgres
 
 
 class PostgresLake(TestLake):
