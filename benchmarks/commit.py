@@ -37,7 +37,7 @@ from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "services/hive", "services/postgres", "unit", "verify")]
+sys.path.insert(0, str(ROOT))
 
 from tests.interop.session import catalog_properties  # noqa: E402
 from tests.interop.toolchain import class_path  # noqa: E402

@@ -32,7 +32,7 @@ import icelock
 import icelock.spark
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit")]
+sys.path.insert(0, str(ROOT))
 
 from tests.spark.standalone import Cluster, connected  # noqa: E402 - found through the path above
 

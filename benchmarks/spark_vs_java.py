@@ -26,8 +26,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("benchmarks/spark", ".")
-sys.path[:0] = [str(ROOT / folder) for folder in FOLDERS]
+sys.path[:0] = [str(ROOT / "benchmarks" / "spark"), str(ROOT)]
 
 from bench_cases import LARGE, NAMES, Setup, has_native, read_rows, write_rows  # noqa: E402 - found through the path above
 from bench_report import Report, machine, markers  # noqa: E402
