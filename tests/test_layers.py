@@ -46,9 +46,6 @@ HEAVY = {
     "hypothesis": ((), ()),
 }
 
-# PyIceberg's scan has a method for each engine; ours for Spark is where its users look for it.
-TO_SPARK = {("table.scan", "icelock.spark.read_table"), ("table.scan", "pyspark.sql")}
-
 
 @dataclass(frozen=True)
 class Import:
@@ -97,7 +94,7 @@ def imports(path: Path) -> Iterator[Import]:
 def test_module_imports_only_own_or_earlier_layers(path):
     for found in imports(path):
         parts = found.module.split(".")
-        if parts[0] != "icelock" or (dotted(path), found.module) in TO_SPARK:
+        if parts[0] != "icelock":
             continue
         assert len(parts) > 1, f"{path}:{found.line}: import what is needed, not the whole package"
         target = parts[1] if is_module(parts[1]) else "__init__"
@@ -111,7 +108,7 @@ def test_module_imports_only_own_or_earlier_layers(path):
 def test_heavy_libraries_are_imported_where_they_belong(path):
     for found in imports(path):
         library = found.module.split(".")[0]
-        if library not in HEAVY or (dotted(path), found.module) in TO_SPARK:
+        if library not in HEAVY:
             continue
         anywhere, in_functions = HEAVY[library]
         allowed = anywhere if found.at_module_level else in_functions

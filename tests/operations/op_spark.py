@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -180,5 +181,12 @@ FUNCTIONS = [
         PolicyError,
     ),
 ]
-SCAN = recipes("DataScan", Outcome.READS, {"to_spark": lambda p: p.table.scan(row_filter="id > 3").to_spark(p.spark).collect()})
+
+
+def to_spark(place: SparkPlace) -> object:
+    with pytest.deprecated_call():
+        return place.table.scan(row_filter="id > 3").to_spark(place.spark).collect()
+
+
+SCAN = recipes("DataScan", Outcome.READS, {"to_spark": to_spark})
 RECIPES = [*READS, *SCAN, *WRITES, *WRITER, *FUNCTIONS]

@@ -117,8 +117,8 @@ def test_a_session_that_was_not_registered(spark, spark_lake):
 def test_a_scan_to_spark(spark, spark_lake):
     table = create(spark_lake, SCHEMA, ROWS, [{"id": 3, "c": "z"}])
     scan = table.scan(row_filter="id >= 2", selected_fields=("id",), limit=5)
-    assert values(scan.to_spark(spark, engine="native")) == [2, 3]
-    assert values(table.scan(snapshot_id=table.history()[0].snapshot_id).to_spark(spark, engine="native").select("id")) == [1, 2]
+    assert values(icelock.spark.read(spark, scan, engine="native")) == [2, 3]
+    assert values(icelock.spark.read(spark, table.scan(snapshot_id=table.history()[0].snapshot_id), engine="native").select("id")) == [1, 2]
 
 
 AGAIN = """

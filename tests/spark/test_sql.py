@@ -131,8 +131,10 @@ def test_attach_makes_views_of_a_namespace(spark, town):
 
 def test_a_scan_as_a_dataframe(spark, town):
     scan = town.catalog().load_table("db.t").scan(row_filter="id > 7 and city = 'town-2'", selected_fields=("id",))
-    assert sorted(row.id for row in scan.to_spark(spark).collect()) == [8, 11, 14, 17]
-    assert sorted(row.id for row in scan.to_spark(spark, engine="python").collect()) == [8, 11, 14, 17]
-    assert town.catalog().load_table("db.t").scan(limit=3).to_spark(spark).count() == 3
+    assert sorted(row.id for row in icelock.spark.read(spark, scan).collect()) == [8, 11, 14, 17]
+    assert sorted(row.id for row in icelock.spark.read(spark, scan, engine="python").collect()) == [8, 11, 14, 17]
+    assert icelock.spark.read(spark, town.catalog().load_table("db.t").scan(limit=3)).count() == 3
     with pytest.raises(PolicyError, match="auto, native, python"):
-        scan.to_spark(spark, engine="rust")
+        icelock.spark.read(spark, scan, engine="rust")
+    with pytest.raises(PolicyError, match="a scan says itself what is read"):
+        icelock.spark.read(spark, scan, columns=["id"])

@@ -1,4 +1,4 @@
-"""``icelock.spark.read`` and ``DataScan.to_spark``: a table's rows as a DataFrame.
+"""``icelock.spark.read``: a table's rows as a DataFrame.
 
 1 the table is loaded and its snapshot is fixed: every query on the DataFrame reads that. 2 files that Spark's own Parquet reader can read
 are read by it. 3 the others are read by the data source, and the rows are united. ``explain`` shows the first as ``FileScan icelock`` and
@@ -52,7 +52,7 @@ class Engine(StrEnum):
 
 def read(  # noqa: PLR0913 - what a read can say
     spark: SparkSession,
-    table: str,
+    table: str | DataScan,
     *,
     columns: Sequence[str] | None = None,
     row_filter: str | BooleanExpression | None = None,
@@ -66,7 +66,8 @@ def read(  # noqa: PLR0913 - what a read can say
 
     Args:
         spark: a session that ``register`` was called with.
-        table: the dotted name.
+        table: the dotted name; or a scan of a table, which says itself what is read. What Spark's own reader cannot read of a scan needs
+            the table's catalog to be registered under the catalog's own name.
         columns: names of columns, nested ones dotted, and of metadata columns (``_file``, ``_pos``, ``_row_id`` ...); all if not given.
         row_filter: which rows, in PyIceberg's language; rows that it leaves undecided are left out. Filters on the DataFrame do as well.
         snapshot_id: of the table.
@@ -84,6 +85,10 @@ def read(  # noqa: PLR0913 - what a read can say
         IntegrityError: a manifest or manifest list was changed.
     """
     chosen = _engine(engine)
+    if not isinstance(table, str):
+        if any(given is not None for given in (columns, row_filter, snapshot_id, as_of_timestamp, branch, tag)):
+            raise PolicyError("a scan says itself what is read: give columns, filter, snapshot or ref to table.scan(...), not to read")
+        return _scan_rows(spark, table, chosen)
     settings = settings_of(spark)
     options = ReadOptions.of(table, columns=columns, snapshot_id=snapshot_id, as_of_timestamp=as_of_timestamp, branch=branch, tag=tag)
     expression: BooleanExpression = AlwaysTrue() if row_filter is None else parse_filter(row_filter)
@@ -104,16 +109,9 @@ def _fixed(spark: SparkSession, job: Job, options: ReadOptions) -> Job:
     return Jobs(spark).fixed(job, snapshot=at_head)
 
 
-def scan_to_spark(scan: DataScan, spark: SparkSession, *, engine: str = Engine.AUTO) -> DataFrame:
-    """Return a scan's rows. What Spark's reader cannot read needs the table's catalog to be registered under the catalog's own name.
-
-    Raises:
-        PolicyError: the engine cannot read this, or the session does not know the catalog.
-        KeyUnavailableError, IntegrityError: as ``read``.
-    """
+def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame:
     from icelock.table.scan import CATALOG
 
-    chosen = _engine(engine)
     name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
     columns = None if "*" in scan.selected_fields else tuple(scan.selected_fields)
     options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)

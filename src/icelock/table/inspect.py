@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.table import Table
+    from icelock.table.state import OpenTable
 
 _KEYS = "key_metadata"
 _UUID_LENGTH = 16
@@ -38,8 +38,9 @@ _BOUNDS = (10, 11)
 class InspectTable(IcebergInspectTable):
     """PyIceberg's ``InspectTable`` with key metadata left out. UUIDs are their 16 bytes."""
 
-    def __init__(self, tbl: Table) -> None:
-        super().__init__(tbl.at_one_version())
+    def __init__(self, tbl: OpenTable) -> None:
+        one_version: Any = tbl.at_one_version()  # which nobody else moves on
+        super().__init__(one_version)
         self._type_of = types_of(tbl.metadata.schema())
         self._metadata = tbl.metadata
         self.tbl.metadata = _with_bytes(tbl.metadata)

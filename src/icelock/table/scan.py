@@ -11,7 +11,9 @@ Not here: reading one file (``arrow.read.task``).
 from __future__ import annotations
 
 import itertools
+import warnings
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
-    from pyspark.sql import DataFrame, SparkSession
 
     from icelock.plan.columnar import PlannedFiles
 
@@ -232,21 +233,10 @@ class DataScan(Filtered, IcebergDataScan):
         encoded = _encode(schema.empty_table(), dictionary_columns).schema
         return pa.RecordBatchReader.from_batches(encoded, (batch.cast(encoded) for batch in batches))
 
-    def to_spark(self, spark: SparkSession, *, engine: str = "auto") -> DataFrame:
-        """Return the rows as a Spark DataFrame, by ``icelock.spark.read``'s engines; needs the extra ``spark``.
-
-        Args:
-            spark: a session; what Spark's own reader cannot read needs one that ``icelock.spark.register`` was called with.
-            engine: "auto", "native" or "python".
-
-        Raises:
-            PolicyError: the engine cannot read this, or the session does not know the catalog.
-            KeyUnavailableError: no KMS, or it refused.
-            IntegrityError: a manifest or manifest list was changed.
-        """
-        from icelock.spark.read_table import scan_to_spark  # noqa: PLC0415 - the way up for PyIceberg's to_* methods
-
-        return scan_to_spark(self, spark, engine=engine)
+    def to_spark(self, spark: Any, *, engine: str = "auto") -> Any:
+        """Deprecated: use ``icelock.spark.read(spark, scan)``, which this calls."""
+        warnings.warn("DataScan.to_spark is deprecated: use icelock.spark.read(spark, scan)", DeprecationWarning, stacklevel=2)
+        return import_module("icelock.spark").read(spark, self, engine=engine)
 
     def count(self) -> int:
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""

@@ -322,7 +322,7 @@ def test_a_plain_wire_is_refused_before_anything_happens(cluster_spark, lake, tm
     operations: list[Callable[[], object]] = [
         lambda: icelock.spark.read(spark, TABLE),
         lambda: icelock.spark.read(spark, TABLE, engine="python").collect(),
-        lambda: scan.to_spark(spark),
+        lambda: icelock.spark.read(spark, scan),
         lambda: spark.read.format("icelock").load(TABLE),
         lambda: spark.read.format("icelock").load("gone.db.t"),
         lambda: write(df),

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.manifest import ManifestFile
-
-    from icelock.table.commit.producer import EncryptedProducer
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 TARGET_SIZE_DEFAULT: Final = 1 << 20
 
@@ -39,18 +38,12 @@ def merge_enabled(properties: Mapping[str, str]) -> bool:
     return property_as_bool(dict(properties), TableProperties.MANIFEST_MERGE_ENABLED, default=True)
 
 
-def merged(producer: EncryptedProducer, manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
-    """Return the manifests with small ones merged, unless the table's properties forbid it; data and deletes apart."""
-    may_lose = producer._written_manifest_lists and not producer._staged.cannot_lose
-    if not merge_enabled(properties) or may_lose:
-        return list(manifests)
-    groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]
-    return [manifest for group in groups for manifest in _merger(producer, properties).merge_manifests(group)]
-
-
-def _merger(producer: EncryptedProducer, properties: Mapping[str, str]) -> _Merger:
+def merged(producer: _SnapshotProducer[Any], manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
+    """Return the manifests with small ones merged; data and deletes apart."""
     size, count = merge_sizes(properties)
-    return _Merger(size or 1, count or 1, True, producer)
+    merger = _Merger(size or 1, count or 1, True, producer)
+    groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]
+    return [manifest for group in groups for manifest in merger.merge_manifests(group)]
 
 
 def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
@@ -67,7 +60,7 @@ def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
 
 
 class _Merger(_ManifestMergeManager[Any]):
-    _snapshot_producer: EncryptedProducer
+    _snapshot_producer: Any  # an EncryptedProducer
 
     def _create_manifest(self, spec_id: int, manifest_bin: list[ManifestFile]) -> ManifestFile:
         producer = self._snapshot_producer

@@ -36,7 +36,7 @@ from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.branches import check_branch
-from icelock.table.commit.manifest_merge import merge_sizes, merged
+from icelock.table.commit.manifest_merge import merge_enabled, merge_sizes, merged
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
 
@@ -136,8 +136,11 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def _listed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Return the manifests as they are listed, small ones merged; those that went into another are deleted after the commit."""
-        if self._merges:
-            manifests = merged(self, manifests, self._staged.metadata.properties)
+        properties = self._staged.metadata.properties
+        # An attempt that another one may overtake would merge for the next conflict.
+        may_lose = self._written_manifest_lists and not self._staged.cannot_lose
+        if self._merges and merge_enabled(properties) and not may_lose:
+            manifests = merged(self, manifests, properties)
         listed = {manifest.manifest_path for manifest in manifests}
         # A manifest that an attempt before did not list may be listed now.
         written = [*self._written_manifests, *self._uncommitted_manifests]
