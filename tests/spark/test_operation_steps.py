@@ -167,7 +167,7 @@ def test_a_file_that_another_writer_changed_is_a_conflict(lake, merge_on_read):
     messages = run.run()
     table.delete("id = 4")
     before = lake.files()
-    with pytest.raises(ValidationException, match="look and do it again"):
+    with pytest.raises(ValidationException, match="reload the table and retry"):
         run.commit(messages)
     assert set(lake.files()) <= set(before)
     assert ids(lake) == [*range(4), *range(5, 20)]

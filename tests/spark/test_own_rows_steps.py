@@ -131,7 +131,7 @@ def test_columns_that_are_gone_when_tasks_have_written(lake):
     with load(lake).update_schema() as update:
         update.delete_column("name")
     before = {name for name in lake.files() if "/data/" not in name}
-    with pytest.raises(ValidationException, match=r"'name' \(id 2\) is gone"):
+    with pytest.raises(ValidationException, match=r"'name' \(id 2\) was dropped"):
         writer.commit(messages)
     assert ids(lake) == list(range(10))
     assert {name for name in lake.files() if "/data/" not in name} == before

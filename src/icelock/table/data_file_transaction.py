@@ -9,6 +9,7 @@ Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producer
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import ALWAYS_TRUE, Transaction
@@ -27,7 +28,7 @@ from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.engine_change import EngineChange, EngineWork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, Self
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
     from icelock.metadata.table_metadata import TableMetadataV3
     from icelock.table.commit.conflicts import Since
+    from icelock.table.commit.row_delta import EncryptedOverwrite
     from icelock.table.table import Table
 
 
@@ -112,11 +114,11 @@ class DataFileTransaction(Transaction):
         """Append data files.
 
         Raises:
-            PolicyError: a file that is given twice, that is there, or that is another table's (``table.commit.new_files``).
+            PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.new_files``).
         """
         self.staged.check_new_files(files, branch)
         with self.staged.discarding_on_error():
-            self._answer_for(files)
+            self._track_new(files)
             update = self.update_snapshot(snapshot_properties, branch)
             with update.merge_append() if merge_enabled(self.table_metadata.properties) else update.fast_append() as producer:
                 for file in files:
@@ -131,21 +133,17 @@ class DataFileTransaction(Transaction):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        """Replace data files by others; deletion vectors of the replaced ones go with them.
+        """Replace data files by others; their deletion vectors are removed with them.
 
         Raises:
             PolicyError: as ``append_data_files``.
         """
         self.staged.check_new_files(files, branch)
-        with self.staged.discarding_on_error():
-            self._answer_for(files)
-            with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
-                producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
-                producer.delete_by_predicate(parse_filter(overwrite_filter))
-                for file in replaced:
-                    producer.delete_data_file(file)
-                for file in files:
-                    producer.append_data_file(file)
+        with self._overwriting(parse_filter(overwrite_filter), snapshot_properties, branch, files=files) as producer:
+            for file in replaced:
+                producer.delete_data_file(file)
+            for file in files:
+                producer.append_data_file(file)
 
     def overwrite_with_data_files(
         self,
@@ -162,12 +160,12 @@ class DataFileTransaction(Transaction):
         Files that keep some of their rows are rewritten or get a deletion vector, by ``write.delete.mode``, as in ``delete``.
 
         Args:
-            files: asked for when all that can be refused by the table's state was; what they yielded is deleted on an error.
-            overwrite_filter: which rows go.
-            case_sensitive: whether its column names are.
-            snapshot_properties: go into the snapshot's summary.
+            files: taken only when the table's state cannot refuse the change any more; deleted on an error.
+            overwrite_filter: the rows to replace.
+            case_sensitive: whether names in ``overwrite_filter`` are.
+            snapshot_properties: added to the snapshot's summary.
             branch: the branch to commit to.
-            since: the snapshot that the rows come from, if they come from the table's own: commits after it are looked at too.
+            since: the snapshot that the rows were read from, if they come from this table: later commits are validated too.
 
         Raises:
             PolicyError: settings or columns that do not allow it.
@@ -175,16 +173,14 @@ class DataFileTransaction(Transaction):
         """
         row_filter = parse_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
-        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
-            producer._isolation_operation = Operation.OVERWRITE  # noqa: SLF001 - PyIceberg's own way to say it
-            producer.delete_by_predicate(row_filter, case_sensitive)
+        with self._overwriting(row_filter, snapshot_properties, branch, case_sensitive=case_sensitive) as producer:
             if since is not None:
                 producer.planned_on(since.snapshot_id)
             change = DeleteByFilter(self.staged, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
             change.resolve()
             producer.apply(change)
             for file in files:
-                self._answer_for([file])
+                self._track_new([file])
                 producer.append_data_file(file)
 
     def replace_partitions(
@@ -196,14 +192,14 @@ class DataFileTransaction(Transaction):
         base_snapshot_id: int | None = None,
         since: Since | None = None,
     ) -> None:
-        """Replace the partitions of data files, under any transform, by these files; nothing happens when there are none.
+        """Replace the partitions of data files, under any transform, by these files; without files nothing is changed.
 
         Args:
             files: written with the partition spec that their ids name.
-            snapshot_properties: go into the snapshot's summary.
+            snapshot_properties: added to the snapshot's summary.
             branch: the branch to commit to.
-            base_snapshot_id: the snapshot that the write was planned on, if not the table's: commits after it are looked at too.
-            since: the same; it can say that there was none.
+            base_snapshot_id: the snapshot that the write was planned on, if not the table's: later commits are validated too.
+            since: the same; its snapshot may be None, if there was no snapshot.
 
         Raises:
             PolicyError: a file was written without a partition; or as ``append_data_files``.
@@ -211,7 +207,7 @@ class DataFileTransaction(Transaction):
         """
         self.staged.check_new_files(files, branch)
         with self.staged.discarding_on_error():
-            self._answer_for(files)
+            self._track_new(files)
             check_partitioned(self.table_metadata.spec())
             isolation_level(self.table_metadata, Operation.OVERWRITE)
             if not files:
@@ -238,33 +234,50 @@ class DataFileTransaction(Transaction):
         """Stage a row-level change that an engine worked out on one snapshot: an update, a merge, or a delete.
 
         Args:
-            change: the files.
-            row_filter: which rows of the table were looked at.
-            base_snapshot_id: the snapshot that they were looked at in; None: there was none. Commits after it are looked at.
-            operation: whose isolation level counts, ``DELETE`` (``write.delete.isolation-level``) or ``OVERWRITE`` (``write.update...``).
-            isolation_property: another property that counts instead, as ``write.merge.isolation-level`` for a merge.
+            change: the removed, added and rewritten files.
+            row_filter: the rows of the table that were read.
+            base_snapshot_id: the snapshot that they were read from; None: there was none. Later commits are validated.
+            operation: whose isolation level applies, ``DELETE`` (``write.delete.isolation-level``) or ``OVERWRITE`` (``write.update...``).
+            isolation_property: a property to use instead, such as ``write.merge.isolation-level`` for a merge.
             case_sensitive: whether names in ``row_filter`` are.
-            snapshot_properties: go into the snapshot's summary.
+            snapshot_properties: added to the snapshot's summary.
             branch: the branch to commit to.
-            since: an older snapshot, that the rows come from.
+            since: an older snapshot that new rows were read from.
 
         Raises:
-            PolicyError: settings that cannot be; or as ``append_data_files``.
+            PolicyError: invalid settings; or as ``append_data_files``.
             ValidationException: another writer changed rows that match the filter, here or when committed.
         """
         self.staged.check_new_files(change.added, branch)
         with self.staged.discarding_on_error():
-            self._answer_for(change.added)
+            self._track_new(change.added)
             isolation_level(self.table_metadata, operation, isolation_property)
             matching = parse_filter(row_filter)
-            with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
-                producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
+            given = EngineChange(self.staged, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
+            with self._overwriting(matching, snapshot_properties, branch, operation, case_sensitive=case_sensitive) as producer:
                 producer.isolation_property = isolation_property
-                producer.delete_by_predicate(matching, case_sensitive)
                 producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
-                given = EngineChange(self.staged, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
                 producer.apply(given, may_be_empty=True)
 
-    def _answer_for(self, files: Iterable[DataFile]) -> None:
-        """Delete files if the commit fails: those that were just written, since others may be in use."""
+    @contextmanager
+    def _overwriting(
+        self,
+        row_filter: BooleanExpression,
+        snapshot_properties: Mapping[str, str] | None,
+        branch: str | None,
+        operation: Operation = Operation.OVERWRITE,
+        *,
+        case_sensitive: bool = True,
+        files: Iterable[DataFile] = (),
+    ) -> Iterator[EncryptedOverwrite]:
+        """Stage a snapshot that replaces rows matching a filter, by the producer that is yielded; ``operation`` as in ``change_rows``."""
+        with self.staged.discarding_on_error():
+            self._track_new(files)
+            with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+                producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg has no other way
+                producer.delete_by_predicate(row_filter, case_sensitive)
+                yield producer
+
+    def _track_new(self, files: Iterable[DataFile]) -> None:
+        """Let files be deleted if the commit fails: only those that were just written, since others may be in use."""
         self.staged.track(*(file.file_path for file in files if is_fresh(file)))

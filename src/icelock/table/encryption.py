@@ -1,7 +1,7 @@
 """``TableEncryption``: turns a catalog's KMS settings and a table's metadata into storage access with keys.
 
-One object for one catalog: it builds the KMS client when a key is first needed, in the process that needs it, and keeps the
-cache of unwrapped KEKs. KMS settings come from the client's configuration only, never from table properties or a server.
+Each catalog has one: it builds the KMS client when a key is first needed, in the process that needs it, and keeps the cache of
+unwrapped KEKs. KMS settings come from the client's configuration only, never from table properties or a server.
 
 Not here: rules (``table.guard``), keys (``keys.manager``).
 """
@@ -44,7 +44,7 @@ _NO_VALUES: Final = {TableProperties.OBJECT_STORE_ENABLED: "true", TableProperti
 class TableEncryption:
     """What a catalog (or a static table) needs to open and mint keys.
 
-    ``owner`` names the catalog in messages; ``kms`` is a ready client instead of settings. Safe to share between threads.
+    ``owner`` names the catalog in messages; ``kms`` is a client to use instead of settings. Safe to share between threads.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class TableEncryption:
         """Make one from catalog properties, refusing misspelt ones.
 
         Raises:
-            PolicyError: an unknown ``encryption.*`` or ``kms.*`` property, both kms-type and kms-impl, or settings of a KMS and none named.
+            PolicyError: an unknown ``encryption.*`` or ``kms.*`` property, both kms-type and kms-impl, or KMS settings without either.
         """
         names.check_catalog_properties(properties)
-        # A built-in client's constructor only checks settings; a user's class may do more, so it is made when it is needed.
+        # A built-in client's constructor only checks settings; a user's class may do more, so it is built when first needed.
         if kms is None and names.KMS_TYPE in properties:
             kms = load_kms_client(properties)
         if kms is None:
@@ -108,20 +108,20 @@ class TableEncryption:
         )
 
     def check_locations(self, properties: Mapping[str, str], *, table: str) -> None:
-        """Check who names the class that makes up the paths of files: a table's properties lie on storage, and may not have code loaded.
+        """Check who names the class that chooses file paths: a table's properties lie on storage, and must not cause code to be loaded.
 
         Raises:
-            PolicyError: the table names one that the client's own settings do not name; nothing was loaded.
+            PolicyError: the table names one, and the client's settings do not; nothing was loaded.
         """
         named = properties.get(_LOCATIONS)
         if named is not None and named != self._settings.get(_LOCATIONS):
             raise PolicyError(
                 f"table {table} has {_LOCATIONS} {named!r}, which would load a class of the table's choice: remove the property, or set "
-                f"the same for {self._owner} if the class is yours"
+                f"it for {self._owner} too if you trust the class"
             )
 
     def locations(self, metadata: TableMetadata, *, table: str) -> LocationProvider:
-        """Return what makes up the paths of a table's files.
+        """Return what chooses the paths of a table's files.
 
         Raises:
             PolicyError: see ``check_locations``.
@@ -130,9 +130,9 @@ class TableEncryption:
         return load_location_provider(metadata.location, self.for_paths(metadata.properties))
 
     def for_paths(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return a table's properties as they count for paths of new files: the client may say that no partition values go there.
+        """Return a table's properties for paths of new files: the client may forbid partition values in paths.
 
-        Who names partition specs and properties of a table (a REST server, whoever writes metadata.json) else decides which values do.
+        Otherwise whoever sets a table's specs and properties (a REST server, a writer of metadata.json) decides which values appear.
         """
         shown = names.flag(self._settings, names.VALUES_IN_PATHS, default=True)
         return dict(properties) if shown else {**properties, **_NO_VALUES}
@@ -149,8 +149,7 @@ class TableEncryption:
         try:
             kms = self.kms()
         except KeyUnavailableError as e:
-            msg = f"table {table} is encrypted with master key {master_key_id!r}, but {e}"
-            raise restated(e, msg) from e
+            raise restated(e, f"table {table} is encrypted with master key {master_key_id!r}, but {e}") from e
         return EncryptionManager(
             table=table,
             master_key_id=master_key_id,
@@ -175,11 +174,11 @@ def _sound(clock: Callable[[], int]) -> int:
     """Return the time of a clock, in ms since 1970.
 
     Raises:
-        PolicyError: it is before 1970 or after the year 9999, which no table's metadata may say.
+        PolicyError: it is before 1970 or after the year 9999, which table metadata cannot hold.
     """
     now = clock()
     if not 0 <= now <= LAST_MS:
         raise PolicyError(
-            f"the clock of this machine says {now} ms since 1970, which is no time that a table can have: set it (NTP), and do it again"
+            f"the clock of this machine says {now} ms since 1970, which is outside of 1970 to 9999: set the clock (NTP) and retry"
         )
     return now

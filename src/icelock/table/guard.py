@@ -1,19 +1,19 @@
-"""The one guard: what may become of an encrypted table, checked on every create, load and commit.
+"""The guard: how an encrypted table may change, checked on every create, load and commit.
 
-Rules (seeds, "catalog security requirements"; cases C-06, C-09, C-12, C-14, C-15, C-43):
+Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C-12, C-14, C-15, C-43):
 
 1. ``encryption.*`` properties need format version 3, are spelt as listed, and never change after creation.
 2. Every ``key-id`` of a snapshot and every ``encrypted-by-id`` of a manifest-list key names an entry; a KEK's names the master key.
-3. A new snapshot has a ``key-id`` of its own: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
+3. A new snapshot has its own ``key-id``: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
    that is on storage, encrypted, in full length.
-4. What is there stays as it was: location, table id, key entries, snapshots.
-5. No partition values, statistics files or raw keys go into metadata.json.
+4. Location, table id, key entries and snapshots never change.
+5. No partition values, statistics files or raw keys are written into metadata.json.
 6. An update that this version does not know is refused.
 
-``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so what it refuses cannot be had by
-any update. Each function raises before anything is written.
+``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so no update gets around it. Each
+function raises before anything is written.
 
-Not here: whether a KMS is there (``catalog``), what catalogs have to keep (``table.kept``), plain files (``io.file_io``,
+Not here: whether there is a KMS (``catalog``), what catalogs must keep (``table.kept``), plain files (``io.file_io``,
 ``metadata.manifest_writer``, ``metadata.manifest_list``).
 """
 
@@ -21,29 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyiceberg.table.update import (
-    AddPartitionSpecUpdate,
-    AddSchemaUpdate,
-    AddSnapshotUpdate,
-    AddSortOrderUpdate,
-    AssignUUIDUpdate,
-    RemovePartitionSpecsUpdate,
-    RemovePartitionStatisticsUpdate,
-    RemovePropertiesUpdate,
-    RemoveSchemasUpdate,
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-    RemoveStatisticsUpdate,
-    SetCurrentSchemaUpdate,
-    SetDefaultSortOrderUpdate,
-    SetDefaultSpecUpdate,
-    SetLocationUpdate,
-    SetPartitionStatisticsUpdate,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-    SetStatisticsUpdate,
-    UpgradeFormatVersionUpdate,
-)
+from pyiceberg.table import update as ice
 
 from icelock import properties as names
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
@@ -63,29 +41,29 @@ if TYPE_CHECKING:
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.keys.manager import EncryptionManager
 
-# Updates that cannot bring plain files, or that are looked at here. Another one is of a newer PyIceberg.
+# Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (
     AddEncryptionKeyUpdate,
-    AddPartitionSpecUpdate,
-    AddSchemaUpdate,
-    AddSnapshotUpdate,
-    AddSortOrderUpdate,
-    AssignUUIDUpdate,
+    ice.AddPartitionSpecUpdate,
+    ice.AddSchemaUpdate,
+    ice.AddSnapshotUpdate,
+    ice.AddSortOrderUpdate,
+    ice.AssignUUIDUpdate,
     RemoveEncryptionKeyUpdate,
-    RemovePartitionSpecsUpdate,
-    RemovePartitionStatisticsUpdate,
-    RemovePropertiesUpdate,
-    RemoveSchemasUpdate,
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-    RemoveStatisticsUpdate,
-    SetCurrentSchemaUpdate,
-    SetDefaultSortOrderUpdate,
-    SetDefaultSpecUpdate,
-    SetLocationUpdate,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-    UpgradeFormatVersionUpdate,
+    ice.RemovePartitionSpecsUpdate,
+    ice.RemovePartitionStatisticsUpdate,
+    ice.RemovePropertiesUpdate,
+    ice.RemoveSchemasUpdate,
+    ice.RemoveSnapshotRefUpdate,
+    ice.RemoveSnapshotsUpdate,
+    ice.RemoveStatisticsUpdate,
+    ice.SetCurrentSchemaUpdate,
+    ice.SetDefaultSortOrderUpdate,
+    ice.SetDefaultSpecUpdate,
+    ice.SetLocationUpdate,
+    ice.SetPropertiesUpdate,
+    ice.SetSnapshotRefUpdate,
+    ice.UpgradeFormatVersionUpdate,
 )
 _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 _PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
@@ -96,8 +74,8 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     """Check the properties of a table that is to be created.
 
     Raises:
-        PolicyError: misspelt or bad ``encryption.*`` settings, encryption below format version 3, a reserved name, or a place for
-            files that is none.
+        PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, or an invalid
+            location for files.
     """
     names.check_table_properties(properties)
     names.check_misplaced(properties)
@@ -118,7 +96,7 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
 
     Raises:
         PolicyError: encryption below format version 3, or misspelt settings.
-        IntegrityError: the table has encryption keys, or snapshots with one, but its key id is gone (case C-15).
+        IntegrityError: the table has encryption keys, or snapshots with one, but no key id (case C-15).
     """
     if not isinstance(metadata, TableMetadataV3):
         if any(name in metadata.properties for name in _FIXED):
@@ -136,35 +114,35 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
 
 
 def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
-    """Check the updates of a commit against the table as it is.
+    """Check the updates of a commit against the present table.
 
     Raises:
-        PolicyError: the first update that breaks a rule.
+        PolicyError: names the first update that breaks a rule.
     """
     encrypted = is_encrypted(metadata)
     for update in updates:
-        if isinstance(update, SetPropertiesUpdate):
+        if isinstance(update, ice.SetPropertiesUpdate):
             _check_set(metadata, update.updates, table=table)
-        elif isinstance(update, RemovePropertiesUpdate):
+        elif isinstance(update, ice.RemovePropertiesUpdate):
             _check_removed(metadata, update.removals, table=table)
         elif not encrypted:
             continue
-        elif isinstance(update, (SetStatisticsUpdate, SetPartitionStatisticsUpdate)):
+        elif isinstance(update, (ice.SetStatisticsUpdate, ice.SetPartitionStatisticsUpdate)):
             _refuse_statistics(table)
-        elif isinstance(update, AddSnapshotUpdate):
+        elif isinstance(update, ice.AddSnapshotUpdate):
             _check_snapshot(update.snapshot, table=table)
-        elif isinstance(update, UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
+        elif isinstance(update, ice.UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
             raise PolicyError(f"table {table} is encrypted: format version {update.format_version} cannot hold its keys")
-        elif isinstance(update, SetLocationUpdate) and update.location != metadata.location:
+        elif isinstance(update, ice.SetLocationUpdate) and update.location != metadata.location:
             raise PolicyError(f"table {table} is encrypted: moving it to {update.location} is not supported")
         elif not isinstance(update, _KNOWN_UPDATES):
             raise PolicyError(
-                f"table {table} is encrypted: {type(update).__name__} is not known to this version, so what it would write is not either"
+                f"table {table} is encrypted: {type(update).__name__} is unknown to this version of icelock, and so is what it would write"
             )
 
 
 def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> None:
-    """Compare what is about to be committed with what is there; ``base`` is None for a table that is being made.
+    """Compare the metadata to commit with the present metadata; ``base`` is None for a new table.
 
     Raises:
         PolicyError: the change would break a rule.
@@ -185,15 +163,15 @@ def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: st
 
 
 def check_manifest_lists(snapshots: Iterable[Any], *, manager: EncryptionManager, io: FileIO) -> None:
-    """Check the manifest lists of new snapshots: sealed keys that open, and encrypted files of the length that the keys say.
+    """Check the manifest lists of new snapshots: their sealed keys open, and the files are encrypted and have the keys' length.
 
     Args:
-        snapshots: those that a commit adds.
+        snapshots: added by a commit.
         manager: with the key entries that the commit adds.
-        io: the storage's own.
+        io: the storage, without keys.
 
     Raises:
-        KeyUnavailableError, FormatError: a key is missing, or is not sealed.
+        KeyUnavailableError, FormatError: a key is missing or not sealed.
         IntegrityError: a list is not on storage as it was written, or is plain; nothing was committed.
     """
     for snapshot in snapshots:
@@ -203,7 +181,7 @@ def check_manifest_lists(snapshots: Iterable[Any], *, manager: EncryptionManager
 
 
 def check_keys(metadata: TableMetadata, *, table: str) -> None:
-    """Check that every key id in the metadata resolves; called on what is about to be committed.
+    """Check that every key id in metadata to commit resolves.
 
     Raises:
         KeyUnavailableError: names the snapshot or entry and the id that is missing.
@@ -240,7 +218,7 @@ def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: st
 
 
 def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: str) -> None:
-    # One that an earlier version stored may go: that puts the table right.
+    # A reserved one that an earlier version stored may be removed: that repairs the table.
     names.check_reserved(name for name in removals if name not in metadata.properties)
     for name in removals:
         if name in _FIXED and name in metadata.properties:
@@ -248,7 +226,7 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
 
 
 def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> None:
-    """Refuse a commit after which the table is another one, or no longer as much encrypted."""
+    """Refuse a commit that changes the table's identity or its encryption settings."""
     for name in _FIXED:
         if staged.properties.get(name) != base.properties.get(name):
             raise PolicyError(
@@ -260,16 +238,16 @@ def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> No
 
 
 def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> dict[str, EncryptedKey]:
-    """Check the key entries against those before, and return the new ones of manifest lists."""
+    """Check the key entries against the previous ones, and return the new ones of manifest lists."""
     before = {key.key_id: key for key in getattr(base, "encryption_keys", ())}
     entries: dict[str, EncryptedKey] = {}
     for key in staged.encryption_keys:  # type: ignore[union-attr]  # encrypted, so version 3
         if key.key_id in entries:
-            raise PolicyError(f"table {table}: key id {key.key_id} would be there twice")
+            raise PolicyError(f"table {table}: key id {key.key_id} would occur twice")
         entries[key.key_id] = key
         old = before.get(key.key_id, key)
         if old is not key and old != key:
-            raise PolicyError(f"table {table}: key entry {key.key_id} would be replaced by another one; entries never change")
+            raise PolicyError(f"table {table}: key entry {key.key_id} would be replaced; entries never change")
     master = staged.properties.get(names.ENCRYPTION_KEY_ID)
     added = {key_id: key for key_id, key in entries.items() if key_id not in before}
     for key in added.values():
@@ -305,10 +283,10 @@ def _check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_ke
                 )
             unused.remove(key_id)
         elif old is not snapshot and any(getattr(old, name) != getattr(snapshot, name) for name in _SNAPSHOT_KEEPS):
-            raise PolicyError(f"table {table}: snapshot {snapshot.snapshot_id} would be replaced by another one; snapshots never change")
+            raise PolicyError(f"table {table}: snapshot {snapshot.snapshot_id} would be replaced; snapshots never change")
     if unused:
         raise PolicyError(
-            f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot; they would stay in the metadata for good"
+            f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot, and would stay in the metadata for good"
         )
 
 
@@ -325,11 +303,7 @@ def _check_snapshot(snapshot: Any, *, table: str) -> None:
 
 
 def check_summary(properties: Iterable[str], *, table: str) -> None:
-    """Refuse entries of a snapshot's summary that hold partition values.
-
-    Raises:
-        PolicyError: names the entry.
-    """
+    """Refuse entries of a snapshot's summary that hold partition values."""
     for name in properties:
         if name.startswith(_PARTITION_SUMMARY):
             raise PolicyError(

@@ -1,6 +1,6 @@
-"""What a catalog has to keep of a table between two looks: keys before a commit, and what was committed after it.
+"""What a catalog must keep of a table: its keys until a commit, and what was committed after it.
 
-Source: seeds, "catalog security requirements".
+Source: Iceberg docs, catalog security requirements.
 
 Not here: what may be committed (``table.guard``), whether it was (``catalog.commit.outcome``).
 """
@@ -25,7 +25,7 @@ _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
 def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
-    """Check that new key entries are sealed under what the table has now, and not under a copy that this client holds.
+    """Check that new key entries are sealed under keys that the table still has, not under an older copy of this client.
 
     Args:
         held: the version on which the commit was prepared.
@@ -34,7 +34,7 @@ def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable
         table: for the message.
 
     Raises:
-        IntegrityError: a KEK's entry, the master key or the key length is another one; nothing was committed.
+        IntegrityError: a KEK's entry, the master key or the key length has changed; nothing was committed.
     """
     if not is_encrypted(held):
         return
@@ -45,8 +45,8 @@ def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable
     changed += [name for name in _FIXED if held.properties.get(name) != current.properties.get(name)]
     if changed:
         raise IntegrityError(
-            f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Nobody else could read what is "
-            "sealed under the old one, so nothing was committed: find out who changed it, and restore the metadata"
+            f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Others could not read what is "
+            "sealed under the old values, so nothing was committed: find out who changed them, and restore the metadata"
         )
 
 
@@ -55,7 +55,7 @@ def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog:
 
     Raises:
         CommitError: says what was lost; the files of the commit are kept.
-        IntegrityError: a key entry came back as another one; the same.
+        IntegrityError: a key entry came back changed; likewise.
     """
     if not isinstance(sent, TableMetadataV3):
         return

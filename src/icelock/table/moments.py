@@ -1,7 +1,7 @@
-"""A moment that decides what is read or deleted, as the metadata has it: milliseconds since 1970 in UTC.
+"""Times that decide what is read or deleted, as table metadata has them: milliseconds since 1970 in UTC.
 
-A ``datetime`` without a zone is refused. Python takes it for local time, PyIceberg for UTC, so ``datetime.now()`` was hours off: snapshots
-that were to be kept would go.
+A ``datetime`` without a zone is refused. Python takes it for local time and PyIceberg for UTC, so ``datetime.now()`` would be hours off,
+and snapshots that should be kept would be expired.
 
 Not here: times as values of columns.
 """
@@ -17,19 +17,15 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_millis(moment: object, *, name: str) -> int:
-    """Return a moment in ms since 1970, UTC.
-
-    Args:
-        moment: a ``datetime`` with a time zone, or ms since 1970.
-        name: what it is called where it was given.
+    """Return a ``datetime`` with a zone, or ms since 1970, as ms since 1970 in UTC; ``name`` is the argument's.
 
     Raises:
-        PolicyError: a ``datetime`` without a zone, or something else.
+        PolicyError: a ``datetime`` without a zone, or another type.
     """
     if isinstance(moment, datetime):
         if moment.utcoffset() is None:
             raise PolicyError(
-                f"{name} is {moment.isoformat(sep=' ')} without a time zone, so it does not say which moment is meant: use "
+                f"{name} is {moment.isoformat(sep=' ')} without a time zone, so the moment is ambiguous: use "
                 "datetime.now(timezone.utc), or moment.astimezone() for local time"
             )
         return (moment - _EPOCH) // timedelta(milliseconds=1)

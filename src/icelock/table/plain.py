@@ -1,8 +1,8 @@
-"""Plain tables of versions 1 and 2: PyIceberg's own, but for two things.
+"""Plain tables of versions 1 and 2: PyIceberg's own, with two checks.
 
-1. A catalog that has a KMS lets them take rows only where the client says that they are plain (``catalog.new_properties``).
-2. PyIceberg loads ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or come from
-   a REST server, so the class counts only if the client names it too (``table.encryption.check_locations``); reading needs none.
+1. In a catalog that has a KMS they take rows only if the client says that they are plain (``catalog.new_properties``).
+2. PyIceberg loads the class ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or
+   come from a REST server, so the client must name the class too (``table.encryption.check_locations``); reading needs none.
 
 Not here: encrypted tables and plain ones of version 3 (``table.table``).
 """
@@ -22,18 +22,14 @@ class PlainTable(Table):
     """PyIceberg's ``Table`` in one of icelock's catalogs."""
 
     def check_locations(self) -> None:
-        """Check who names the class that makes up the paths of files.
-
-        Raises:
-            PolicyError: the table names one that the client's own settings do not name; nothing was loaded.
-        """
+        """Check who names the class that chooses file paths; see ``TableEncryption.check_locations``."""
         self.catalog.encryption.check_locations(self.metadata.properties, table=".".join(self.name()))  # type: ignore[attr-defined]  # an EncryptedCatalog
 
     def check_write(self) -> None:
         """Check that rows may be written, before a file is.
 
         Raises:
-            PolicyError: the catalog writes encrypted tables, and nobody said that this one is plain; or see ``check_locations``.
+            PolicyError: the catalog writes encrypted tables, and the client did not say that this one is plain; or see ``check_locations``.
         """
         catalog: Any = self.catalog  # an EncryptedCatalog
         known = catalog.pins.is_plain(self.name(), self.metadata.table_uuid)
@@ -41,7 +37,7 @@ class PlainTable(Table):
         self.check_locations()
 
     def location_provider(self) -> LocationProvider:
-        """Return what makes up the paths of new files.
+        """Return what chooses the paths of new files.
 
         Raises:
             PolicyError: see ``check_locations``.

@@ -1,10 +1,10 @@
 """Transactions on an encrypted table: what PyIceberg's ``Transaction`` does, for rows in Arrow form.
 
-Order of a write: 1 the guard (may the table be written, is a KMS there, can its KEK be had) before any byte; 2 data files;
-3 manifests; 4 the manifest list; 5 its key is sealed; 6 one commit with keys and snapshot. On a conflict 3 to 6 are done again on
-fresh metadata; 2 as well for rows that another writer deleted or moved meanwhile.
+Order of a write: 1 checks before any byte (may the table be written, is there a KMS and a KEK); 2 data files; 3 manifests; 4 the manifest
+list; 5 its key is sealed; 6 one commit of keys and snapshot. On a conflict 3 to 6 are repeated on fresh metadata, and 2 as well for rows
+that another writer deleted or moved meanwhile.
 
-Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staged``), snapshots of files that are there
+Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staged``), snapshots of existing files
 (``table.data_file_transaction``), deleting by a filter (``table.rows.delete``), matching by key (``table.rows.upsert``), the rules
 (``table.guard``).
 """
@@ -50,7 +50,7 @@ class EncryptedTransaction(DataFileTransaction):
 
         Raises:
             PolicyError: the rows do not fit the table; nothing was written.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
         """
         self._before_writing(df, branch)
         self.append_data_files(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
@@ -69,7 +69,7 @@ class EncryptedTransaction(DataFileTransaction):
 
         Raises:
             PolicyError: the rows, or the filter, do not fit the table; nothing was written.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
             ValidationException: when committed, if another writer changed what was replaced.
         """
         overwrite_filter = parse_filter(overwrite_filter)
@@ -90,14 +90,14 @@ class EncryptedTransaction(DataFileTransaction):
         branch: str | None = MAIN_BRANCH,
         _isolation_operation: Any = None,
     ) -> None:
-        """Delete the rows that match, in one snapshot; none when no row does.
+        """Delete the rows that match, in one snapshot; without matching rows no snapshot is made.
 
-        Files all of whose rows match go by metadata alone. Of others the rest is rewritten (``write.delete.mode=copy-on-write``,
-        the default) or a deletion vector is added (``merge-on-read``). Rows that the filter leaves undecided stay.
+        Files all of whose rows match are removed by metadata alone. Of others the rest is rewritten (``write.delete.mode=copy-on-write``,
+        the default) or a deletion vector is added (``merge-on-read``). Rows for which the filter is NULL are kept.
 
         Raises:
             PolicyError: settings or columns that do not allow it, or a filter that does not fit them; nothing was changed.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
             ValidationException: when committed, under isolation level serializable, if another writer added rows that may match.
         """
         row_filter = parse_filter(delete_filter)
@@ -105,22 +105,20 @@ class EncryptedTransaction(DataFileTransaction):
         self.staged.prepare_kek()
         operation = _isolation_operation or Operation.DELETE
         isolation_level(self.table_metadata, operation)
-        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
-            producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg's own way to say it
-            producer.delete_by_predicate(row_filter, case_sensitive)
+        with self._overwriting(row_filter, snapshot_properties, branch, operation, case_sensitive=case_sensitive) as producer:
             change = DeleteByFilter(self.staged, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=True)
             producer.apply(change, pure_delete=True)
 
     def dynamic_partition_overwrite(
         self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
-        """Replace exactly the partitions that occur in the rows, in one snapshot; no rows change nothing.
+        """Replace exactly the partitions that occur in the rows, in one snapshot; without rows nothing is changed.
 
-        Any transform will do. Partitions are those of the current spec: what an older spec wrote stays (as Java's ReplacePartitions).
+        Works with any transform. Partitions are those of the current spec: files of an older spec stay (as Java's ReplacePartitions).
 
         Raises:
             PolicyError: the table is not partitioned, or the rows do not fit it; nothing was written.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
             ValidationException: when committed, if another writer changed one of the partitions (``write.update.isolation-level``).
         """
         check_partitioned(self.table_metadata.spec())
@@ -137,7 +135,7 @@ class EncryptedTransaction(DataFileTransaction):
         branch: str | None = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> UpsertResult:
-        """Update rows whose key is there and whose other values differ, and insert those whose key is not, in one snapshot.
+        """Update rows whose key exists and whose other values differ, and insert rows whose key does not, in one snapshot.
 
         Updated rows keep their ``_row_id``. Files are rewritten or get deletion vectors, by ``write.merge.mode``. Keys compare as
         in Spark: NaN equals NaN, -0.0 equals 0.0. The input is held in memory, the table is read a few batches at a time.
@@ -145,15 +143,15 @@ class EncryptedTransaction(DataFileTransaction):
         Args:
             df: the rows.
             join_cols: the key; None: the table's identifier fields.
-            when_matched_update_all: update rows whose key is there.
+            when_matched_update_all: update rows whose key exists.
             when_not_matched_insert_all: insert the others.
             case_sensitive: whether names in ``join_cols`` are.
             branch: the branch to commit to.
-            snapshot_properties: go into the snapshot's summary.
+            snapshot_properties: added to the snapshot's summary.
 
         Raises:
             PolicyError: no key, a key that occurs twice or has a null, or rows that do not fit the table; nothing was written.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
             ValidationException: when committed, if another writer changed rows with such keys (``write.merge.isolation-level``).
         """
         if not when_matched_update_all and not when_not_matched_insert_all:
@@ -162,9 +160,8 @@ class EncryptedTransaction(DataFileTransaction):
         rows = df.read_all() if isinstance(df, pa.RecordBatchReader) else df
         self._before_writing(rows, branch)
         source = SourceRows(self.staged.write_context(), rows, join_cols, case_sensitive=case_sensitive)
-        with self.staged.discarding_on_error(), self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
+        with self._overwriting(source.row_filter, snapshot_properties, branch) as producer:
             producer.isolation_property = MERGE_ISOLATION
-            producer.delete_by_predicate(source.row_filter)
             change = Upsert(self.staged, source, branch=branch, update=when_matched_update_all, insert=when_not_matched_insert_all)
             change.resolve()
             producer.apply(change, may_be_empty=True)
@@ -179,28 +176,28 @@ class EncryptedTransaction(DataFileTransaction):
         *,
         reencrypt: bool = False,
     ) -> None:
-        """Append the rows of plain Parquet files, written again with fresh keys, in one snapshot; the files stay as they are.
+        """Append the rows of plain Parquet files, rewritten with fresh keys, in one snapshot; the files themselves are not changed.
 
         Columns are found by the files' field ids, or else by the table's name mapping or names.
 
         Args:
             file_paths: the files.
-            snapshot_properties: go into the snapshot's summary.
-            check_duplicate_files: refuse files that the table has (a file that was taken in before has another name there).
+            snapshot_properties: added to the snapshot's summary.
+            check_duplicate_files: refuse files that the table has (rows that were added before are in files of other names).
             branch: the branch to commit to.
             reencrypt: must be true: plain files cannot be in an encrypted table.
 
         Raises:
-            PolicyError: without ``reencrypt``; or a file that is given twice, is the table's, or does not fit; nothing was written.
-            FormatError: no plain Parquet file, or values that do not fit the table; no file of it is left.
+            PolicyError: without ``reencrypt``; or a file is given twice, is the table's, or does not fit; nothing was written.
+            FormatError: not a plain Parquet file, or values that do not fit the table; files written so far are deleted.
             FileNotFoundError: no such file; nothing was written.
-            KeyUnavailableError: no KMS, or the master key cannot be had; nothing was written.
+            KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
         """
         plain = PlainFiles(self.staged, file_paths, check_duplicates=check_duplicate_files, branch=branch)
         if not reencrypt:
             raise PolicyError(
-                f"table {self.staged.name} is encrypted: add_files would take plain files into it; with reencrypt=True their rows are "
-                "written again, encrypted, and the files stay as they are"
+                f"table {self.staged.name} is encrypted, and add_files would add plain files to it: with reencrypt=True their rows are "
+                "rewritten, encrypted, and the files themselves are not changed"
             )
         check_branch(self.table_metadata.refs, branch, table=self.staged.name)
         plain.check()
@@ -213,17 +210,13 @@ class EncryptedTransaction(DataFileTransaction):
         return ManageSnapshots(self)
 
     def upgrade_table_version(self, format_version: int) -> Self:
-        """Do nothing: the table is of version 3.
-
-        Raises:
-            PolicyError: another version.
-        """
+        """Do nothing, as the table has version 3; another version is refused."""
         if format_version != self.table_metadata.format_version:
             self._refuse(f"format version {format_version}")
         return self
 
     def update_location(self, location: str) -> NoReturn:
-        """Refused: files are where manifests say."""
+        """Refused: manifests name files by their locations."""
         self._refuse(f"moving it to {location}")
 
     def update_statistics(self) -> NoReturn:
@@ -236,7 +229,7 @@ class EncryptedTransaction(DataFileTransaction):
         check_branch(self.table_metadata.refs, branch, table=self.staged.name)
         context = self.staged.write_context()
         check_input(context.schema, df.schema, downcast_ns=context.downcast_ns)
-        # Its constructor checks settings and makes no file.
+        # Its constructor checks settings, and creates no file.
         DataFileWriter(context, task_id=0, entropy=self.staged.entropy)
         self.staged.prepare_kek()
 

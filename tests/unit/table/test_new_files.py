@@ -74,7 +74,7 @@ WAYS: dict[str, Callable[[Any, list[DataFile]], None]] = {
 def test_a_file_of_the_table_is_not_added_again(lake: TestLake, table: Any, way: str, as_is: bool) -> None:  # noqa: FBT001
     before, files = rows(table), lake.files()
     given = planned(table)[:1] if as_is else [described(planned(table)[0])]
-    with pytest.raises(PolicyError, match="already, so its rows would be there twice"), table.transaction() as tx:
+    with pytest.raises(PolicyError, match="already, so its rows would be duplicated"), table.transaction() as tx:
         WAYS[way](tx, given)
     assert rows(load(lake)) == before
     assert lake.files() == files

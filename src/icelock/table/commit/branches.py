@@ -1,10 +1,10 @@
-"""Branches and tags by the names that users give, and ``manage_snapshots``: PyIceberg's builder of them.
+"""Branches and tags by name, and ``manage_snapshots``: PyIceberg's builder of them.
 
-A name that is none is refused, with those that there are. PyIceberg makes a branch of it that begins empty (Java's begins with the main
-branch's rows, and Spark's writes refuse it), removes it silently, and moves a branch that is to be created and is there.
+An unknown name is refused, and the error lists the known ones. PyIceberg would create an empty branch of that name (Java's begins with the
+main branch's rows, and Spark's writes refuse it), ignore its removal, and move a branch that is created again.
 
-The builder has fast-forward too, and does not forget how long a ref is kept. Moving a ref makes no snapshot, so every key stays in use.
-A change is a conflict when another writer has moved the same ref.
+The builder also has fast-forward, and keeps a ref's retention settings. Moving a ref makes no snapshot, so every key stays in use.
+A change conflicts when another writer has moved the same ref.
 
 Not here: writing to a branch (``table.transaction``), removing snapshots (``table.maintenance.expire``).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def no_such_ref(refs: Mapping[str, SnapshotRef], name: str, kind: str | None = None) -> str:
-    """Return what is said of a name that is no branch or tag of a table; with ``kind``, no ``branch`` or no ``tag``."""
+    """Return the message for a name that is not a branch or tag of a table; with ``kind``, not a ``branch`` or not a ``tag``."""
     have = sorted(other for other, ref in refs.items() if kind in {None, ref.snapshot_ref_type})
     near = difflib.get_close_matches(name, have, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -37,7 +37,7 @@ def no_such_ref(refs: Mapping[str, SnapshotRef], name: str, kind: str | None = N
 
 
 def check_branch(refs: Mapping[str, SnapshotRef], branch: str | None, *, table: str) -> None:
-    """Check that a branch can be written to; the main branch is there from the start, and None is a snapshot of no branch.
+    """Check that a branch can be written to; the main branch always exists, and None is a snapshot on no branch.
 
     Raises:
         PolicyError: no such branch, or a tag.
@@ -46,15 +46,15 @@ def check_branch(refs: Mapping[str, SnapshotRef], branch: str | None, *, table: 
         return
     found = refs.get(branch)
     if found is None:
-        make = "if it is meant, make it by table.manage_snapshots().create_branch(snapshot_id, name).commit()"
+        make = "to create it, call table.manage_snapshots().create_branch(snapshot_id, name).commit()"
         remedy = make if refs else "write to the main branch first"
         raise PolicyError(f"table {table} {no_such_ref(refs, branch, SnapshotRefType.BRANCH)}; nothing was written: {remedy}")
     if found.snapshot_ref_type != SnapshotRefType.BRANCH:
-        raise PolicyError(f"{branch!r} of table {table} is a tag, which stays where it is: write to a branch")
+        raise PolicyError(f"{branch!r} of table {table} is a tag, which cannot be written to: write to a branch")
 
 
 class ManageSnapshots(IcebergManageSnapshots):
-    """Creates, moves and removes branches and tags; PyIceberg's methods, and Java's ``fastForwardBranch`` and ``replaceBranch``."""
+    """Creates, moves and removes branches and tags: PyIceberg's methods, and Java's ``fastForwardBranch`` and ``replaceBranch``."""
 
     def create_branch(
         self,
@@ -64,10 +64,10 @@ class ManageSnapshots(IcebergManageSnapshots):
         max_snapshot_age_ms: int | None = None,
         min_snapshots_to_keep: int | None = None,
     ) -> Self:
-        """Make a branch at a snapshot.
+        """Create a branch at a snapshot.
 
         Raises:
-            PolicyError: there is a branch or tag of this name, or no such snapshot.
+            PolicyError: a branch or tag has this name already, or there is no such snapshot.
         """
         self._check_new(branch_name, snapshot_id)
         _check_ages(max_ref_age_ms=max_ref_age_ms, max_snapshot_age_ms=max_snapshot_age_ms, min_snapshots_to_keep=min_snapshots_to_keep)
@@ -75,10 +75,10 @@ class ManageSnapshots(IcebergManageSnapshots):
         return self
 
     def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> Self:
-        """Make a tag at a snapshot.
+        """Create a tag at a snapshot.
 
         Raises:
-            PolicyError: there is a branch or tag of this name, or no such snapshot.
+            PolicyError: a branch or tag has this name already, or there is no such snapshot.
         """
         self._check_new(tag_name, snapshot_id)
         _check_ages(max_ref_age_ms=max_ref_age_ms)
@@ -107,13 +107,13 @@ class ManageSnapshots(IcebergManageSnapshots):
         return self
 
     def set_current_snapshot(self, snapshot_id: int | None = None, ref_name: str | None = None) -> Self:
-        """Move the main branch to a snapshot, or to where another ref is.
+        """Move the main branch to a snapshot, or to that of another ref.
 
         Raises:
-            PolicyError: no such snapshot or ref; or both were given, or none.
+            PolicyError: no such snapshot or ref; or both were given, or neither.
         """
         if (snapshot_id is None) == (ref_name is None):
-            raise PolicyError("set_current_snapshot takes a snapshot_id or a ref_name, one of them")
+            raise PolicyError("set_current_snapshot takes either a snapshot_id or a ref_name")
         self._check_snapshot(self._ref(ref_name).snapshot_id if ref_name is not None else snapshot_id)
         super().set_current_snapshot(snapshot_id, ref_name)
         return self
@@ -123,17 +123,17 @@ class ManageSnapshots(IcebergManageSnapshots):
 
         Raises:
             PolicyError: no such snapshot.
-            ValueError: it is none of the main branch (PyIceberg's error).
+            ValueError: it is not in the main branch (PyIceberg's error).
         """
         self._check_snapshot(snapshot_id)
         super().rollback_to_snapshot(snapshot_id)
         return self
 
     def fast_forward_branch(self, from_branch: str, to_ref: str) -> Self:
-        """Move a branch on to where another ref is; a branch that is not there is made.
+        """Move a branch forward to the snapshot of another ref; a missing branch is created.
 
         Raises:
-            PolicyError: no such ref, a tag to move, or a branch whose head is no ancestor of where it should go.
+            PolicyError: no such ref, a tag to move, or a branch whose head is not an ancestor of that snapshot.
         """
         target = self._ref(to_ref)
         if from_branch in self._refs():
@@ -142,13 +142,13 @@ class ManageSnapshots(IcebergManageSnapshots):
             ancestors = {snapshot.snapshot_id for snapshot in ancestors_of(metadata.snapshot_by_id(target.snapshot_id), metadata)}
             if head.snapshot_id not in ancestors:
                 raise PolicyError(
-                    f"cannot fast-forward branch {from_branch} to {to_ref}: {head.snapshot_id} is no ancestor of {target.snapshot_id}; "
-                    "replace_branch moves it all the same"
+                    f"cannot fast-forward branch {from_branch} to {to_ref}: {head.snapshot_id} is not an ancestor of {target.snapshot_id}; "
+                    "replace_branch moves it anyway"
                 )
         return self._move(from_branch, target.snapshot_id)
 
     def replace_branch(self, branch: str, to_ref: str) -> Self:
-        """Move a branch to where another ref is, whatever it holds.
+        """Move a branch to the snapshot of another ref, whatever it holds.
 
         Raises:
             PolicyError: no such branch or ref, or a tag to move.
@@ -167,12 +167,10 @@ class ManageSnapshots(IcebergManageSnapshots):
         return self
 
     def cherrypick_snapshot(self, snapshot_id: int) -> NoReturn:
-        """Refused: the files of a snapshot belong to it, with sequence numbers and row ids of their own.
-
-        Raises:
-            PolicyError: always.
-        """
-        raise PolicyError(f"snapshot {snapshot_id} cannot be cherry-picked in this version: fast-forward a branch, or append its rows")
+        """Refused: the files of a snapshot belong to it, with their own sequence numbers and row ids."""
+        raise PolicyError(
+            f"snapshot {snapshot_id} cannot be cherry-picked in this version: fast-forward a branch, or append the rows again"
+        )
 
     def _move(self, branch: str, snapshot_id: int) -> Self:
         updates, requirements = self._transaction._set_ref_snapshot(snapshot_id, branch, SnapshotRefType.BRANCH)
@@ -181,7 +179,7 @@ class ManageSnapshots(IcebergManageSnapshots):
         return self
 
     def _refs(self) -> dict[str, SnapshotRef]:
-        """Return the refs as they will be after the changes that are pending here."""
+        """Return the refs with the pending changes applied."""
         refs = dict(self._transaction.table_metadata.refs)
         for update in self._updates:
             if isinstance(update, RemoveSnapshotRefUpdate):
@@ -199,7 +197,7 @@ class ManageSnapshots(IcebergManageSnapshots):
     def _branch(self, name: str) -> SnapshotRef:
         found = self._ref(name)
         if found.snapshot_ref_type != SnapshotRefType.BRANCH:
-            raise PolicyError(f"{name} is a tag, which stays where it is; move a branch, or remove it with remove_tag")
+            raise PolicyError(f"{name} is a tag, which cannot be moved: move a branch, or remove the tag with remove_tag")
         return found
 
     def _check_new(self, name: str, snapshot_id: int) -> None:
@@ -212,10 +210,10 @@ class ManageSnapshots(IcebergManageSnapshots):
     def _check_snapshot(self, snapshot_id: int | None) -> None:
         metadata = self._transaction.table_metadata
         if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
-            raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those it has")
+            raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those that it has")
 
 
 def _check_ages(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None and value < 1:
-            raise PolicyError(f"{name} is {value}; it must be a number from 1 on, or left out")
+            raise PolicyError(f"{name} is {value}; it must be at least 1, or left out")

@@ -1,16 +1,15 @@
 """Whether other writers' commits contradict ours: the validations of Iceberg's isolation levels (Java MergingSnapshotProducer).
 
-Looked at are the snapshots between the one that an operation was planned on and the branch's head, when a commit is tried again. A
-file concerns an operation when its partition and metrics do not rule out that rows match the operation's filter, or when it is in one
-of the partitions that the operation replaces.
+When a commit is retried, the snapshots between the one that an operation was planned on and the branch's head are examined. A file
+concerns an operation if its partition and metrics do not rule out matching rows, or if it is in a partition that the operation replaces.
 
-    serializable   no new data files with rows that could match: with them the operation would have done something else
-    both levels    new rows that replace others rest on what was there: then no matching rows may have been deleted or moved
+    serializable   no new data files with rows that could match: with them the operation would have had another result
+    both levels    new rows that replace others depend on those: no matching rows may have been deleted or moved
 
-Data files that hold only rows of before, which row lineage tells, are no new rows: copy-on-write and compaction move rows.
-A delete alone needs no more, for it is worked out again on what is there now (``table.rows.delete``).
+Data files that hold only older rows, as their row lineage shows, are not new rows: copy-on-write and compaction move rows.
+A delete alone needs no second check, since it is worked out again on the present rows (``table.rows.delete``).
 
-Not here: files that are to be removed and are gone (``table.commit.row_delta``).
+Not here: files to remove that no longer exist (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ _ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """From which snapshot on commits of others are looked at, that one left out; None: from the first one on."""
+    """The snapshot after which other writers' commits are examined; None: from the first one on."""
 
     snapshot_id: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The commits of others: after ``base`` (None: since the table was empty) up to and with ``head``."""
+    """The commits of other writers: after ``base`` (None: since the table was empty) up to and including ``head``."""
 
     base: Snapshot | None
     head: Snapshot
@@ -66,7 +65,7 @@ class Window:
         """Yield them, newest first.
 
         Raises:
-            ValidationException: ``base`` is no ancestor of ``head`` any more, so what came between is not known.
+            ValidationException: ``base`` is no longer an ancestor of ``head``, so the commits between them are unknown.
         """
         base_id = None if self.base is None else self.base.snapshot_id
         oldest: Snapshot | None = None
@@ -75,14 +74,15 @@ class Window:
             yield snapshot
         if oldest is not None and oldest.parent_snapshot_id != base_id:
             raise ValidationException(
-                f"snapshot {base_id}, on which the change was planned, is no ancestor of {self.head.snapshot_id} any more; plan it again"
+                f"snapshot {base_id}, on which the change was planned, is no longer an ancestor of {self.head.snapshot_id}; "
+                "reload the table and plan it again"
             )
 
     def check(self, metadata: TableMetadata) -> None:
-        """Check that ``head`` comes after ``base``.
+        """Check that ``head`` comes after ``base``: it does not if the branch was rolled back or replaced.
 
         Raises:
-            ValidationException: see ``snapshots``; the branch was rolled back or replaced, for example.
+            ValidationException: see ``snapshots``.
         """
         for _ in self.snapshots(metadata):
             pass
@@ -114,25 +114,25 @@ class Conflicts:
         self._in_partition: dict[int, Callable[[Any], bool]] = {}
 
     def check_no_new_rows(self, *, moved_rows: bool) -> None:
-        """Check that no data files with matching rows came.
+        """Check that no data files with matching rows were added.
 
         Args:
-            moved_rows: let files pass whose rows are all of before.
+            moved_rows: allow files whose rows are all older.
 
         Raises:
             ValidationException: names the first file and its snapshot.
         """
         known = 0 if self._window.base is None else self._window.base.sequence_number or 0
         for entry in self._entries(_ADDS_ROWS, ManifestContent.DATA, ManifestEntryStatus.ADDED):
-            if moved_rows and _only_rows_of_before(entry.data_file, known):
+            if moved_rows and _only_older_rows(entry.data_file, known):
                 continue
             self._refuse(entry, "added rows that the filter may match")
 
     def check_no_lost_rows(self, touches: Callable[[str], bool]) -> None:
-        """Check that no data file with matching rows was removed, and no delete file came that may concern such rows.
+        """Check that no data file with matching rows was removed, and no delete file added that may concern such rows.
 
         Args:
-            touches: whether rows of a data file, by path, are replaced or looked at; a deletion vector of another one is no conflict.
+            touches: whether rows of a data file, by path, were replaced or read; a deletion vector of another file is no conflict.
 
         Raises:
             ValidationException: names the first file and its snapshot.
@@ -174,7 +174,7 @@ class Conflicts:
 
     def _refuse(self, entry: ManifestEntry, what: str) -> None:
         raise ValidationException(
-            f"conflict: snapshot {entry.snapshot_id} of another writer {what} (in {entry.data_file.file_path}); look and do it again"
+            f"conflict: snapshot {entry.snapshot_id} of another writer {what} (in {entry.data_file.file_path}); reload the table and retry"
         )
 
 
@@ -184,10 +184,10 @@ def isolation_level(metadata: TableMetadata, operation: Operation, name: str | N
     Args:
         metadata: the table's.
         operation: ``DELETE`` or ``OVERWRITE``.
-        name: another property, that counts instead.
+        name: a property to use instead.
 
     Raises:
-        PolicyError: the property has another value than serializable or snapshot.
+        PolicyError: the property is neither serializable nor snapshot.
     """
     try:
         return metadata.isolation_level(operation) if name is None else IsolationLevel(metadata.properties.get(name, _STRICTEST))
@@ -196,7 +196,7 @@ def isolation_level(metadata: TableMetadata, operation: Operation, name: str | N
         raise PolicyError(f"{which} must be serializable or snapshot: {e}") from e
 
 
-def _only_rows_of_before(file: DataFile, sequence_number: int) -> bool:
+def _only_older_rows(file: DataFile, sequence_number: int) -> bool:
     """Whether a file's metrics show that each of its rows was last changed at or before a sequence number."""
     nulls = (file.null_value_counts or {}).get(LAST_UPDATED.field_id)
     newest = (file.upper_bounds or {}).get(LAST_UPDATED.field_id)

@@ -1,12 +1,12 @@
 """Merging small manifests into larger ones (``commit.manifest-merge.*``), of data files and of delete files alike.
 
-PyIceberg decides which manifests go together: by spec, up to ``commit.manifest.target-size-bytes``, the new one only with
-``commit.manifest.min-count-to-merge`` others. In the merged one, files that this snapshot adds are still ``added`` and inherit from it;
-all others are ``existing`` with what they inherited written out; files that older snapshots removed are gone.
+PyIceberg decides which manifests to merge: by spec, up to ``commit.manifest.target-size-bytes``, the new one only with
+``commit.manifest.min-count-to-merge`` others. In a merged manifest, files that this snapshot adds are still ``added`` and inherit from it;
+all others are ``existing``, with the values that they inherited written out; files that older snapshots removed are left out.
 
-On by default, as in Java: small commits would make planning slower and slower. Manifests are merged up to 1 MiB (some 10,000 files; Java: 8
-MiB), since every entry is decoded and written, which must not stop a commit for long. An attempt after a conflict merges only when no
-other writer can commit first again (``table.commit.protocol``): else it would merge for the next conflict.
+On by default, as in Java: otherwise small commits make planning slower and slower. Manifests are merged up to 1 MiB (some 10,000 files;
+Java: 8 MiB), since every entry is decoded and written, which must not delay a commit for long. An attempt after a conflict merges only
+when no other writer can commit first again (``table.commit.protocol``); otherwise the merge would be done again after the next conflict.
 
 Not here: when manifests are listed (``table.commit.producer``).
 """
@@ -47,10 +47,10 @@ def merged(producer: _SnapshotProducer[Any], manifests: Sequence[ManifestFile], 
 
 
 def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return how large merged manifests are to be in bytes, and from how many on they are merged.
+    """Return the target size of merged manifests in bytes, and from how many on they are merged.
 
     Raises:
-        PolicyError: a property is no number.
+        PolicyError: a property is not a number.
     """
     names = TableProperties
     return (
@@ -70,7 +70,8 @@ class _Merger(_ManifestMergeManager[Any]):
                     kept = _merged_entry(entry, producer.snapshot_id)
                     if kept is not None:
                         writer.add_entry(kept)
-        return writer.to_manifest_file()
+        merged: ManifestFile = writer.to_manifest_file()
+        return merged
 
 
 def _merged_entry(entry: Any, snapshot_id: int) -> ManifestEntry | None:

@@ -1,9 +1,9 @@
-"""Whether data files that are handed to a commit are new ones of this table: a file that is listed twice has its rows twice.
+"""Whether data files that are given to a commit are new files of this table: a file that is listed twice has its rows twice.
 
-Files that a ``DataFileWriter`` has just written are, and are not looked for: their names and keys are their own. All others, such as
-files of a scan's plan or described by the caller, must lie where the table's files do, since a file of another table has that table's field
-ids and is deleted with it; and must not be in the branch that they are added to. Java looks for duplicates in ``table.rows.plain_files``
-alone, and keeps one of two equal files of a commit.
+Files that a ``DataFileWriter`` has just written are, and are not checked: their names and keys are unique. All others, such as files of
+a scan's plan or described by the caller, must lie where the table's files do, since a file of another table has that table's field ids
+and is deleted with it; and the branch must not have them. Java checks for duplicates only in ``add_files``, and keeps one of two equal
+files of a commit.
 
 Not here: the files' keys (``metadata.manifest_writer``), plain files (``table.rows.plain_files``).
 """
@@ -28,7 +28,7 @@ _DATA_FOLDERS: Final = ("write.data.path", "write.object-storage.path", "write.f
 
 
 def is_fresh(file: DataFile) -> bool:
-    """Whether a file was just written for a commit, and is in none yet."""
+    """Whether a file was just written for a commit, and is in no commit yet."""
     return bool(getattr(file, "fresh", False))
 
 
@@ -43,7 +43,7 @@ def check_new_files(metadata: TableMetadata, files: Sequence[DataFile], head: Sn
         table: its name.
 
     Raises:
-        PolicyError: a file that is given twice, that the branch has, or that is not this table's; nothing was changed.
+        PolicyError: a file is given twice, is in the branch, or is not this table's; nothing was changed.
     """
     check_given_once(files, table=table)
     given = [file for file in files if not is_fresh(file)]
@@ -53,38 +53,26 @@ def check_new_files(metadata: TableMetadata, files: Sequence[DataFile], head: Sn
 
 
 def check_given_once(files: Iterable[DataFile], *, table: str) -> None:
-    """Check that no file is given twice.
-
-    Raises:
-        PolicyError: one is.
-    """
+    """Refuse a file that is given twice."""
     seen: set[str] = set()
     for file in files:
         if file.file_path in seen:
-            raise PolicyError(f"table {table}: {file.file_path} is given twice, so its rows would be there twice: give it once")
+            raise PolicyError(f"table {table}: {file.file_path} is given twice, so its rows would be duplicated: give it once")
         seen.add(file.file_path)
 
 
 def check_place(metadata: TableMetadata, file: DataFile, *, table: str) -> None:
-    """Check that a file lies below the table's location, or where the table's properties say that its files go.
-
-    Raises:
-        PolicyError: it does not.
-    """
+    """Refuse a file that lies neither below the table's location nor where its properties put data files."""
     folders = [metadata.location, *(metadata.properties[name] for name in _DATA_FOLDERS if name in metadata.properties)]
     if not any(file.file_path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
         raise PolicyError(
-            f"table {table}: {file.file_path} is not at the table's location ({metadata.location}), so it is another table's, with that "
-            "table's field ids and key: read its rows and append them"
+            f"table {table}: {file.file_path} is not at the table's location ({metadata.location}), so it belongs to another table and has "
+            "its field ids and key: read its rows and append them"
         )
 
 
 def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
-    """Check that a branch has none of some files; manifests that cannot list them, by partition, are not read.
-
-    Raises:
-        PolicyError: it has one.
-    """
+    """Refuse files that a branch has; manifests whose partitions rule them out are not read."""
     if not files or head is None:
         return
     partitions = PartitionSet()
@@ -96,4 +84,4 @@ def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Sn
             continue
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
             if entry.data_file.file_path in wanted:
-                raise PolicyError(f"table {table} has {entry.data_file.file_path} already, so its rows would be there twice: leave it out")
+                raise PolicyError(f"table {table} has {entry.data_file.file_path} already, so its rows would be duplicated: leave it out")

@@ -2,11 +2,11 @@
 
 PyIceberg's producers decide which entries of the parent a snapshot keeps; the mixin here replaces what touches storage and metadata:
 
-1. new files go into manifests of their own, one for each partition spec, through an AGS1 writer that lists its key metadata;
-2. the manifest list likewise, data manifests first, then its key is sealed under the table's KEK;
-3. the new key entries travel in the same update list as the snapshot, before it (cases C-05, C-06).
+1. new files are written into manifests of their own, one for each partition spec, as AGS1, and the list names their key metadata;
+2. the manifest list likewise, data manifests first; then its key is sealed under the table's KEK;
+3. the new key entries are in the same update list as the snapshot, before it (cases C-05, C-06).
 
-A retry rebuilds on fresh metadata; entries of a failed attempt never reach a commit.
+A retry rebuilds on fresh metadata; key entries of a failed attempt are never committed.
 
 Not here: retries (``table.commit.protocol``), removing files (``table.commit.row_delta``), data files (``arrow.write.writer``).
 """
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class EncryptedProducer(_SnapshotProducer[Any]):
-    """What every producer of an encrypted table does its own way; first among the bases."""
+    """What every producer of an encrypted table does differently from PyIceberg's; first among the bases."""
 
     _cleaning: bool = False
     _merges: bool = True
@@ -69,27 +69,27 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         self._staged: StagesFiles = transaction.staged
         merge_sizes(self._staged.metadata.properties)  # PyIceberg's producers read them, and raise ValueError
         super().__init__(operation, transaction, io, **arguments)
-        # PyIceberg takes the branch's head as it is staged; commits of others come after the one that was committed.
+        # PyIceberg starts from the branch's staged head; other writers' commits come after the committed one.
         head = self._staged.committed.metadata.snapshot_by_name(self._target_branch)
         self._starting_snapshot_id = None if head is None else head.snapshot_id
-        # Manifests of new files, by what is in them; another attempt lists them again.
         self._added_paths: set[str] = set()
-        # Files that were not just written, so that each attempt looks whether they are there.
+        # Files that were not just written: each attempt checks that the branch does not have them.
         self._given: list[DataFile] = []
+        # Manifests of new files, by their content; another attempt lists them again.
         self._manifests_of: dict[tuple[Any, ...], tuple[list[DataFile], ManifestFile]] = {}
 
     @property
     def _io(self) -> EncryptingFileIO:
-        # Always that of the transaction's present metadata: after a refresh the old one would lack keys. Cleaning up comes
-        # after the commit, when the staged updates no longer apply to the table's metadata.
+        # Always with the keys of the present metadata: after a refresh the old object would lack some. Cleaning up comes after the
+        # commit, when the staged updates no longer apply to the table's metadata.
         return self._staged.committed.io if self._cleaning else self._staged.io
 
     @_io.setter
     def _io(self, value: object) -> None:
-        """PyIceberg's constructor assigns one; the transaction's is used instead."""
+        """Ignored: PyIceberg's constructor assigns one, and the transaction's is used instead."""
 
     def named_columns(self, schema: Schema) -> Iterable[int]:
-        """Return the ids of the columns that the snapshot rests on by name: they must still be called so when it is committed."""
+        """Return the ids of columns that the snapshot depends on by name: they must have the same names when it is committed."""
         del schema
         return ()
 
@@ -97,13 +97,13 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         """Add a data file.
 
         Raises:
-            PolicyError: it is added already, or is not this table's; when the snapshot is made, also if the branch has it.
+            PolicyError: it was added already, or is not this table's; or, when the snapshot is made, the branch has it.
         """
         if data_file.file_path in self._added_paths:
             check_given_once([data_file, data_file], table=self._staged.name)
         self._added_paths.add(data_file.file_path)
         if is_fresh(data_file):
-            data_file.fresh = False  # it has been used
+            data_file.fresh = False  # it is used now
         else:
             check_place(self._staged.metadata, data_file, table=self._staged.name)
             self._given.append(data_file)
@@ -135,27 +135,26 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         return self._listed([*added, *self._existing_manifests()])
 
     def _listed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Return the manifests as they are listed, small ones merged; those that went into another are deleted after the commit."""
+        """Return the manifests to list, small ones merged; those that were merged into others are deleted after the commit."""
         properties = self._staged.metadata.properties
-        # An attempt that another one may overtake would merge for the next conflict.
         may_lose = self._written_manifest_lists and not self._staged.cannot_lose
         if self._merges and merge_enabled(properties) and not may_lose:
             manifests = merged(self, manifests, properties)
         listed = {manifest.manifest_path for manifest in manifests}
-        # A manifest that an attempt before did not list may be listed now.
+        # A manifest that an earlier attempt did not list may be listed now.
         written = [*self._written_manifests, *self._uncommitted_manifests]
         self._uncommitted_manifests = [path for path in written if path not in listed]
         self._written_manifests = [path for path in written if path in listed]
         return sorted(manifests, key=lambda manifest: int(manifest.content))
 
     def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
-        """Write a manifest of new files for each partition spec: the one that they were written with, also after it has changed."""
+        """Write a manifest of new files for each partition spec that they were written with, whatever the current one is."""
         by_spec: dict[int, list[DataFile]] = {}
         for file in files:
             by_spec.setdefault(file.spec_id, []).append(file)
         manifests: list[ManifestFile] = []
         for spec_id, group in by_spec.items():
-            # By identity: equal files need not be the same one, and the list keeps them alive.
+            # By identity: equal files need not be the same object, and the list keeps them alive.
             known = (content, spec_id, self.schema().schema_id, *map(id, group))
             if known not in self._manifests_of:
                 with self.new_manifest_writer(self.spec(spec_id), content) as writer:
@@ -199,7 +198,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
         metadata = self._staged.metadata
-        # Also of an attempt after another writer has removed it: it would come back with nothing but these rows.
+        # Also on a later attempt: if another writer removed the branch, it would come back with these rows only.
         check_branch(metadata.refs, self._target_branch, table=self._staged.name)
         io = self._io
         head = None if self._parent_snapshot_id is None else metadata.snapshot_by_id(self._parent_snapshot_id)
@@ -252,21 +251,17 @@ class EncryptedProducer(_SnapshotProducer[Any]):
 
 
 class _OnlyAdds(EncryptedProducer):
-    """A producer that removes nothing, so it does not matter on which version it is built."""
+    """A producer that removes nothing, so it can be built on any version."""
 
     def delete_data_file(self, data_file: DataFile) -> NoReturn:
-        """Refused: PyIceberg's would do nothing, and say nothing.
-
-        Raises:
-            PolicyError: always.
-        """
+        """Refused: PyIceberg's would silently do nothing."""
         raise PolicyError(f"an append removes no file ({data_file.file_path}): use update_snapshot().overwrite() or .delete() of the table")
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
         try:
             return super()._write_snapshot()
         except FileNotFoundError:
-            # The version that the caller holds may have been expired meanwhile, and its manifest list with it.
+            # The version that the caller holds may have been expired meanwhile, together with its manifest list.
             if not self._staged.catch_up():
                 raise
             self._refresh_for_retry()

@@ -1,8 +1,9 @@
-"""The producer that replaces partitions: those of the files that it is given lose all that they held (Java ReplacePartitions).
+"""The producer that replaces the partitions of the files that it is given (Java ReplacePartitions).
 
-Partitions are told apart by spec and tuple, under any transform. Data files and delete files of these partitions go; what an older spec
-wrote is in none of them and stays. Conflicts are looked for in the same partitions: new data files under isolation level serializable,
-removed data files and new delete files under both. The summary says ``replace-partitions``, and the operation is always ``overwrite``.
+Partitions are compared by spec and tuple, under any transform. All data files and delete files of these partitions are removed; files of
+an older spec are in none of them and stay. Conflicts are detected in the same partitions: new data files under isolation level
+serializable, removed data files and new delete files under both. The summary has ``replace-partitions``, and the operation is always
+``overwrite``.
 
 Not here: which partition a row is in (``arrow.write.partition``).
 """
@@ -31,7 +32,7 @@ REPLACES: Final = "replace-partitions"
 
 
 class EncryptedReplacePartitions(EncryptedOverwrite):
-    """Adds files, and removes everything else that is in their partitions."""
+    """Adds files, and removes everything else in their partitions."""
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
         super().__init__(operation, transaction, io, **arguments)
@@ -43,7 +44,7 @@ class EncryptedReplacePartitions(EncryptedOverwrite):
         """Add a file, whose partition is replaced.
 
         Raises:
-            PolicyError: it was written without a partition, so all files of its spec would go.
+            PolicyError: it was written without a partition, so all files of its spec would be removed.
         """
         check_partitioned(self.spec(data_file.spec_id))
         self._partitions.add(data_file)
@@ -64,7 +65,7 @@ def check_partitioned(spec: PartitionSpec) -> None:
     """Check that a spec has partitions to replace.
 
     Raises:
-        PolicyError: it has none, or no longer any.
+        PolicyError: it is unpartitioned, or all its fields are void.
     """
     if spec.is_unpartitioned() or all(str(field.transform) == "void" for field in spec.fields):
         raise PolicyError(

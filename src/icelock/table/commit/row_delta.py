@@ -1,12 +1,12 @@
-"""The producer of snapshots that remove rows: data files, and delete files of both kinds, come and go in one snapshot.
+"""The producer of snapshots that remove rows: one snapshot adds and removes data files and delete files.
 
-What an attempt adds and removes is asked of a ``RowChange`` each time, on the metadata of that attempt. Then:
+Each attempt asks a ``RowChange`` what to add and remove, on the metadata of that attempt. Then:
 
-1. new data files and new delete files go into manifests of their own;
-2. a manifest with an entry to remove is written again: kept entries ``existing`` with all that they inherited, removed ones
-   ``deleted``; the others are listed as they are, and those without a live file are left out;
-3. with a data file go its deletion vector and the position deletes that name it, so that nothing dangles (Java
-   ManifestFilterManager); a vector that another one replaces goes too.
+1. new data files and new delete files are written into manifests of their own;
+2. a manifest with an entry to remove is rewritten: the other entries become ``existing``, with the values that they inherited, removed
+   ones ``deleted``; other manifests are listed unchanged, and those without a live file are left out;
+3. the deletion vector of a removed data file, and position deletes that name it, are removed with it, so that nothing dangles (Java
+   ManifestFilterManager); so is a vector that another one replaces.
 
 Not here: which rows match and how files are rewritten (``table.rows.delete``), validation (``table.commit.conflicts``).
 """
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a snapshot does beside adding the rows that it was given.
+    """What a snapshot does besides adding the files that it was given.
 
-    ``removed`` are data files of the parent, which must be there; ``replaced`` are delete files that are no longer needed;
-    ``partitions`` lose all their data and delete files.
+    ``removed`` are data files that the parent must have; ``replaced`` are delete files that are no longer needed; all data and delete
+    files of ``partitions`` are removed.
     """
 
     removed: Sequence[DataFile] = ()
@@ -77,18 +77,17 @@ class RowChange(Protocol):
         """
 
     def obsolete(self) -> list[str]:
-        """Return files of earlier attempts that the last change no longer has, once each."""
+        """Return files of earlier attempts that the last change does not use, once each."""
 
     def touches(self, data_file: str) -> bool:
-        """Whether the change rests on rows of a data file, by path, as far as it was worked out."""
+        """Whether the change depends on rows of a data file, by path, as far as it was worked out."""
 
 
 class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrite"]):
     """Adds and removes files in one snapshot.
 
-    Data files can be given by ``append_data_file`` and ``delete_data_file``, and a ``RowChange`` by ``apply``. The predicate says
-    where removed files may be and what a conflict is; none means everywhere and everything. ``idle`` after an attempt that had
-    nothing to do, and makes no snapshot.
+    Data files are given by ``append_data_file`` and ``delete_data_file``, and a ``RowChange`` by ``apply``. The predicate says where
+    removed files may be and what a conflict is; without one, they may be anywhere, and every change of other writers conflicts.
     """
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
@@ -99,34 +98,34 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self._change = Change()
         self._removed: list[DataFile] = []
         self._late = False
-        self.isolation_property: str | None = None  # in place of the operation's
+        self.isolation_property: str | None = None  # instead of the operation's
 
     def apply(self, change: RowChange, *, pure_delete: bool = False, may_be_empty: bool = False) -> None:
-        """Let the snapshot do what a row change says.
+        """Let the snapshot apply a row change.
 
         Args:
-            change: it is asked again for each attempt.
-            pure_delete: nothing is added for what is removed, so the change may be worked out anew on what others left, and there is
-                no snapshot when nothing is left to do.
-            may_be_empty: there is no snapshot when nothing is to do.
+            change: asked again for each attempt.
+            pure_delete: nothing is added for removed rows, so the change may be worked out again on what other writers left, and no
+                snapshot is made when there is nothing left to do.
+            may_be_empty: make no snapshot when there is nothing to do.
         """
         self._row_change = change
         self._moved_rows = pure_delete
         self._may_be_empty = pure_delete or may_be_empty
 
     @property
-    def reads_data(self) -> bool:  # type: ignore[override]  # a constant of others
+    def reads_data(self) -> bool:  # type: ignore[override]  # elsewhere a constant
         """Whether the change is worked out by reading data."""
         return self._row_change is not None
 
     def named_columns(self, schema: Schema) -> Iterable[int]:
-        """Return the ids of the columns that the filter names, or all if rows of another attempt are found by name."""
+        """Return the ids of the columns that the filter names; all columns if another attempt finds rows by name."""
         if getattr(self._row_change, "by_name", False):
             return schema.field_ids
         return extract_field_ids(bind(schema, self._predicate, self._case_sensitive))
 
     def planned_on(self, snapshot_id: int | None) -> None:
-        """Say on which snapshot the change was planned; commits after it are looked at from the first attempt on."""
+        """Set the snapshot that the change was planned on: later commits are validated from the first attempt on."""
         self._late = snapshot_id != self._starting_snapshot_id
         self._starting_snapshot_id = snapshot_id
 
@@ -142,7 +141,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         return super()._commit()
 
     def _own_change(self) -> Change:
-        """Return what this attempt does beside adding the files that it was given."""
+        """Return what this attempt does besides adding the files that it was given."""
         change = Change()
         if self._row_change is not None:
             change = self._row_change.resolve()
@@ -194,7 +193,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         return manifest.fetch_manifest_entry(self._io, discard_deleted=True)  # type: ignore[return-value]
 
     def _deleted_entries(self) -> NoReturn:
-        """Not asked for: removed entries stay in the manifest that is written again."""
+        """Not used: removed entries stay in the rewritten manifest."""
         raise NotImplementedError
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
@@ -210,14 +209,14 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
 
     def _refresh_for_retry(self) -> None:
         super()._refresh_for_retry()
-        self.__dict__.pop("partition_filters", None)  # of the schema and specs as they were
+        self.__dict__.pop("partition_filters", None)  # of the earlier schema and specs
 
     def _validate_concurrency(self) -> None:
         table = self._staged.committed
         window = CommitWindow.resolve(table.metadata, self._starting_snapshot_id, self._target_branch)
         if window.head is None and window.base is not None:
             raise ValidationException(
-                f"branch {self._target_branch!r} was replaced by an empty one since this was planned; look and do it again"
+                f"branch {self._target_branch!r} was replaced by an empty one since this was planned; reload the table and retry"
             )
         if window.is_empty() or window.head is None:
             return
@@ -237,7 +236,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         return Conflicts(table.metadata, table.io, commits, row_filter, case_sensitive=self._case_sensitive)
 
     def delete_by_predicate(self, predicate: BooleanExpression, case_sensitive: bool = True) -> None:
-        """Say which rows the snapshot is about; files are not looked for by it."""
+        """Set which rows the snapshot is about; it does not search for files to remove."""
         self._predicate = predicate if self._predicate == AlwaysFalse() else Or(self._predicate, predicate)
         self._case_sensitive = case_sensitive
 
@@ -273,5 +272,5 @@ class _Removals:
         if self._missing:
             where = "the branch" if head is None else f"snapshot {head.snapshot_id}"
             raise ValidationException(
-                f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; look and do it again"
+                f"data files to remove are not in {where} any more: {', '.join(sorted(self._missing))}; reload the table and retry"
             )

@@ -1,8 +1,8 @@
-"""Whether what was written for one version of a table can be committed to a later one: no value may get lost or come under another column.
+"""Whether what was written for one version of a table can be committed to a later one: no value may be lost or change its column.
 
-Columns are told by field id. One that was added or renamed meanwhile, or got a wider type, changes nothing for files of before, nor does
-another partition spec or sort order (Java: as here). Java commits the rest as well, and the values of columns that are gone are gone
-without a word; here these are conflicts.
+Columns are identified by field id. Columns that were added, renamed or widened meanwhile do not matter to older files, nor does another
+partition spec or sort order (as in Java). Other changes are conflicts here; Java commits them too, and silently loses the values of
+dropped columns.
 
 Not here: what other writers did to rows (``table.commit.conflicts``).
 """
@@ -32,21 +32,22 @@ def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -
     """Check that what was planned and written on ``before`` means the same on ``now``.
 
     Raises:
-        ValidationException: columns that are gone or others now, or the partition spec is.
+        ValidationException: columns or the partition spec were dropped or changed.
     """
     check_same_columns(before.schema(), now.schema(), table=table)
     spec = before.spec()
     if not any(known.spec_id == spec.spec_id and known.fields == spec.fields for known in now.partition_specs):
         raise ValidationException(
-            f"table {table} has lost partition spec {spec.spec_id}, with which this was written: nothing is committed; do it again"
+            f"table {table} no longer has partition spec {spec.spec_id}, with which this was written: nothing is committed; "
+            "reload the table and retry"
         )
 
 
 def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
-    """Check that each column of ``written`` is there, as itself.
+    """Check that each column of ``written`` still exists, and can hold the written values.
 
     Raises:
-        ValidationException: names those that are not.
+        ValidationException: names those that cannot.
     """
     if written.as_struct() == now.as_struct():
         return
@@ -54,37 +55,37 @@ def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
     if changed:
         raise ValidationException(
             f"table {table} has other columns than when this was planned ({'; '.join(changed)}), so values would be lost: nothing is "
-            "committed; load the table and do it again"
+            "committed; reload the table and retry"
         )
 
 
 def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, table: str) -> None:
-    """Check that columns that a filter or rows to come name are still called so: another column may have the name now.
+    """Check that columns that are found by name were not renamed: another column may have the name now.
 
     Raises:
-        ValidationException: names the first that is not.
+        ValidationException: names the first that was.
     """
     for field_id in field_ids:
         name, found = before.find_column_name(field_id), now.find_column_name(field_id)
         if name != found:
             raise ValidationException(
-                f"column {name!r} of table {table} is called {found!r} now: nothing is committed; load the table and do it again"
+                f"column {name!r} of table {table} is now called {found!r}: nothing is committed; reload the table and retry"
             )
 
 
 def _changed(written: ice.IcebergType, now: ice.IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
-    """Say what became of each column of before that cannot take its values any more."""
+    """Describe each written column that can no longer hold its values."""
     there = {field.field_id: field for field in _children(now)}
     for field in _children(written):
         name = f"{'.'.join((*above, field.name))!r} (id {field.field_id})"
         found = there.get(field.field_id)
         if found is None:
-            yield f"{name} is gone"
+            yield f"{name} was dropped"
         elif not _takes(found.field_type, field.field_type):
             yield f"{name} was {_kind(field)} and is {_kind(found)}"
         else:
             if found.required and not field.required:
-                yield f"{name} is required now"
+                yield f"{name} is now required"
             yield from _changed(field.field_type, found.field_type, (*above, field.name))
 
 
@@ -97,7 +98,7 @@ def _children(kind: ice.IcebergType) -> tuple[ice.NestedField, ...]:
 
 
 def _takes(now: ice.IcebergType, written: ice.IcebergType) -> bool:
-    """Whether values of a type can be read as those of another; children are looked at by themselves."""
+    """Whether values of a type can be read as another; children are compared by ``_changed``."""
     if not isinstance(now, ice.PrimitiveType) or not isinstance(written, ice.PrimitiveType):
         return type(now) is type(written)
     if isinstance(written, ice.DecimalType) and isinstance(now, ice.DecimalType):

@@ -1,9 +1,9 @@
 """The summary of a snapshot, as Java's ``SnapshotSummary`` counts (format.md "metadata.json, more").
 
-Sizes are bytes on storage; of a deletion vector only its blob counts, since one file holds many. Records count rows of data files,
-whatever is deleted in them. Totals go on from the parent's; one that the parent lacks, or that is no number there, stays out.
+Sizes are bytes on storage; of a deletion vector only its blob counts, since one file holds many. Records are rows of data files,
+including deleted ones. Totals continue the parent's; a total that the parent lacks, or that is not a number, is left out.
 
-No partition values: metadata.json is plain.
+Partition values are left out: metadata.json is plain.
 
 Not here: what a snapshot adds and removes (``table.commit.producer``, ``table.commit.row_delta``).
 """
@@ -39,7 +39,7 @@ _NAMES: Final = (
 _TOTALS: Final = tuple(
     f"total-{name}" for name in ("data-files", "delete-files", "records", "files-size", "position-deletes", "equality-deletes")
 )
-_NO_TOTAL: Final = "-1"  # PyIceberg, as Java, goes on with none below 0
+_NO_TOTAL: Final = "-1"  # PyIceberg, like Java, leaves out a total that would continue one below 0
 
 
 def snapshot_summary(
@@ -55,9 +55,9 @@ def snapshot_summary(
     Args:
         operation: what the snapshot does.
         added: its new files.
-        removed: files of the parent that it no longer has.
+        removed: the files of the parent that it removes.
         properties: the writer's own entries (``guard.check_summary``).
-        parent: the summary of the parent snapshot, None if there is none.
+        parent: the summary of the parent snapshot, if there is one.
     """
     added, removed = list(added), list(removed)
     counts = [_count(added), _count(removed)]

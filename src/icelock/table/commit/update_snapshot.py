@@ -58,5 +58,5 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
         return EncryptedReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
 
     def delete(self) -> NoReturn:
-        """Refused: PyIceberg's producer takes files with nulls for wholly matching (``plan.planner``)."""
-        raise PolicyError("deleting by predicate goes through table.delete(...), which keeps rows that the filter leaves undecided")
+        """Refused: PyIceberg's producer deletes rows for which the filter is NULL (``plan.planner``)."""
+        raise PolicyError("use table.delete(...) to delete by predicate: it keeps rows for which the filter is NULL")
