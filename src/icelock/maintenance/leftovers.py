@@ -8,7 +8,7 @@ unless it is asked for.
 
 Whatever cannot be read stops it, and nothing is deleted: a file is never left over because a manifest could not be decrypted (case C-50).
 
-Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.reach``), expiry (``table.maintenance.expire``).
+Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.reachable_files``), expiry (``table.maintenance.expire``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
 from icelock.table.maintenance.deletable import Home
 from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.reach import reached
+from icelock.table.maintenance.reachable_files import reached
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
 

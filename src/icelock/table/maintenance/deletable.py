@@ -25,7 +25,7 @@ from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
 from icelock.metadata.table_metadata import decode_metadata
-from icelock.table.maintenance.reach import metadata_paths, read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.reachable_files import metadata_paths, read_lists, read_paths, statistics_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

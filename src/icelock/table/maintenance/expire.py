@@ -36,7 +36,7 @@ from icelock.io.listing import delete_files
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of
-from icelock.table.maintenance.reach import read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.reachable_files import read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.moments import to_millis
 
