@@ -1,12 +1,12 @@
-"""What is left over at a table's location: files that nothing reaches, and key entries that nothing needs.
+"""Leftovers (orphan files) at a table's location: files that nothing reaches, and key entries that nothing needs.
 
-Crashed writers, failed deletions and expiries that were cut short leave files. A file is left over when no snapshot of the table's present
-metadata reaches it, live, and it is neither the metadata file nor one of its log. Order: 1 what is reached is read, with the table's
-keys; 2 storage is listed; 3 the metadata is loaded again, and what came in between is reached too. So a file that was committed at any
-moment of the call is not left over; one that a writer has not committed yet is, which is why nothing younger than three days is removed
-unless it is asked for.
+Crashed writers, failed deletions and interrupted expiries leave files. A file is left over if no snapshot of the table's present metadata
+has it live, and it is neither the metadata file nor one of its log. Order: 1 the table's files are read from its metadata, with its keys;
+2 storage is listed; 3 the metadata is loaded again, and files of commits in between are the table's too. So a file that was committed
+during the call is not left over. A file that a writer has not committed yet is, so files younger than three days are not removed by
+default.
 
-Whatever cannot be read stops it, and nothing is deleted: a file is never left over because a manifest could not be decrypted (case C-50).
+Anything that cannot be read stops the search, and nothing is deleted: a manifest that cannot be decrypted leaves no file over (case C-50).
 
 Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.reachable_files``), expiry (``table.maintenance.expire``).
 """
@@ -43,7 +43,7 @@ _DATA: Final = ("parquet", "avro", "orc")
 
 
 class Content(Enum):
-    """How a file begins: only a look, since who can write to storage can write these bytes too."""
+    """How a file begins: only a hint, since whoever can write to storage can write these bytes too."""
 
     ENCRYPTED = "encrypted"
     PLAIN = "plain"
@@ -75,8 +75,8 @@ _KINDS: Final = (
 class Leftover:
     """A file that nothing reaches: its size in stored bytes, and when it was last written (None: the storage does not say).
 
-    ``content`` says whether it is encrypted. A plain data file, manifest or delete file was left by a client that knows nothing of
-    encryption, whose commit was refused: its rows can be read by whoever reads the storage. Metadata files are always plain.
+    ``content`` says whether it is encrypted. A plain data file, manifest or delete file was left by a client without encryption, whose
+    commit was refused: anyone who can read the storage can read its rows. Metadata files are always plain.
     """
 
     path: str
@@ -88,7 +88,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What is left over, by path; ``keys`` are ids of key entries that the next expiry removes.
+    """Leftover files, by path; ``keys`` are ids of key entries that the next expiry removes.
 
     After ``remove_leftovers``: ``files`` were deleted, and ``failed`` could not be.
     """
@@ -99,16 +99,16 @@ class Leftovers:
 
 
 def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -> Leftovers:
-    """List what is left over at a table's location; nothing is changed.
+    """List the leftovers at a table's location; nothing is changed.
 
     Args:
         table: an encrypted table.
-        older_than: leave out files that were written since then, or whose age the storage does not tell.
+        older_than: omit files that were written since then, or whose age the storage does not say.
 
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: a manifest list or manifest cannot be read; names it.
-        IntegrityError: the catalog names an older version than its object saw, such as one that was restored; or storage does not list
-            the table's own files by the names that its metadata has.
+        IntegrityError: the catalog names an older version than this client has seen, for example after a restore; or storage does not
+            list the table's own files by the names in its metadata.
         PolicyError: the table is plain, or its FileIO cannot list.
     """
     search = _Search(table, _limit_ms(table, older_than))
@@ -116,22 +116,22 @@ def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -
 
 
 def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AGE) -> Leftovers:
-    """Delete the files that ``leftovers`` lists, but for those of another kind than a table's own; key entries stay for the next expiry.
+    """Delete the files that ``leftovers`` lists, except for kinds that a table does not write; key entries are left for the next expiry.
 
-    Where the table's location in its metadata is not where the metadata file lies, nothing is deleted there, and what was found is
-    ``failed``: the location may have been changed by whoever can write to storage (``table.maintenance.deletable``).
+    If the table's location in its metadata is not where the metadata file lies, nothing is deleted there, and the files are ``failed``:
+    anyone who can write to storage may have changed the location (``table.maintenance.deletable``).
 
-    A writer that is at work has files that look left over until it commits: ``older_than`` must be longer than any write takes.
+    Files of running writers look left over until they are committed: ``older_than`` must be longer than any write takes.
 
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
-        IntegrityError: the metadata file that a REST server names is not the table's; the same.
-        PolicyError: the same, or no ``older_than``, or the table says ``gc.enabled=false``, or another table lies below its location;
-            nothing was deleted.
+        IntegrityError: the metadata file that a REST server names is not the table's; nothing was deleted.
+        PolicyError: see ``leftovers``; or no ``older_than``, or the table has ``gc.enabled=false``, or another table lies below its
+            location; nothing was deleted.
     """
     if older_than is None:
         raise PolicyError(
-            f"table {_name(table)}: older_than is None, and files look left over until their writer commits: say how old, or leave it out"
+            f"table {_name(table)}: older_than is None, and files look left over until their writer commits: give an age, or omit it"
         )
     check_gc(table.metadata, table=_name(table))
     search = _Search(table, _limit_ms(table, older_than))
@@ -153,7 +153,7 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
 
 
 class _Search:
-    """One look at storage. ``foreign`` is a metadata file outside the table's own metadata folder, if one was met."""
+    """One search of the storage. ``foreign`` is a metadata file outside the table's own metadata folder, if there is one."""
 
     def __init__(self, table: Table, limit_ms: int | None) -> None:
         table.io_for(table.metadata)
@@ -163,11 +163,11 @@ class _Search:
 
     @property
     def home(self) -> Home:
-        """Where the table's own files lie, by the metadata that was loaded last."""
+        """Where the table's own files lie, by the latest metadata."""
         return Home.of(self._table)
 
     def run(self) -> Iterator[Leftover]:
-        """Yield what is left over, by path."""
+        """Yield the leftovers, by path."""
         self._refresh()
         found = self._listed(self._reached())
         before = self._table.metadata_location
@@ -180,14 +180,14 @@ class _Search:
             yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=_kind(file.location), content=content)
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key entries that nothing needs, in the metadata that was loaded last."""
+        """Return the key entries that nothing needs, in the latest metadata."""
         return dead_keys(self._table.metadata, (), now_ms=self._table.encryption.clock())
 
     def _refresh(self) -> None:
-        """Load the table as a commit does: files of snapshots that a stale catalog does not have are not left over."""
+        """Load the table as a commit does: a stale catalog must not make files of newer snapshots look left over."""
         catalog = self._table.catalog
         if isinstance(catalog, PinnedTables):
-            known = catalog.pins.seen(self._table.name())  # before the catalog is asked: others go on meanwhile
+            known = catalog.pins.seen(self._table.name())  # before the catalog is asked, as others commit meanwhile
             catalog.check_current(self._table.refresh(), known)
         else:
             self._table.refresh()  # a static table refuses
@@ -197,7 +197,7 @@ class _Search:
         return {place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=True)}
 
     def _listed(self, reached_places: set[str]) -> list[StoredFile]:
-        """Return the listed files that are not reached and old enough."""
+        """Return the listed files that are not reached and are old enough."""
         table = self._table
         own = place_of(table.metadata_location)
         folder = own.rpartition("/")[0]
@@ -210,12 +210,12 @@ class _Search:
                 self.foreign = file.location
             if not _belongs(place, reached_places, folder) and self._old_enough(file):
                 found.append(file)
-        # What was read a moment ago is there; if it is not listed, names are compared that cannot be compared.
+        # These files were just read, so they exist; if they are not listed, the names of the storage cannot be compared.
         root = place_of(table.location()).rstrip("/") + "/"
         unseen = sorted(place for place in must_be_seen if place.startswith(root))
         if unseen:
             raise IntegrityError(
-                f"table {_name(table)}: storage does not list {unseen[0]}, which the table has: no telling what is left over"
+                f"table {_name(table)}: storage does not list {unseen[0]}, which the table has, so leftovers cannot be told apart"
             )
         return found
 
@@ -231,7 +231,7 @@ def _belongs(place: str, reached_places: set[str], metadata_folder: str) -> bool
 
 
 def _checked(name: str) -> str:
-    """Return the name of the file that Hadoop's checksum ``.NAME.crc`` is for, which it counts as; any other name as it is."""
+    """Return NAME for Hadoop's checksum file ``.NAME.crc``, which is treated like its file; any other name unchanged."""
     return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
 
 
@@ -241,11 +241,11 @@ def _kind(location: str) -> Kind:
 
 
 def _content(io: FileIO, location: str) -> Content:
-    """Look at a file's first bytes."""
+    """Return what a file's first bytes say."""
     try:
         with io.new_input(location).open() as stream:
             first = stream.read(_MAGIC_LENGTH)
-    except Exception:  # noqa: BLE001 - gone meanwhile, or not to be had: the list is worth more than one answer
+    except Exception:  # noqa: BLE001 - deleted meanwhile, or unreadable: the rest of the list is worth having
         return Content.UNREADABLE
     if not first:
         return Content.EMPTY

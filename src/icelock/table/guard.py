@@ -128,7 +128,7 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
         elif not encrypted:
             continue
         elif isinstance(update, (ice.SetStatisticsUpdate, ice.SetPartitionStatisticsUpdate)):
-            _refuse_statistics(table)
+            refuse_statistics(table)
         elif isinstance(update, ice.AddSnapshotUpdate):
             _check_snapshot(update.snapshot, table=table)
         elif isinstance(update, ice.UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
@@ -159,7 +159,7 @@ def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: st
     _check_snapshots(base, staged, added_keys, table=table)
     for name in ("statistics", "partition_statistics"):
         if any(entry not in getattr(base, name, ()) for entry in getattr(staged, name)):
-            _refuse_statistics(table)
+            refuse_statistics(table)
 
 
 def check_manifest_lists(snapshots: Iterable[Any], *, manager: EncryptionManager, io: FileIO) -> None:
@@ -290,8 +290,9 @@ def _check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_ke
         )
 
 
-def _refuse_statistics(table: str) -> NoReturn:
-    raise PolicyError(f"table {table} is encrypted: statistics files would be plain; there is no encrypted form of them yet")
+def refuse_statistics(table: str) -> NoReturn:
+    """Refuse to add statistics files."""
+    raise PolicyError(f"table {table}: statistics files would be plain; there is no encrypted form of them yet")
 
 
 def _check_snapshot(snapshot: Any, *, table: str) -> None:

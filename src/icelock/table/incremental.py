@@ -1,7 +1,7 @@
-"""``incremental_append_scan``: the rows that append snapshots added between two snapshots (PyIceberg's, which decrypts).
+"""``incremental_append_scan``: the rows that append snapshots added between two snapshots (PyIceberg's, with decryption).
 
-Snapshots of other operations are passed over, their rows too; delete files do not count, so a row that was deleted later is still one
-that was added (as in Java and PyIceberg). The schema is the table's current one.
+Snapshots of other operations are skipped with their rows; delete files are ignored, so rows that were deleted later still count as added
+(as in Java and PyIceberg). The schema is the table's current one.
 
 Not here: reading (``table.scan``).
 """
@@ -32,19 +32,19 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
     """PyIceberg's ``IncrementalAppendScan`` that decrypts; every method raises IntegrityError when bytes were changed."""
 
     def projection(self) -> Schema:
-        """Return the selected columns of the table's current schema, and the metadata columns that are named."""
+        """Return the selected columns of the table's current schema, and the named metadata columns."""
         return self._rows().projection()
 
     def plan_files(self) -> list[FileScanTask]:
-        """Return the files that append snapshots of the range added, and that may hold matching rows.
+        """Return the files that append snapshots of the range added and that may hold matching rows.
 
         Raises:
-            ValueError: the snapshots are not there, or do not follow each other (PyIceberg's error).
+            ValueError: a snapshot does not exist, or is not an ancestor of the other (PyIceberg's error).
         """
         return self._rows().plan_files()
 
     def scan_tasks(self) -> list[ScanTask]:
-        """Return the plan as ``ScanTask``: what engines take."""
+        """Return the plan as ``ScanTask``, for engines."""
         return list(self._rows().iter_tasks())
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
@@ -93,7 +93,7 @@ class _AddedRows(DataScan):
         return (builder.build(task) for task in self.plan_files())
 
     def count(self) -> int:
-        self.projection()  # refuses columns that are not there
+        self.projection()  # refuses unknown columns
         context = self.read_context(Schema())
         total = sum(count_task(context, task) for task in self.iter_tasks())
         return total if self.limit is None else min(total, self.limit)

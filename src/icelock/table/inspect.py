@@ -1,9 +1,9 @@
 """``table.inspect`` without raw data keys.
 
-Java's metadata tables show ``key_metadata``, which holds raw data keys, to anyone who may query (cases J-05). Here the
-column stays, so that the schema is PyIceberg's, and is null.
+Java's metadata tables show ``key_metadata``, which holds raw data keys, to anyone who may query (case J-05). Here the column is kept, so
+that the schema is PyIceberg's, and is null.
 
-Not here: what the tables hold otherwise (PyIceberg's ``InspectTable``).
+Not here: the other columns (PyIceberg's ``InspectTable``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BOUNDS = (10, 11)
 
 
 class InspectTable(IcebergInspectTable):
-    """PyIceberg's ``InspectTable`` with key metadata left out. UUIDs are their 16 bytes."""
+    """PyIceberg's ``InspectTable`` without key metadata. UUIDs are 16 bytes."""
 
     def __init__(self, tbl: OpenTable) -> None:
         one_version: Any = tbl.at_one_version()  # which nobody else moves on
@@ -65,7 +65,7 @@ class InspectTable(IcebergInspectTable):
 
 
 class _Snapshot:
-    """A snapshot whose entries all have column sizes: PyIceberg's ``entries`` fails on Avro files and deletion vectors otherwise."""
+    """A snapshot whose entries all have column sizes: without them PyIceberg's ``entries`` fails on Avro files and deletion vectors."""
 
     def __init__(self, inner: Snapshot, manifest_of: Callable[[ManifestFile], _Manifest]) -> None:
         self._inner = inner
@@ -79,7 +79,7 @@ class _Snapshot:
 
 
 class _Manifest:
-    """A manifest whose bounds are shown readable where they are values of their columns, and left out there otherwise."""
+    """A manifest whose readable bounds are shown if they are valid for their columns, and left out otherwise."""
 
     def __init__(self, inner: ManifestFile, type_of: TypeOf, metadata: TableMetadataV3) -> None:
         self._inner = inner
@@ -88,7 +88,7 @@ class _Manifest:
 
     @property
     def partitions(self) -> list[PartitionFieldSummary]:
-        """The summaries; bounds that are no partition values are left out."""
+        """The summaries, without invalid bounds."""
         found = self._inner.partitions or []
         spec = self._metadata.specs()[self._inner.partition_spec_id]
         kinds = [field.field_type for field in spec.partition_type(self._metadata.schema()).fields]
@@ -110,7 +110,7 @@ class _Manifest:
 
 
 class _ReadableBounds(SoundBounds):
-    """Bounds that fit into Arrow's types, too: a writer may have cut those of fixed-length bytes."""
+    """Bounds that also fit into Arrow's types: a writer may have truncated those of fixed-length bytes."""
 
     def get(self, field_id: int, default: Any = None, /) -> Any:
         kind, bound = self._type_of(field_id), super().get(field_id)
@@ -123,7 +123,7 @@ def _sound_summary(summary: PartitionFieldSummary, kind: IcebergType) -> Partiti
 
 
 def _with_bytes(metadata: TableMetadataV3) -> TableMetadataV3:
-    """Replace UUIDs in schemas by their 16 bytes, as Arrow makes none inside of structs of Python values, and types that are not read."""
+    """Replace UUIDs in schemas by 16 bytes, as Arrow cannot build them in structs from Python values, and types that cannot be read."""
     schemas = [Schema(*_fields(schema.fields), schema_id=schema.schema_id) for schema in metadata.schemas]
     return metadata.model_copy(update={"schemas": schemas})
 

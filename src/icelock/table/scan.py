@@ -1,9 +1,8 @@
 """Scans of a table with keys: PyIceberg's planning, our reading.
 
-Schema of a scan, as Java (cases J-08): without a snapshot, or on a branch, the table's current schema; with a snapshot id, or
-on a tag, the schema of that snapshot. Metadata columns (``metadata.metadata_columns``) are there when they are named, after the others;
-``*`` does not name them, and a column of the table goes before a metadata column of its name. Planning is always local: a
-server's plan has no key metadata.
+Schema of a scan, as in Java (case J-08): without a snapshot, or on a branch, the table's current schema; with a snapshot id, or on a tag,
+the schema of that snapshot. Metadata columns (``metadata.metadata_columns``) follow the others if they are named; ``*`` does not name them,
+and a table's column hides a metadata column of the same name. Planning is always local: a server's plan has no key metadata.
 
 Not here: reading one file (``arrow.read.task``).
 """
@@ -52,39 +51,31 @@ CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has n
 
 
 class Filtered:
-    """What scans do with the filter that they are given: text is read by ``plan.filters.text``."""
+    """Scans whose filters as text are parsed by ``plan.filters.text``."""
 
     row_filter: BooleanExpression
 
     def update(self, **overrides: Any) -> Self:
-        """Return a copy of this scan with other arguments.
-
-        Raises:
-            PolicyError: ``row_filter`` is text that cannot be read.
-        """
+        """Return a copy of this scan with other arguments; a ``row_filter`` that cannot be parsed is a PolicyError."""
         if "row_filter" in overrides:
             overrides["row_filter"] = parse_filter(overrides["row_filter"])
         changed: Self = super().update(**overrides)  # type: ignore[misc]  # PyIceberg's scan
         return changed
 
     def filter(self, expr: str | BooleanExpression) -> Self:
-        """Return a scan of the rows that match ``expr`` too.
-
-        Raises:
-            PolicyError: it is text that cannot be read.
-        """
+        """Return a scan of the rows that match ``expr`` too; text that cannot be parsed is a PolicyError."""
         return self.update(row_filter=And(self.row_filter, parse_filter(expr)))
 
 
 class DataScan(Filtered, IcebergDataScan):
-    """PyIceberg's ``DataScan`` that decrypts; every method raises IntegrityError when bytes were changed.
+    """PyIceberg's ``DataScan`` that decrypts.
 
-    What reads or plans raises PolicyError for a filter that does not fit the columns.
+    Every method raises IntegrityError when bytes were changed, and PolicyError for a filter that does not fit the columns.
     """
 
     @property
     def full_schema(self) -> Schema:
-        """The schema that the filter is bound to and columns are selected from."""
+        """The schema for the filter and the selected columns."""
         snapshot = self.snapshot()
         if self.snapshot_id is not None and snapshot is None:
             raise PolicyError(f"snapshot {self.snapshot_id} is not in the table's metadata; table.snapshots() lists those that are")
@@ -120,7 +111,7 @@ class DataScan(Filtered, IcebergDataScan):
 
     @property
     def has_own_schema(self) -> bool:
-        """Whether the columns are those of the scan's snapshot, not the table's current ones."""
+        """Whether the schema is that of the scan's snapshot, not the table's current one."""
         return self.snapshot_id is not None and self.options.get(_TABLE_SCHEMA) != "current"
 
     def use_ref(self, name: str) -> Self:
@@ -138,18 +129,14 @@ class DataScan(Filtered, IcebergDataScan):
         return scan
 
     def pinned(self, snapshot_id: int) -> Self:
-        """Return the same scan of one snapshot: unless a snapshot or tag was asked for, its schema stays the table's current one."""
+        """Return the same scan at one snapshot, with the same schema."""
         if self.snapshot_id is not None:
             return self.update(snapshot_id=snapshot_id)
         return self.update(snapshot_id=snapshot_id, options={**self.options, _TABLE_SCHEMA: "current"})
 
     @cached_property
     def exact_filter(self) -> BooleanExpression:
-        """The filter by SQL's rules, see ``plan.filters.exact``; its names are those of ``full_schema``, whatever their case was.
-
-        Raises:
-            PolicyError: it does not fit the columns.
-        """
+        """The filter by SQL's rules, see ``plan.filters.exact``; its names have the case of ``full_schema``."""
         return exact_filter(self.row_filter, self.full_schema, case_sensitive=self.case_sensitive)
 
     @cached_property
@@ -162,23 +149,23 @@ class DataScan(Filtered, IcebergDataScan):
         )
 
     def _planning_metadata(self) -> TableMetadata:
-        # PyIceberg's planner binds the filter to the current schema; a scan of an old snapshot needs that snapshot's.
+        # PyIceberg's planner binds the filter to the current schema; an old snapshot's scan needs that snapshot's.
         schema_id = self.full_schema.schema_id
         if schema_id == self.table_metadata.current_schema_id:
             return self.table_metadata
         return self.table_metadata.model_copy(update={"current_schema_id": schema_id})
 
     def plan_files(self) -> list[FileScanTask]:
-        """Return the files that may hold matching rows, with their delete files; plans locally."""
+        """Return the files that may hold matching rows, with their delete files."""
         _ = self.full_schema
         return list(self._plan_files_local())
 
     def scan_tasks(self) -> list[ScanTask]:
-        """Return the plan as ``ScanTask``: what engines take."""
+        """Return the plan as ``ScanTask``, for engines."""
         return list(self.iter_tasks())
 
     def iter_tasks(self) -> Iterator[ScanTask]:
-        """Return the plan's tasks, made as they are taken; manifests of delete files are read now, those of data files a few ahead."""
+        """Return the plan's tasks one by one; manifests of delete files are read at once, those of data files a few ahead."""
         deletes, planned = self._planned()
         return (task for files in planned for task in files.tasks(deletes))
 
@@ -195,10 +182,10 @@ class DataScan(Filtered, IcebergDataScan):
         """Return what a reader of data files needs: no KMS client, no KEK.
 
         Args:
-            schema: the columns to read, in the place of those that are selected.
+            schema: the columns to read, instead of the selected ones.
 
         Raises:
-            PolicyError: the filter does not fit the columns, or a column is of a type that is not read.
+            PolicyError: the filter does not fit the columns, or a column has a type that cannot be read.
         """
         encrypted = isinstance(self.io, EncryptingFileIO)
         return ReadContext(
@@ -212,13 +199,13 @@ class DataScan(Filtered, IcebergDataScan):
         )
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
-        """Read all matching rows into one Arrow table; files are read side by side."""
+        """Read all matching rows into one Arrow table; files are read in parallel."""
         context = self.read_context()
         schema = context.arrow_schema
         if self.limit is not None:
             batches = list(self._limited(context, self.iter_tasks()))
         else:
-            # Planned first: no file is read if a manifest is damaged.
+            # Planned first, so that no file is read if a manifest is damaged.
             read = ExecutorFactory.get_or_create().map(lambda task: list(read_task(context, task)), self.scan_tasks())
             batches = list(itertools.chain.from_iterable(read))
         return _encode(pa.Table.from_batches(batches, schema=schema), dictionary_columns)
@@ -240,7 +227,7 @@ class DataScan(Filtered, IcebergDataScan):
 
     def count(self) -> int:
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
-        self.projection()  # refuses columns that are not there
+        self.projection()  # refuses unknown columns
         context = self.read_context(Schema())
         deletes, planned = self._planned()
         if deletes.empty and isinstance(context.bound_filter, AlwaysTrue):

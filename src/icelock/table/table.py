@@ -1,7 +1,7 @@
 """``Table`` and ``StaticTable``: PyIceberg's tables whose files are encrypted.
 
-A table holds one version: its metadata, the file of it, and storage access made from that version's keys; ``refresh`` and
-commits replace all together. Methods that would hand encrypted files to a reader without keys refuse.
+A table holds one version: its metadata, the metadata file, and storage access with that version's keys; ``refresh`` and commits replace
+all three together. Methods that would hand encrypted files to a reader without keys are refused.
 
 Not here: what a commit does (``table.transaction``), how tables are loaded (``catalog``).
 """
@@ -29,7 +29,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, read_
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import check_metadata
+from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
 from icelock.table.maintenance.expire import MaintenanceTable
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of a table: what belongs together is replaced together."""
+    """One version of a table, replaced as a whole."""
 
     metadata: TableMetadataV3  # of a static table it may be of version 1 or 2
     location: str
@@ -69,9 +69,9 @@ class Version:
 
 
 class Table(IcebergTable):
-    """A table of format version 3, encrypted or plain; a plain one can be read only (there is no plaintext writer).
+    """A table of format version 3, encrypted or plain; a plain one can only be read (there is no plaintext writer).
 
-    Safe to share between threads: every reading and every transaction is on one version, and versions only go forward.
+    Safe to share between threads: every scan and every transaction has one version, and versions only go forward.
     """
 
     is_new = False
@@ -106,7 +106,7 @@ class Table(IcebergTable):
 
     @property
     def metadata_location(self) -> str:
-        """The file of the metadata."""
+        """The metadata file."""
         return self._version.location
 
     @metadata_location.setter
@@ -123,11 +123,11 @@ class Table(IcebergTable):
         self._version = replace(self._version, io=cast("EncryptingFileIO", io))
 
     def at_one_version(self) -> Table:
-        """Return a table object of its own, at the present version: others do not move it on."""
+        """Return another object for the present version, which other users of this one do not move on."""
         return copy.copy(self)
 
     def io_for(self, metadata: TableMetadata, *, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
-        """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a commit that is under way.
+        """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a pending commit.
 
         Raises:
             PolicyError: the table is plain.
@@ -137,10 +137,10 @@ class Table(IcebergTable):
         return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), unused_keks=unused_keks)  # type: ignore[return-value]
 
     def location_provider(self) -> LocationProvider:
-        """Return what makes up the paths of new files.
+        """Return what chooses the paths of new files.
 
         Raises:
-            PolicyError: the table names a class for it that the client's own settings do not name.
+            PolicyError: the table names a class for it, and the client's settings do not.
         """
         return self.encryption.locations(self.metadata, table=".".join(self.name()))
 
@@ -153,7 +153,7 @@ class Table(IcebergTable):
         before = self._version
         fresh = self._loaded(self.catalog.load_table(self._identifier))
         with self._lock:
-            # Another thread that was later may have been quicker.
+            # A thread that began later may have finished earlier.
             if self._version is before or not fresh.is_before(self._version):
                 self._version = fresh
         return self
@@ -167,12 +167,12 @@ class Table(IcebergTable):
         if fresh.metadata.table_uuid != self.metadata.table_uuid:
             was, now = self.metadata.table_uuid, fresh.metadata.table_uuid
             raise CommitError(
-                f"table {'.'.join(self.name())} was dropped and made again meanwhile (uuid {was}, now {now}): nothing is committed to it"
+                f"table {'.'.join(self.name())} was dropped and created again meanwhile (uuid {was}, now {now}): nothing is committed to it"
             )
         self._version = self._loaded(fresh)
 
     def advance(self, other: Table) -> None:
-        """Become the version of another object of this table, unless this one is further."""
+        """Become the version of another object of this table, unless this one is newer."""
         with self._lock:
             if not other._version.is_before(self._version):
                 self._version = other._version
@@ -194,7 +194,7 @@ class Table(IcebergTable):
         """Return a scan of the table's current metadata, or of one snapshot.
 
         Raises:
-            PolicyError: the filter is text that cannot be read.
+            PolicyError: the filter is text that cannot be parsed.
         """
         version = self._version
         return DataScan(
@@ -211,7 +211,7 @@ class Table(IcebergTable):
         )
 
     def snapshot_as_of_timestamp(self, timestamp_ms: int | datetime, inclusive: bool = True) -> Snapshot | None:
-        """Return the snapshot that was current at a time: ms since 1970, or a ``datetime`` with a zone; None if there was none yet.
+        """Return the snapshot that was current at a time, if any: ms since 1970, or a ``datetime`` with a zone.
 
         Raises:
             PolicyError: a time without a zone.
@@ -227,7 +227,7 @@ class Table(IcebergTable):
         return InspectTable(self)
 
     def to_polars(self) -> pl.LazyFrame:
-        """Return a Polars lazy frame over the whole table (the rows are read now: Polars' own reader has no keys)."""
+        """Return a Polars lazy frame of the whole table (rows are read at once: Polars' own reader has no keys)."""
         return self.scan().to_polars().lazy()
 
     def incremental_append_scan(
@@ -241,10 +241,10 @@ class Table(IcebergTable):
         options: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> IncrementalAppendScan:
-        """Return a scan of the rows that append snapshots added after one snapshot and up to another.
+        """Return a scan of the rows that append snapshots added, after one snapshot and up to another.
 
         Raises:
-            PolicyError: the filter is text that cannot be read.
+            PolicyError: the filter is text that cannot be parsed.
         """
         version = self._version
         return IncrementalAppendScan(
@@ -286,7 +286,7 @@ class Table(IcebergTable):
         self._refuse("DataFusion's own reader")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise PolicyError(f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and hand the Arrow data on")
+        raise PolicyError(f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and pass the Arrow data on")
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)
@@ -329,7 +329,7 @@ class Table(IcebergTable):
 
     def update_statistics(self) -> NoReturn:
         """Refused: statistics files are plain."""
-        raise PolicyError(f"table {'.'.join(self.name())}: statistics files would be plain; there is no encrypted form of them yet")
+        refuse_statistics(".".join(self.name()))
 
     @property
     def maintenance(self) -> MaintenanceTable:  # type: ignore[override]  # PyIceberg's would leave the keys behind
@@ -350,7 +350,7 @@ class StaticTable(Table, IcebergStaticTable):
 
     @property
     def maintenance(self) -> NoReturn:
-        """Refused: likewise."""
+        """Refused: there is no catalog to commit to."""
         self.transaction()
 
     def _autocommit(self) -> NoReturn:

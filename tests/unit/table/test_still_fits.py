@@ -153,7 +153,7 @@ def test_a_table_made_again_under_the_name_is_another_table(lake: TestLake) -> N
     written = [file.file_path for producer in transaction.staged.producers for file in producer._added_data_files]
     lake.catalog().drop_table("db.t")
     lake.catalog().create_table("db.t", ROWS.schema, properties=KEYED)
-    with pytest.raises(CommitError, match=r"table db\.t was dropped and made again meanwhile"):
+    with pytest.raises(CommitError, match=r"table db\.t was dropped and created again meanwhile"):
         transaction.commit_transaction()
     assert load(lake).scan().count() == 0
     assert written

@@ -1,14 +1,14 @@
-"""Which files may be deleted on whose word: metadata.json, which is plain, or lists and manifests that authenticate.
+"""Which files may be deleted, by who named them: metadata.json, which is plain, or authenticated lists and manifests.
 
-Whoever can write metadata.json can name any file in it, in its logs, statistics, snapshots or as the table's location. So what it names is
-deleted only where the metadata file itself lies, which the catalog says, not the file: in its folder, or below the folder above
-``metadata/`` and below the table's location as well. What encrypted lists and manifests name was written by someone with the table's
-keys, and is deleted wherever it lies, as Java does: ``write.data.path`` may be elsewhere. What may not be deleted is left and logged.
+Whoever can write metadata.json can name any file in it: in its logs, statistics and snapshots, or as the table's location. So files that it
+names are deleted only near the metadata file, whose place the catalog knows: in its folder, or below the folder above ``metadata/`` if
+that is below the table's location as well. Files that encrypted lists and manifests name were written by someone with the table's keys,
+and are deleted wherever they lie, as in Java: ``write.data.path`` may be elsewhere. Other files are left and logged.
 
-A REST server says by itself where the metadata file lies, and could name any folder of the client's disk. So the file must be there and
-be this table's (the same uuid) before it says anything: a server cannot put one on the client's disk.
+A REST server itself says where the metadata file lies, and could name any folder of the client's disk. So the file must exist and be this
+table's (the same uuid) before its place counts: a server cannot put one on the client's disk.
 
-Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they believe every location.
+Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they trust every location.
 Not here: deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``, ``maintenance.leftovers``).
 """
 
@@ -46,9 +46,9 @@ class Home:
 
     Args:
         location: the table's, as the metadata has it.
-        metadata_location: the file of the metadata, as the client came to know it.
-        doubt: says why that file may not be the table's, empty if it is; asked once, before the first answer. Left out where the client
-            has read the metadata from that file.
+        metadata_location: the metadata file that the catalog names.
+        doubt: returns why that file may not be the table's, or an empty text; called once, before the first answer. Left out if the
+            client has read the metadata from that file.
     """
 
     def __init__(self, *, location: str, metadata_location: str, doubt: Callable[[], str] | None = None) -> None:
@@ -62,7 +62,7 @@ class Home:
 
     @classmethod
     def of(cls, table: Table | OpenTable) -> Home:
-        """Return that of a table as its catalog knows it."""
+        """Return the home of a catalog's table."""
         read = getattr(table.catalog, "reads_metadata_files", False)
         doubt = None if read else partial(_doubt, table)
         return cls(location=table.metadata.location, metadata_location=table.metadata_location, doubt=doubt)
@@ -76,27 +76,27 @@ class Home:
         doubt = self._reason()
         if doubt:
             raise IntegrityError(
-                f"{doubt}, so where the table's files lie is only what the catalog says, and nothing was deleted: "
-                "find out why the catalog names that file, or delete what is left by hand"
+                f"{doubt}, so only the catalog says where the table's files lie, and nothing was deleted: "
+                "find out why the catalog names that file, or delete the files by hand"
             )
 
     def owns(self, location: str) -> bool:
-        """Whether a file is the table's own by where it lies."""
+        """Whether a file is the table's own, by its location."""
         if lies_below(location, self._folder):
             return True
         return lies_below(location, self._root) and lies_below(location, self._location)
 
     def owns_metadata(self, location: str) -> bool:
-        """Whether a file is an older metadata file of the table by where it lies and by its name."""
+        """Whether a file is an older metadata file of the table, by its location and name."""
         beside = lies_below(location, self._folder) and place_of(location).rpartition("/")[0] == place_of(self._folder)
         return beside and place_of(location) != self._file and _METADATA.fullmatch(location.rpartition("/")[2]) is not None
 
     def owned(self, locations: Iterable[str]) -> set[str]:
-        """Return those that are the table's own; the others are logged, since they are left."""
+        """Return the locations that are the table's own; the others are left, and logged."""
         return self._kept(locations, {location for location in locations if self.owns(location)})
 
     def owned_metadata(self, locations: Iterable[str]) -> set[str]:
-        """Return the older metadata files among them; the others are logged likewise."""
+        """Return the older metadata files among the locations; the others are left, and logged."""
         return self._kept(locations, {location for location in locations if self.owns_metadata(location)})
 
     def _kept(self, locations: Iterable[str], owned: set[str]) -> set[str]:
@@ -117,14 +117,14 @@ class Home:
 
 
 def _doubt(table: Table | OpenTable) -> str:
-    """Say why the file that a catalog names is not that of the table's metadata; nothing if it is."""
+    """Return why the file that a catalog names is not the table's metadata file; empty if it is."""
     location = table.metadata_location
     try:
         limit = names.limit({} if table.catalog is None else table.catalog.properties, names.LIMIT_METADATA_BYTES)
         with storage_of(table.io).new_input(location).open() as stream:
             data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
         there = decode_metadata(data, location=location, limit=limit)
-    except Exception as e:  # noqa: BLE001 - whatever it is, nobody knows what lies there
+    except Exception as e:  # noqa: BLE001 - whatever it is, the file is not known to be the table's
         return f"the metadata file {location} of table {'.'.join(table.name())} cannot be read ({type(e).__name__}: {str(e)[:200]})"
     uuid = table.metadata.table_uuid
     if there.table_uuid != uuid:
@@ -136,8 +136,8 @@ def purgeable(table: Table) -> set[str]:
     """Return every file of a table that may be deleted with it.
 
     Raises:
-        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read.
-        IntegrityError: the metadata file that the catalog names is not the table's.
+        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read, or the metadata file
+            that the catalog names is not the table's.
     """
     metadata, metadata_location, io = table.metadata, table.metadata_location, table.io
     home = Home.of(table)
@@ -158,13 +158,10 @@ def purgeable(table: Table) -> set[str]:
 
 
 def files_of(manifests: Iterable[ManifestFile], io: FileIO, home: Home, *, live_only: bool) -> set[str]:
-    """Return the files of manifests that authenticated lists name; those of a plain manifest only at the table.
-
-    Raises:
-        IntegrityError, PolicyError, FormatError, OSError: a manifest cannot be read.
-    """
-    named = list(manifests)
-    keyed = [manifest for manifest in named if manifest.key_metadata is not None]
-    plain = [manifest for manifest in named if manifest.key_metadata is None]
+    """Return the files of manifests that authenticated lists name; those of a plain manifest only in the table's home."""
+    keyed: list[ManifestFile] = []
+    plain: list[ManifestFile] = []
+    for manifest in manifests:
+        (plain if manifest.key_metadata is None else keyed).append(manifest)
     found = set(read_paths(keyed, io, live_only=live_only))
     return found | home.owned(set(read_paths(plain, io, live_only=live_only)) - found)

@@ -1,12 +1,11 @@
-"""``table.maintenance.expire_snapshots()``: snapshots, their keys and their files go.
+"""``table.maintenance.expire_snapshots()``: removes snapshots, their keys and their files.
 
-1. what may go is worked out on the table's metadata (``table.maintenance.retention``); the manifest lists of what goes are read, so that a
-   key or
-   a file that cannot be had stops it before anything is changed;
-2. one commit removes snapshots, refs that are too old, and every key entry that nothing needs any more. It holds only if the catalog's
-   metadata of that moment lets all of it go too: another writer's snapshot, tag or rollback makes step 1 be done again;
-3. files that nothing reaches are deleted: manifest lists, then manifests and data and delete files that no snapshot of the committed
-   metadata lists. Each list and each manifest is read once at most.
+1. what may expire is worked out on the table's metadata (``table.maintenance.retention``); the manifest lists of expiring snapshots are
+   read, so that a missing key or file stops the expiry before anything is changed;
+2. one commit removes snapshots, refs that are too old, and every key entry that nothing needs any more. It is valid only if all of it may
+   still expire by the catalog's metadata at that moment: another writer's snapshot, tag or rollback makes step 1 start again;
+3. files that nothing reaches are deleted: data and delete files, manifests and lists that no snapshot of the committed metadata has. Each
+   list and each manifest is read once at most.
 
 A crash after 2 leaves files that ``icelock.maintenance.leftovers`` lists.
 
@@ -54,9 +53,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What an expiry did: ids of snapshots, names of refs and ids of key entries that are gone, the number of deleted files.
+    """What an expiry removed: ids of snapshots, names of refs, ids of key entries, and the number of deleted files.
 
-    ``left`` are files that nothing reaches any more and that could not be deleted; ``icelock.maintenance.leftovers`` lists them too.
+    ``left`` are files that nothing reaches any more but that could not be deleted; ``icelock.maintenance.leftovers`` lists them too.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -73,7 +72,7 @@ class MaintenanceTable:
         self.tbl = table
 
     def expire_snapshots(self) -> ExpireSnapshots:
-        """Return a builder of an expiry; nothing happens before its ``commit``.
+        """Return a builder of an expiry, which does nothing before its ``commit``.
 
         Raises:
             PolicyError: the table is plain, or says ``gc.enabled=false``.
@@ -84,10 +83,10 @@ class MaintenanceTable:
 
 
 class ExpireSnapshots(IcebergExpireSnapshots):
-    """Expires snapshots by id, by age, or, when neither is asked for, by the retention that the table and its refs are set to.
+    """Expires snapshots by id, by age, or, without either, by the retention settings of the table and its refs.
 
-    What a branch or tag names never goes. ``older_than`` takes the place of the table's ``history.expire.max-snapshot-age-ms``;
-    ``min-snapshots-to-keep`` and the refs' own settings count all the same, as in Java.
+    The snapshot of a branch or tag never expires. ``older_than`` overrides the table's ``history.expire.max-snapshot-age-ms``;
+    ``min-snapshots-to-keep`` and the refs' own settings still apply, as in Java.
     """
 
     def __init__(self, table: OpenTable) -> None:
@@ -109,62 +108,60 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         return self
 
     def clean_expired_files(self, clean: bool) -> Self:
-        """With False, only metadata changes: nothing is read or deleted, and ``remove_leftovers`` does the rest another time."""
+        """With False, change only the metadata: no file is read or deleted, and ``remove_leftovers`` can delete them later."""
         self._clean = clean
         return self
 
     def commit(self) -> Expired:  # type: ignore[override]  # PyIceberg returns nothing
-        """Expire, and return what was done; nothing when there is nothing to do.
+        """Expire, and return what was removed.
 
         Raises:
-            KeyUnavailableError, IntegrityError, OSError: a manifest list that would go cannot be read; nothing was changed. Files that
-                are beyond help are left behind with ``clean_expired_files(False)``.
-            CommitFailedException: other writers won each time; nothing was changed.
-            CommitStateUnknownException: the catalog did not answer; nothing was deleted.
+            KeyUnavailableError, IntegrityError, OSError: an expiring manifest list cannot be read; nothing was changed. With
+                ``clean_expired_files(False)`` it is not read, and its files are left.
+            CommitFailedException: the catalog refused each time; nothing was changed.
+            CommitStateUnknownException: the outcome is unknown; nothing was deleted.
         """
-        before, plan, doomed = self._commit_metadata()
+        before, plan, expired = self._commit_metadata()
         self._shared.advance(self._table)
         if not plan:
             return Expired()
         left: list[str] = []
         files: list[str] = []
-        if doomed is not None:
+        if expired is not None:
             try:
-                files = list(doomed.unreached_in(self._table.metadata, self._table.io, before))
+                files = list(expired.unreached_in(self._table.metadata, self._table.io, before))
             except Exception as e:
-                e.add_note("The snapshots are expired, but no file was deleted: icelock.maintenance.leftovers lists those that may go.")
+                e.add_note("The snapshots are expired, but no file was deleted: icelock.maintenance.leftovers lists the unused ones.")
                 raise
             left = delete_files(self._table.storage, files)
-        if left:
-            logger.debug("files of expired snapshots are left: %s", ", ".join(left))
         return Expired(
-            snapshots=tuple(sorted(plan.gone.snapshots)),
-            refs=tuple(sorted(plan.gone.refs)),
+            snapshots=tuple(sorted(plan.expirable.snapshots)),
+            refs=tuple(sorted(plan.expirable.refs)),
             keys=plan.keys,
             deleted=len(files) - len(left),
             left=tuple(left),
         )
 
     def _commit(self) -> Any:
-        """Not used: an expiry is no part of a larger transaction, since files go with it."""
+        """Not used: an expiry deletes files, so it cannot be part of a larger transaction."""
         raise NotImplementedError
 
-    def _commit_metadata(self) -> tuple[TableMetadataV3, _Plan, _Doomed | None]:
-        """Commit, and retry after conflicts; return the metadata before, what is removed from it, and its files."""
+    def _commit_metadata(self) -> tuple[TableMetadataV3, _Plan, _ExpiredFiles | None]:
+        """Commit, and retry after conflicts; return the metadata before, what was removed from it, and the files of that."""
         properties = self._table.metadata.properties
         try:
             return retrying(properties, retries_of(properties))(self._attempt)
         except CommitFailedException as e:
             raise given_up(e) from e.__cause__
 
-    def _attempt(self) -> tuple[TableMetadataV3, _Plan, _Doomed | None]:
+    def _attempt(self) -> tuple[TableMetadataV3, _Plan, _ExpiredFiles | None]:
         if self._refused:
             self._table.refresh()
         before = self._table.metadata
-        plan = _Plan.of(before, self._gone(before), now_ms=self._now_ms)
+        plan = _Plan.of(before, self._expirable(before), now_ms=self._now_ms)
         if not plan:
             return before, plan, None
-        doomed = _Doomed.of(self._table, plan) if self._clean else None
+        expired = _ExpiredFiles.of(self._table, plan) if self._clean else None
         try:
             self._table._do_commit(updates=plan.updates(before), requirements=self._requirements_of(plan, before))  # noqa: SLF001
         except CommitFailedException:
@@ -175,9 +172,9 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         except Exception:
             if not self._landed(plan):
                 raise
-        return before, plan, doomed
+        return before, plan, expired
 
-    def _gone(self, metadata: TableMetadata) -> Expirable:
+    def _expirable(self, metadata: TableMetadata) -> Expirable:
         named = {ref.snapshot_id for ref in metadata.refs.values()}
         there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
         by_id = Expirable(snapshots=frozenset(self._snapshot_ids_to_expire & there - named))
@@ -188,53 +185,56 @@ class ExpireSnapshots(IcebergExpireSnapshots):
 
     def _requirements_of(self, plan: _Plan, before: TableMetadataV3) -> tuple[Any, ...]:
         def holds(metadata: Any) -> bool:
-            fresh = _Plan.of(metadata, self._gone(metadata), now_ms=self._now_ms)
-            return plan.gone.snapshots <= fresh.gone.snapshots and plan.gone.refs <= fresh.gone.refs and set(plan.keys) <= set(fresh.keys)
+            return plan.is_part_of(_Plan.of(metadata, self._expirable(metadata), now_ms=self._now_ms))
 
         return AssertTableUUID(uuid=before.table_uuid), _StillExpirable(holds)
 
     def _landed(self, plan: _Plan) -> bool:
-        """Whether a commit that ended in an error was made: then none of it is there. The table is the fresh one afterwards."""
+        """Whether a commit that ended in an error was made after all: then all is removed. The table is refreshed."""
         try:
             metadata = self._table.refresh().metadata
-        except Exception as e:  # noqa: BLE001 - the first error matters more
-            logger.debug("the table cannot be looked at: %s", e)
+        except Exception as e:  # noqa: BLE001 - the first error is raised
+            logger.debug("the table cannot be loaded: %s", e)
             return False
         there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
         keys = {key.key_id for key in metadata.encryption_keys}
-        return not plan.gone.snapshots & there and not plan.gone.refs & metadata.refs.keys() and not keys & set(plan.keys)
+        return not plan.expirable.snapshots & there and not plan.expirable.refs & metadata.refs.keys() and not keys & set(plan.keys)
 
 
 class _StillExpirable:
-    """Requirement: the metadata that the commit changes lets all of it go too."""
+    """Requirement: by the metadata that the commit changes, all of it may still expire."""
 
     def __init__(self, holds: Callable[[Any], bool]) -> None:
         self._holds = holds
 
     def validate(self, base_metadata: TableMetadata | None) -> None:
         if base_metadata is None or not self._holds(base_metadata):
-            raise CommitFailedException("what was to be expired is in use by another writer's commit; nothing was changed")
+            raise CommitFailedException("another writer's commit uses what was to expire; nothing was changed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What goes from one version of the metadata."""
+    """What to remove from one version of the metadata."""
 
-    gone: Expirable
+    expirable: Expirable
     keys: tuple[str, ...]
 
     @classmethod
-    def of(cls, metadata: TableMetadataV3, gone: Expirable, *, now_ms: int) -> _Plan:
-        return cls(gone=gone, keys=dead_keys(metadata, gone.snapshots, now_ms=now_ms))
+    def of(cls, metadata: TableMetadataV3, found: Expirable, *, now_ms: int) -> _Plan:
+        return cls(expirable=found, keys=dead_keys(metadata, found.snapshots, now_ms=now_ms))
 
     def __bool__(self) -> bool:
-        return bool(self.gone.snapshots or self.gone.refs or self.keys)
+        return bool(self.expirable.snapshots or self.expirable.refs or self.keys)
+
+    def is_part_of(self, other: _Plan) -> bool:
+        mine, theirs = self.expirable, other.expirable
+        return mine.snapshots <= theirs.snapshots and mine.refs <= theirs.refs and set(self.keys) <= set(other.keys)
 
     def updates(self, metadata: TableMetadataV3) -> tuple[Any, ...]:
-        numbers = sorted(self.gone.snapshots)
-        partition_statistics = {file.snapshot_id for file in metadata.partition_statistics} & self.gone.snapshots
+        numbers = sorted(self.expirable.snapshots)
+        partition_statistics = {file.snapshot_id for file in metadata.partition_statistics} & self.expirable.snapshots
         return (
-            *(RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(self.gone.refs)),
+            *(RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(self.expirable.refs)),
             *(RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(partition_statistics)),
             *((RemoveSnapshotsUpdate(snapshot_ids=numbers),) if numbers else ()),
             *(RemoveEncryptionKeyUpdate(key_id=key_id) for key_id in self.keys),
@@ -242,8 +242,8 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Doomed:
-    """Files of the snapshots that go. ``io`` has the keys of the metadata they were in; ``claimed`` manifests are of plain lists."""
+class _ExpiredFiles:
+    """Files of expiring snapshots. ``io`` has the keys of their metadata; ``claimed`` manifests are named by plain lists."""
 
     lists: frozenset[str]
     plain_lists: frozenset[str]
@@ -253,9 +253,9 @@ class _Doomed:
     home: Home
 
     @classmethod
-    def of(cls, table: OpenTable, plan: _Plan) -> _Doomed:
-        gone = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.gone.snapshots]
-        keyed, plain = [one for one in gone if one.key_id is not None], [one for one in gone if one.key_id is None]
+    def of(cls, table: OpenTable, plan: _Plan) -> _ExpiredFiles:
+        going = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.expirable.snapshots]
+        keyed, plain = [one for one in going if one.key_id is not None], [one for one in going if one.key_id is None]
         return cls(
             lists=frozenset(snapshot.manifest_list for snapshot in keyed),
             plain_lists=frozenset(snapshot.manifest_list for snapshot in plain),
@@ -266,7 +266,7 @@ class _Doomed:
         )
 
     def unreached_in(self, after: TableMetadataV3, io: FileIO, before: TableMetadataV3) -> Iterable[str]:
-        """Return the files that nothing in the committed metadata ``after`` reaches: data files, then manifests, then lists."""
+        """Return the files that the committed metadata ``after`` does not reach: data files, then manifests, then lists."""
         kept = read_lists(after.snapshots, io)
         manifests = {path: manifest for path, manifest in self.manifests.items() if path not in kept}
         claimed = {path: manifest for path, manifest in self.claimed.items() if path not in kept}
@@ -280,12 +280,10 @@ class _Doomed:
 
 
 def check_gc(metadata: TableMetadata, *, table: str) -> None:
-    """Refuse to delete files of a table that says that others use them too.
+    """Refuse to delete files of a table whose files others may use.
 
     Raises:
         PolicyError: ``gc.enabled`` is false.
     """
     if not property_as_bool(metadata.properties, GC_ENABLED, default=True):
-        raise PolicyError(
-            f"table {table}: {GC_ENABLED} is false, so its files may belong to other tables too: set it to true to delete any"
-        )
+        raise PolicyError(f"table {table}: {GC_ENABLED} is false, so other tables may use its files: set it to true to delete any")

@@ -1,7 +1,7 @@
 """Which files a table's metadata reaches: manifest lists, manifests, data and delete files, metadata files.
 
-Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; of what they hold only paths
-are kept. One that cannot be read is an error, never a file without content: whoever deletes by this would lose rows (case C-50).
+Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; only paths are kept in memory. One
+that cannot be read is an error, never treated as empty: deleting by that would lose rows (case C-50).
 
 Not here: listing storage (``io.listing``), what is deleted (``table.maintenance.expire``, ``catalog.base``, ``maintenance.leftovers``).
 """
@@ -26,11 +26,7 @@ R = TypeVar("R")
 
 
 def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
-    """Return the manifests that snapshots list, by path.
-
-    Raises:
-        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list cannot be read.
-    """
+    """Return the manifests that snapshots list, by path; a list that cannot be read is an error."""
 
     def rows(snapshot: Snapshot) -> list[ManifestFile]:
         with _naming(snapshot.manifest_list):
@@ -40,11 +36,7 @@ def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestF
 
 
 def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool) -> Iterator[str]:
-    """Yield the paths of data and delete files in manifests; a file may come more than once.
-
-    Raises:
-        IntegrityError, PolicyError, FormatError, OSError: a manifest cannot be read.
-    """
+    """Yield the paths of data and delete files in manifests, some repeatedly; a manifest that cannot be read is an error."""
 
     def paths(manifest: ManifestFile) -> list[str]:
         with _naming(manifest.manifest_path):
@@ -65,7 +57,7 @@ def metadata_paths(metadata: TableMetadata, metadata_location: str) -> set[str]:
 
 
 def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live_only: bool) -> set[str]:
-    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot holds any more.
+    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot has any more.
 
     Raises:
         KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read.
@@ -86,7 +78,7 @@ def _each(read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 @contextmanager
 def _naming(location: str) -> Iterator[None]:
-    """Note on an error which file was being read: that of a KMS names its key only."""
+    """Add a note to an error on which file was being read: an error of the KMS names only its key."""
     try:
         yield
     except Exception as e:

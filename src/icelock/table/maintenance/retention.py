@@ -1,14 +1,14 @@
-"""Which snapshots, refs and keys a table may lose: rules on its metadata alone.
+"""Which snapshots, refs and keys of a table may expire: rules on its metadata alone.
 
 Snapshots (Iceberg spec, "Snapshot Retention Policy"; Java RemoveSnapshots):
 
-1. a ref other than main goes when its snapshot is older than ``max-ref-age-ms`` (its own, else ``history.expire.max-ref-age-ms``);
-2. what a ref that stays names stays; of a branch also its ancestors, until one is older than ``max-snapshot-age-ms`` and is not
+1. a ref other than main expires when its snapshot is older than ``max-ref-age-ms`` (its own, else ``history.expire.max-ref-age-ms``);
+2. the snapshot of a ref that stays is kept; of a branch also its ancestors, until one is older than ``max-snapshot-age-ms`` and is not
    among the first ``min-snapshots-to-keep`` (the branch's own, else ``history.expire.*``);
-3. a snapshot that no branch or tag leads to stays until it is older than the table's limit, since it may be staged (as Java).
+3. a snapshot that no branch or tag leads to is kept until it is older than the table's limit, since it may be staged (as in Java).
 
-Keys: an entry stays when a snapshot that stays names it, or wraps such an entry's way up to the master key, or is the KEK that new
-snapshots use. All others go, those of snapshots that other engines expired too (cases C-10, J-03).
+Keys: an entry is kept if a kept snapshot names it, if it is on the way from such an entry up to the master key, or if it is the KEK that
+new snapshots use. All others are removed, also those of snapshots that other engines expired (cases C-10, J-03).
 
 Not here: committing (``table.maintenance.expire``).
 """
@@ -36,24 +36,19 @@ if TYPE_CHECKING:
     from icelock.metadata.table_metadata import TableMetadataV3
 
 MAX_REF_AGE_MS: Final = "history.expire.max-ref-age-ms"
+_FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expirable:
-    """Snapshots by id, and refs by name, that may go."""
+    """Snapshots by id, and refs by name, that may expire."""
 
     snapshots: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
 
 
 def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None = None) -> Expirable:
-    """Return what the rules let go.
-
-    Args:
-        metadata: the table's.
-        now_ms: the time, ms since 1970.
-        older_than_ms: the limit instead of the table's ``history.expire.max-snapshot-age-ms``; a branch's own limit counts all the same.
-    """
+    """Return what may expire by the rules; ``older_than_ms`` is used instead of the table's ``history.expire.max-snapshot-age-ms``."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     limit = older_than_ms if older_than_ms is not None else now_ms - _setting(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS, _FIVE_DAYS)
     least = max(1, _setting(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
@@ -74,10 +69,10 @@ def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None
 
 
 def dead_keys(metadata: TableMetadataV3, expired: Collection[int], *, now_ms: int) -> tuple[str, ...]:
-    """Return the ids of key entries that nothing needs once snapshots are gone, in the metadata's order.
+    """Return the ids of key entries that nothing needs once snapshots have expired, in the metadata's order.
 
     Raises:
-        KeyUnavailableError, FormatError: a KEK has no timestamp, or one that is no number, so that it cannot be told which is in use.
+        KeyUnavailableError, FormatError: a KEK's timestamp is missing or not a number, so the one in use is unknown.
     """
     entries = KeyEntries(metadata.encryption_keys)
     master = names.encryption_key_id(metadata.properties)
@@ -93,9 +88,6 @@ def dead_keys(metadata: TableMetadataV3, expired: Collection[int], *, now_ms: in
     return tuple(key.key_id for key in entries if key.key_id not in kept)
 
 
-_FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
-
-
 def _setting(metadata: TableMetadata, name: str, default: int) -> int:
     return whole_number(metadata.properties, name, default) or 0
 
@@ -106,7 +98,7 @@ def _is_old(metadata: TableMetadata, ref: SnapshotRef, by_id: dict[int, Snapshot
 
 
 def _ancestors(snapshot_id: int | None, by_id: dict[int, Snapshot]) -> Iterator[Snapshot]:
-    """Yield a snapshot and those before it, newest first."""
+    """Yield a snapshot and its ancestors, newest first."""
     while snapshot_id is not None and snapshot_id in by_id:
         yield by_id[snapshot_id]
         snapshot_id = by_id[snapshot_id].parent_snapshot_id
