@@ -121,11 +121,7 @@ class TableEncryption:
             )
 
     def locations(self, metadata: TableMetadata, *, table: str) -> LocationProvider:
-        """Return what chooses the paths of a table's files.
-
-        Raises:
-            PolicyError: see ``check_locations``.
-        """
+        """Return what chooses the paths of a table's files; see ``check_locations``."""
         self.check_locations(metadata.properties, table=table)
         return load_location_provider(metadata.location, self.for_paths(metadata.properties))
 
@@ -171,11 +167,7 @@ def _cache_seconds(settings: Mapping[str, str]) -> int:
 
 
 def _sound(clock: Callable[[], int]) -> int:
-    """Return the time of a clock, in ms since 1970.
-
-    Raises:
-        PolicyError: it is before 1970 or after the year 9999, which table metadata cannot hold.
-    """
+    """Return the time of a clock in ms since 1970; refuse one before 1970 or after 9999, which table metadata cannot hold."""
     now = clock()
     if not 0 <= now <= LAST_MS:
         raise PolicyError(

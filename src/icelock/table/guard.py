@@ -165,10 +165,7 @@ def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: st
 def check_manifest_lists(snapshots: Iterable[Any], *, manager: EncryptionManager, io: FileIO) -> None:
     """Check the manifest lists of new snapshots: their sealed keys open, and the files are encrypted and have the keys' length.
 
-    Args:
-        snapshots: added by a commit.
-        manager: with the key entries that the commit adds.
-        io: the storage, without keys.
+    ``manager`` has the key entries that the commit adds; ``io`` is the storage, without keys.
 
     Raises:
         KeyUnavailableError, FormatError: a key is missing or not sealed.

@@ -25,16 +25,10 @@ _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
 def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
-    """Check that new key entries are sealed under keys that the table still has, not under an older copy of this client.
-
-    Args:
-        held: the version on which the commit was prepared.
-        current: what the catalog has now.
-        updates: those of the commit.
-        table: for the message.
+    """Check that the new key entries of ``updates`` are sealed under keys that the table still has, not an older copy of this client.
 
     Raises:
-        IntegrityError: a KEK's entry, the master key or the key length has changed; nothing was committed.
+        IntegrityError: a KEK's entry, the master key or the key length has changed since ``held``; nothing was committed.
     """
     if not is_encrypted(held):
         return

@@ -40,11 +40,7 @@ class NewTable(Table):
         self._refuse_new()
 
     def follow(self, fresh: IcebergTable) -> NoReturn:
-        """Refused: another table has the name now.
-
-        Raises:
-            TableAlreadyExistsError: always.
-        """
+        """Refused: another table has the name now."""
         raise TableAlreadyExistsError(f"Table {'.'.join(fresh.name())} already exists: another writer created it meanwhile")
 
     def transaction(self) -> CreateTransaction:

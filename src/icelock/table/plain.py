@@ -26,22 +26,14 @@ class PlainTable(Table):
         self.catalog.encryption.check_locations(self.metadata.properties, table=".".join(self.name()))  # type: ignore[attr-defined]  # an EncryptedCatalog
 
     def check_write(self) -> None:
-        """Check that rows may be written, before a file is.
-
-        Raises:
-            PolicyError: the catalog writes encrypted tables, and the client did not say that this one is plain; or see ``check_locations``.
-        """
+        """Refuse rows if the catalog writes encrypted tables and the client did not say that this one is plain; see ``check_locations``."""
         catalog: Any = self.catalog  # an EncryptedCatalog
         known = catalog.pins.is_plain(self.name(), self.metadata.table_uuid)
         catalog.new_tables.check_plain_write(table=".".join(self.name()), known=known)
         self.check_locations()
 
     def location_provider(self) -> LocationProvider:
-        """Return what chooses the paths of new files.
-
-        Raises:
-            PolicyError: see ``check_locations``.
-        """
+        """Return what chooses the paths of new files; see ``check_locations``."""
         self.check_locations()
         return super().location_provider()
 
@@ -56,19 +48,11 @@ class PlainTransaction(Transaction):
     _table: PlainTable
 
     def update_snapshot(self, *args: Any, **kwargs: Any) -> UpdateSnapshot:
-        """Return PyIceberg's builder of snapshots.
-
-        Raises:
-            PolicyError: see ``PlainTable.check_write``; nothing was written.
-        """
+        """Return PyIceberg's builder of snapshots, after ``PlainTable.check_write``."""
         self._table.check_write()
         return super().update_snapshot(*args, **kwargs)
 
     def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> None:
-        """Replace partitions as PyIceberg does.
-
-        Raises:
-            PolicyError: see ``PlainTable.check_write``; nothing was written.
-        """
+        """Replace partitions as PyIceberg does, after ``PlainTable.check_write``."""
         self._table.check_write()
         super().dynamic_partition_overwrite(*args, **kwargs)

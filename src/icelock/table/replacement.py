@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 def stage_replacement(staged: Staged, schema: Schema, spec: PartitionSpec, order: SortOrder, properties: Mapping[str, str]) -> None:
     """Stage that a table becomes empty, with another schema; conflicts with other writers' changes of schema, spec or order.
 
-    Args:
-        staged: of a transaction with nothing staged.
-        schema: the new columns; ``spec`` and ``order`` refer to its ids.
-        spec: the new partitioning.
-        order: the new sort order.
-        properties: added to the table's.
+    ``spec`` and ``order`` refer to ids of ``schema``. ``properties`` are added to the table's; nothing may be staged before.
 
     Raises:
         PolicyError: invalid properties; nothing was staged.

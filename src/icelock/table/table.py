@@ -18,6 +18,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update.spec import UpdateSpec
 
 from icelock import properties as names
 from icelock.errors import CommitError, PolicyError
@@ -127,21 +128,13 @@ class Table(IcebergTable):
         return copy.copy(self)
 
     def io_for(self, metadata: TableMetadata, *, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
-        """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a pending commit.
-
-        Raises:
-            PolicyError: the table is plain.
-        """
+        """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a commit. Refused for a plain table."""
         if not is_encrypted(metadata):
             raise PolicyError(f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only")
         return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), unused_keks=unused_keks)  # type: ignore[return-value]
 
     def location_provider(self) -> LocationProvider:
-        """Return what chooses the paths of new files.
-
-        Raises:
-            PolicyError: the table names a class for it, and the client's settings do not.
-        """
+        """Return what chooses the paths of new files; see ``TableEncryption.check_locations``."""
         return self.encryption.locations(self.metadata, table=".".join(self.name()))
 
     def transaction(self) -> EncryptedTransaction:
@@ -299,33 +292,22 @@ class Table(IcebergTable):
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)
 
-    # PyIceberg makes these three with its own Transaction class.
     def update_spec(self, case_sensitive: bool = True) -> Any:
         """Return a builder of a new partition spec."""
-        from pyiceberg.table.update.spec import UpdateSpec  # noqa: PLC0415
-
         return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:
         """Return a builder of a new schema."""
-        from pyiceberg.table.update.schema import UpdateSchema  # noqa: PLC0415
-
-        return UpdateSchema(
-            transaction=self._autocommit(),
-            allow_incompatible_changes=allow_incompatible_changes,
-            case_sensitive=case_sensitive,
-            name_mapping=name_mapping_of(self.metadata),
-        )
+        name_mapping_of(self.metadata)  # refuses one that is not JSON
+        return self._autocommit().update_schema(allow_incompatible_changes, case_sensitive)
 
     def update_sort_order(self, case_sensitive: bool = True) -> Any:
         """Return a builder of a new sort order."""
-        from pyiceberg.table.update.sorting import UpdateSortOrder  # noqa: PLC0415
-
-        return UpdateSortOrder(transaction=self._autocommit(), case_sensitive=case_sensitive)
+        return self._autocommit().update_sort_order(case_sensitive)
 
     def manage_snapshots(self) -> ManageSnapshots:
         """Return a builder that creates and moves branches and tags."""
-        return ManageSnapshots(transaction=self._autocommit())
+        return self._autocommit().manage_snapshots()
 
     def update_statistics(self) -> NoReturn:
         """Refused: statistics files are plain."""

@@ -79,11 +79,7 @@ class Window:
             )
 
     def check(self, metadata: TableMetadata) -> None:
-        """Check that ``head`` comes after ``base``: it does not if the branch was rolled back or replaced.
-
-        Raises:
-            ValidationException: see ``snapshots``.
-        """
+        """Check that ``head`` comes after ``base``: it does not if the branch was rolled back or replaced; see ``snapshots``."""
         for _ in self.snapshots(metadata):
             pass
 
@@ -114,14 +110,7 @@ class Conflicts:
         self._in_partition: dict[int, Callable[[Any], bool]] = {}
 
     def check_no_new_rows(self, *, moved_rows: bool) -> None:
-        """Check that no data files with matching rows were added.
-
-        Args:
-            moved_rows: allow files whose rows are all older.
-
-        Raises:
-            ValidationException: names the first file and its snapshot.
-        """
+        """Refuse data files with matching rows that others added; ``moved_rows``: but allow files whose rows are all older."""
         known = 0 if self._window.base is None else self._window.base.sequence_number or 0
         for entry in self._entries(_ADDS_ROWS, ManifestContent.DATA, ManifestEntryStatus.ADDED):
             if moved_rows and _only_older_rows(entry.data_file, known):
@@ -129,13 +118,9 @@ class Conflicts:
             self._refuse(entry, "added rows that the filter may match")
 
     def check_no_lost_rows(self, touches: Callable[[str], bool]) -> None:
-        """Check that no data file with matching rows was removed, and no delete file added that may concern such rows.
+        """Refuse that others removed data files with matching rows, or added delete files that may concern such rows.
 
-        Args:
-            touches: whether rows of a data file, by path, were replaced or read; a deletion vector of another file is no conflict.
-
-        Raises:
-            ValidationException: names the first file and its snapshot.
+        ``touches`` says whether rows of a data file, by path, were replaced or read; a deletion vector of another file is no conflict.
         """
         for entry in self._entries(_REMOVES_FILES, ManifestContent.DATA, ManifestEntryStatus.DELETED):
             self._refuse(entry, "removed rows that the filter may match")
@@ -179,12 +164,7 @@ class Conflicts:
 
 
 def isolation_level(metadata: TableMetadata, operation: Operation, name: str | None = None) -> IsolationLevel:
-    """Return the isolation level of deletes, or of overwrites (``write.delete.isolation-level``, ``write.update.isolation-level``).
-
-    Args:
-        metadata: the table's.
-        operation: ``DELETE`` or ``OVERWRITE``.
-        name: a property to use instead.
+    """Return the isolation level of a ``DELETE`` or ``OVERWRITE``, or that of the property ``name``.
 
     Raises:
         PolicyError: the property is neither serializable nor snapshot.

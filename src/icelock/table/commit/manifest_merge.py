@@ -47,11 +47,7 @@ def merged(producer: _SnapshotProducer[Any], manifests: Sequence[ManifestFile], 
 
 
 def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the target size of merged manifests in bytes, and from how many on they are merged.
-
-    Raises:
-        PolicyError: a property is not a number.
-    """
+    """Return the target size of merged manifests in bytes, and from how many on they are merged; refuse what is not a number."""
     names = TableProperties
     return (
         whole_number(properties, names.MANIFEST_TARGET_SIZE_BYTES, TARGET_SIZE_DEFAULT),

@@ -33,18 +33,7 @@ def is_fresh(file: DataFile) -> bool:
 
 
 def check_new_files(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
-    """Check that files can be added to a table.
-
-    Args:
-        metadata: of the table.
-        files: to be added together.
-        head: of the branch that they are added to.
-        io: with the keys of the metadata.
-        table: its name.
-
-    Raises:
-        PolicyError: a file is given twice, is in the branch, or is not this table's; nothing was changed.
-    """
+    """Refuse files that are given twice, are not this table's, or are in the branch with this head; ``io`` has the metadata's keys."""
     check_given_once(files, table=table)
     given = [file for file in files if not is_fresh(file)]
     for file in given:

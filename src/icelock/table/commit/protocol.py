@@ -101,12 +101,9 @@ def retries_of(properties: Mapping[str, str], default: int = TableProperties.COM
 
 
 def retrying(properties: Mapping[str, str], retries: int, *, unless: Callable[[], bool] = lambda: False) -> Retrying:
-    """Return what calls a commit again that was refused: ``commit.retry.*``, with Java's names and defaults.
+    """Return what repeats a refused commit, by ``commit.retry.*`` with Java's names and defaults; negative numbers count as 0.
 
-    Args:
-        properties: the table's; negative numbers count as 0.
-        retries: see ``retries_of``.
-        unless: asked after a refusal; if it answers true, that one is final.
+    ``unless`` is asked after a refusal: if it answers true, that one is final.
     """
     names = TableProperties
     least = _number(properties, names.COMMIT_MIN_RETRY_WAIT_MS, names.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT)
@@ -228,11 +225,7 @@ class CommitProtocol:
         return all(producer.snapshot_id in known for producer in self._staged.producers)
 
     def _rebuild(self) -> None:
-        """Make the snapshots again on the table's present metadata, each in its place among the staged updates.
-
-        Raises:
-            ValidationException: another writer's commit contradicts one of them.
-        """
+        """Make the snapshots again on the table's present metadata, each in its place; a contradicting commit is a ValidationException."""
         self._turn = None
         staged = self._staged
         producers = {producer.snapshot_id: producer for producer in staged.producers}

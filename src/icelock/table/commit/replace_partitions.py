@@ -41,11 +41,7 @@ class EncryptedReplacePartitions(EncryptedOverwrite):
         self._partitions = PartitionSet()
 
     def append_data_file(self, data_file: DataFile) -> Self:
-        """Add a file, whose partition is replaced.
-
-        Raises:
-            PolicyError: it was written without a partition, so all files of its spec would be removed.
-        """
+        """Add a file, whose partition is replaced; refused without one, as all files of its spec would be removed."""
         check_partitioned(self.spec(data_file.spec_id))
         self._partitions.add(data_file)
         super().append_data_file(data_file)
@@ -62,11 +58,7 @@ class EncryptedReplacePartitions(EncryptedOverwrite):
 
 
 def check_partitioned(spec: PartitionSpec) -> None:
-    """Check that a spec has partitions to replace.
-
-    Raises:
-        PolicyError: it is unpartitioned, or all its fields are void.
-    """
+    """Refuse a spec without partitions to replace: unpartitioned, or with void fields only."""
     if spec.is_unpartitioned() or all(str(field.transform) == "void" for field in spec.fields):
         raise PolicyError(
             f"partition spec {spec.spec_id} is unpartitioned: there are no partitions to replace; use overwrite, or delete and append"

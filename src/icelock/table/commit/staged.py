@@ -120,13 +120,9 @@ class Staged:
         return self.table.encryption.clock()
 
     def prepare_kek(self, minted: tuple[EncryptedKey, ...] = ()) -> tuple[EncryptedKey, ...]:
-        """Make sure that the KEK of this commit can be had, minting it (one wrap, one unwrap) when the table has no live one.
+        """Make sure that the KEK of this commit is available, minting it (one wrap, one unwrap) if the table has no live one.
 
-        Args:
-            minted: what an earlier call for the same write returned, in another process: used instead of a new one.
-
-        Returns:
-            The entry of the KEK that was minted for this commit, wrapped; empty if the table has a live one.
+        Returns the wrapped entries of KEKs minted for this commit; ``minted`` is what another process got for the same write, to reuse.
 
         Raises:
             KeyUnavailableError: no KMS, or the KMS refused.
@@ -165,11 +161,7 @@ class Staged:
         return scan if branch == MAIN_BRANCH else None
 
     def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
-        """Check that data files can be added to a branch as it is staged (``table.commit.new_files``).
-
-        Raises:
-            PolicyError: a file that is given twice, that is there, or that is another table's.
-        """
+        """Check that data files can be added to a branch as it is staged; see ``table.commit.new_files``."""
         check_new_files(self.metadata, files, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
 
     def stage(self, updates: tuple[TableUpdate, ...], requirements: Iterable[TableRequirement] = ()) -> None:
@@ -231,11 +223,7 @@ class Staged:
             check_same_names(planned_on.schema(), self.table.metadata.schema(), named, table=self.name)
 
     def expect_head(self, branch: str, snapshot_id: int | None) -> None:
-        """Require that a branch still has the snapshot that rows were read from, since what replaces it knows no other.
-
-        Raises:
-            ValidationException: here or when committed, if it has another one.
-        """
+        """Require, now and when committed, that a branch still has the snapshot that its new rows were read from."""
         self.expected_head = branch, snapshot_id
         self._check_head()
 

@@ -29,11 +29,7 @@ _WIDER: Final = {
 
 
 def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -> None:
-    """Check that what was planned and written on ``before`` means the same on ``now``.
-
-    Raises:
-        ValidationException: columns or the partition spec were dropped or changed.
-    """
+    """Refuse, as a ValidationException, what was planned and written on ``before`` if it means something else on ``now``."""
     check_same_columns(before.schema(), now.schema(), table=table)
     spec = before.spec()
     if not any(known.spec_id == spec.spec_id and known.fields == spec.fields for known in now.partition_specs):
@@ -44,11 +40,7 @@ def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -
 
 
 def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
-    """Check that each column of ``written`` still exists, and can hold the written values.
-
-    Raises:
-        ValidationException: names those that cannot.
-    """
+    """Refuse a schema in which a column of ``written`` was dropped, or cannot hold the written values."""
     if written.as_struct() == now.as_struct():
         return
     changed = list(_changed(written.as_struct(), now.as_struct()))
@@ -60,11 +52,7 @@ def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
 
 
 def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, table: str) -> None:
-    """Check that columns that are found by name were not renamed: another column may have the name now.
-
-    Raises:
-        ValidationException: names the first that was.
-    """
+    """Refuse renamed columns among those that are found by name: another column may have the name now."""
     for field_id in field_ids:
         name, found = before.find_column_name(field_id), now.find_column_name(field_id)
         if name != found:

@@ -52,12 +52,7 @@ def snapshot_summary(
 ) -> Summary:
     """Return the summary of a snapshot that adds and removes these data and delete files.
 
-    Args:
-        operation: what the snapshot does.
-        added: its new files.
-        removed: the files of the parent that it removes.
-        properties: the writer's own entries (``guard.check_summary``).
-        parent: the summary of the parent snapshot, if there is one.
+    ``properties`` are the writer's own entries (``guard.check_summary``); ``parent`` is the parent's summary, if there is one.
     """
     added, removed = list(added), list(removed)
     counts = [_count(added), _count(removed)]

@@ -68,11 +68,7 @@ class Home:
         return cls(location=table.metadata.location, metadata_location=table.metadata_location, doubt=doubt)
 
     def check(self) -> None:
-        """Check that the metadata file is the table's.
-
-        Raises:
-            IntegrityError: it is not, or cannot be read.
-        """
+        """Refuse, as an IntegrityError, a metadata file that cannot be read or is not the table's."""
         doubt = self._reason()
         if doubt:
             raise IntegrityError(

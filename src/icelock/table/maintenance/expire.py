@@ -280,10 +280,6 @@ class _ExpiredFiles:
 
 
 def check_gc(metadata: TableMetadata, *, table: str) -> None:
-    """Refuse to delete files of a table whose files others may use.
-
-    Raises:
-        PolicyError: ``gc.enabled`` is false.
-    """
+    """Refuse to delete files of a table with ``gc.enabled=false``: others may use them."""
     if not property_as_bool(metadata.properties, GC_ENABLED, default=True):
         raise PolicyError(f"table {table}: {GC_ENABLED} is false, so other tables may use its files: set it to true to delete any")

@@ -57,11 +57,7 @@ def metadata_paths(metadata: TableMetadata, metadata_location: str) -> set[str]:
 
 
 def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live_only: bool) -> set[str]:
-    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot has any more.
-
-    Raises:
-        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read.
-    """
+    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot has any more."""
     manifests = read_lists(metadata.snapshots, io)
     return {
         *metadata_paths(metadata, metadata_location),
