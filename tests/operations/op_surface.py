@@ -16,7 +16,7 @@ from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
 from icelock.table.commit.replace_partitions import EncryptedReplacePartitions
 from icelock.table.commit.row_delta import EncryptedOverwrite
-from icelock.table.commit.update_snapshot import EncryptedUpdateSnapshot
+from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
 from icelock.table.maintenance.expire import ExpireSnapshots, MaintenanceTable

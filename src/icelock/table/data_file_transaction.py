@@ -3,8 +3,7 @@
 Each method takes files of this table's ``DataFileWriter`` and stages one snapshot. Files that were just written are its responsibility:
 they are deleted when staging fails, or when the commit certainly fails.
 
-Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.commit.row_delta``,
-``table.commit.replace_partitions``).
+Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producers (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
@@ -15,22 +14,26 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import ALWAYS_TRUE, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import UpdateSnapshot
 
+from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
+from icelock.table.commit.branches import check_branch
 from icelock.table.commit.conflicts import isolation_level
-from icelock.table.commit.manifest_merge import merge_enabled
 from icelock.table.commit.new_files import is_fresh
+from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend, merge_enabled
 from icelock.table.commit.protocol import CommitProtocol
-from icelock.table.commit.replace_partitions import check_partitioned
+from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
 from icelock.table.commit.staged import Staged
-from icelock.table.commit.update_snapshot import EncryptedUpdateSnapshot
+from icelock.table.guard import check_summary
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.engine_change import EngineChange, EngineWork
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, NoReturn, Self
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
     from icelock.metadata.table_metadata import TableMetadataV3
     from icelock.table.commit.conflicts import Since
-    from icelock.table.commit.row_delta import EncryptedOverwrite
+    from icelock.table.state import StagesFiles
     from icelock.table.table import Table
 
 
@@ -281,3 +284,41 @@ class DataFileTransaction(Transaction):
     def _track_new(self, files: Iterable[DataFile]) -> None:
         """Let files be deleted if the commit fails: only those that were just written, since others may be in use."""
         self.staged.track(*(file.file_path for file in files if is_fresh(file)))
+
+
+class EncryptedUpdateSnapshot(UpdateSnapshot):
+    """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
+
+    def __init__(self, transaction: Any, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None) -> None:
+        staged: StagesFiles = transaction.staged
+        check_summary(snapshot_properties or {}, table=staged.name)
+        check_branch(staged.metadata.refs, branch, table=staged.name)
+        super().__init__(transaction, staged.io, branch, snapshot_properties or {})
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "transaction": self._transaction,
+            "io": self._io,
+            "branch": self._branch,
+            "snapshot_properties": self._snapshot_properties,
+        }
+
+    def fast_append(self) -> EncryptedFastAppend:
+        """Return a producer that adds a manifest."""
+        return EncryptedFastAppend(operation=Operation.APPEND, **self._arguments())
+
+    def merge_append(self) -> EncryptedMergeAppend:
+        """Return a producer that adds a manifest and merges small ones."""
+        return EncryptedMergeAppend(operation=Operation.APPEND, **self._arguments())
+
+    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:  # type: ignore[override]  # not PyIceberg's class
+        """Return a producer that adds and removes files."""
+        return EncryptedOverwrite(operation=Operation.OVERWRITE, commit_uuid=commit_uuid, **self._arguments())
+
+    def replace_partitions(self) -> EncryptedReplacePartitions:
+        """Return a producer that replaces the partitions of the files that it is given."""
+        return EncryptedReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
+
+    def delete(self) -> NoReturn:
+        """Refused: PyIceberg's producer deletes rows for which the filter is NULL (``plan.planner``)."""
+        raise PolicyError("use table.delete(...) to delete by predicate: it keeps rows for which the filter is NULL")

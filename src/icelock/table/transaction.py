@@ -24,7 +24,7 @@ from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots, check_branch
 from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
-from icelock.table.commit.replace_partitions import check_partitioned
+from icelock.table.commit.row_delta import check_partitioned
 from icelock.table.data_file_transaction import DataFileTransaction
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.plain_files import PlainFiles

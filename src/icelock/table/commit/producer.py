@@ -13,35 +13,38 @@ Not here: retries (``table.commit.protocol``), removing files (``table.commit.ro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import (
     _FastAppendFiles,
+    _ManifestMergeManager,
     _MergeAppendFiles,
     _new_manifest_file_name,
     _new_manifest_list_file_name,
     _SnapshotProducer,
 )
+from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import PolicyError
 from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.dropped_sources import with_sources
+from icelock.metadata.given import whole_number
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.snapshot import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.branches import check_branch
-from icelock.table.commit.manifest_merge import merge_enabled, merge_sizes, merged
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
     from pyiceberg.io import OutputFile
@@ -53,6 +56,11 @@ if TYPE_CHECKING:
 
     from icelock.io.file_io import EncryptingFileIO
     from icelock.table.state import StagesFiles
+
+
+# Small commits would make planning slower and slower, so manifests are merged by default, as in Java; only up to 1 MiB (some 10,000 files;
+# Java: 8 MiB), since every entry is decoded and written, which must not delay a commit for long.
+TARGET_SIZE_DEFAULT: Final = 1 << 20
 
 
 class EncryptedProducer(_SnapshotProducer[Any]):
@@ -137,6 +145,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _listed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Return the manifests to list, small ones merged; those that were merged into others are deleted after the commit."""
         properties = self._staged.metadata.properties
+        # An attempt after a conflict merges only when no other writer can commit first again, or it would merge for the next conflict.
         may_lose = self._written_manifest_lists and not self._staged.cannot_lose
         if self._merges and merge_enabled(properties) and not may_lose:
             manifests = merged(self, manifests, properties)
@@ -276,3 +285,60 @@ class EncryptedFastAppend(_OnlyAdds, _FastAppendFiles):
 
 class EncryptedMergeAppend(_OnlyAdds, _MergeAppendFiles):
     """Adds files and merges small manifests."""
+
+
+def merge_enabled(properties: Mapping[str, str]) -> bool:
+    """Return whether a table's commits merge manifests."""
+    return property_as_bool(dict(properties), TableProperties.MANIFEST_MERGE_ENABLED, default=True)
+
+
+def merged(producer: _SnapshotProducer[Any], manifests: Sequence[ManifestFile], properties: Mapping[str, str]) -> list[ManifestFile]:
+    """Return the manifests with small ones merged (``commit.manifest-merge.*``); data and deletes apart.
+
+    PyIceberg decides which manifests to merge: by spec, up to ``commit.manifest.target-size-bytes``, the new one only with
+    ``commit.manifest.min-count-to-merge`` others. In a merged manifest, files that this snapshot adds are still ``added`` and inherit
+    from it; all others are ``existing``, with the values that they inherited written out; files removed earlier are left out.
+    """
+    size, count = merge_sizes(properties)
+    merger = _Merger(size or 1, count or 1, True, producer)
+    groups = [[m for m in manifests if m.content == content] for content in (ManifestContent.DATA, ManifestContent.DELETES)]
+    return [manifest for group in groups for manifest in merger.merge_manifests(group)]
+
+
+def merge_sizes(properties: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the target size of merged manifests in bytes, and from how many on they are merged; refuse what is not a number."""
+    names = TableProperties
+    return (
+        whole_number(properties, names.MANIFEST_TARGET_SIZE_BYTES, TARGET_SIZE_DEFAULT),
+        whole_number(properties, names.MANIFEST_MIN_MERGE_COUNT, names.MANIFEST_MIN_MERGE_COUNT_DEFAULT),
+    )
+
+
+class _Merger(_ManifestMergeManager[Any]):
+    _snapshot_producer: Any  # an EncryptedProducer
+
+    def _create_manifest(self, spec_id: int, manifest_bin: list[ManifestFile]) -> ManifestFile:
+        producer = self._snapshot_producer
+        with producer.new_manifest_writer(producer.spec(spec_id), manifest_bin[0].content) as writer:
+            for manifest in manifest_bin:
+                for entry in producer.fetch_manifest_entry(manifest, discard_deleted=False):
+                    kept = _merged_entry(entry, producer.snapshot_id)
+                    if kept is not None:
+                        writer.add_entry(kept)
+        merged: ManifestFile = writer.to_manifest_file()
+        return merged
+
+
+def _merged_entry(entry: Any, snapshot_id: int) -> ManifestEntry | None:
+    ours = entry.snapshot_id == snapshot_id
+    if ours and entry.status == ManifestEntryStatus.ADDED:
+        return ManifestEntry.from_args(status=entry.status, snapshot_id=snapshot_id, data_file=entry.data_file)
+    if entry.status == ManifestEntryStatus.DELETED and not ours:
+        return None
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.DELETED if entry.status == ManifestEntryStatus.DELETED else ManifestEntryStatus.EXISTING,
+        snapshot_id=entry.snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysFalse, Or
@@ -26,6 +26,7 @@ from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.sound_bounds import on_sound_manifests
 from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
@@ -37,15 +38,20 @@ from icelock.table.commit.producer import EncryptedProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Summary
     from pyiceberg.table.update import UpdatesAndRequirements
 
     from icelock.table.state import Version
+
+
+REPLACES: Final = "replace-partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +249,45 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
     def _build_partition_projection(self, spec_id: int) -> BooleanExpression:
         exact = exact_filter(self._predicate, self.schema(), case_sensitive=self._case_sensitive)
         return partition_filter(self.schema(), self.spec(spec_id), exact)
+
+
+class EncryptedReplacePartitions(EncryptedOverwrite):
+    """Adds files, and removes everything else in their partitions (Java ReplacePartitions).
+
+    Partitions are compared by spec and tuple, under any transform; files of an older spec are in none of them and stay. Conflicts are
+    detected in the same partitions: new data files under isolation level serializable, removed data files and new delete files under
+    both. The summary has ``replace-partitions``, and the operation is always ``overwrite``.
+    """
+
+    def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
+        super().__init__(operation, transaction, io, **arguments)
+        self._isolation_operation = Operation.OVERWRITE
+        self.snapshot_properties = {**self.snapshot_properties, REPLACES: "true"}
+        self._partitions = PartitionSet()
+
+    def append_data_file(self, data_file: DataFile) -> Self:
+        """Add a file, whose partition is replaced; refused without one, as all files of its spec would be removed."""
+        check_partitioned(self.spec(data_file.spec_id))
+        self._partitions.add(data_file)
+        super().append_data_file(data_file)
+        return self
+
+    def _own_change(self) -> Change:
+        return replace(super()._own_change(), partitions=self._partitions)
+
+    def _what_it_does(self) -> Operation:
+        return Operation.OVERWRITE
+
+    def _conflicts(self, table: Version, commits: Window) -> Conflicts:
+        return Conflicts(table.metadata, table.io, commits, None, case_sensitive=True, partitions=self._partitions)
+
+
+def check_partitioned(spec: PartitionSpec) -> None:
+    """Refuse a spec without partitions to replace: unpartitioned, or with void fields only."""
+    if spec.is_unpartitioned() or all(str(field.transform) == "void" for field in spec.fields):
+        raise PolicyError(
+            f"partition spec {spec.spec_id} is unpartitioned: there are no partitions to replace; use overwrite, or delete and append"
+        )
 
 
 class _Removals:
