@@ -143,7 +143,7 @@ def test_what_is_refused_makes_nothing(lake: TestLake) -> None:
     with pytest.raises(PolicyError, match="more"):
         tx.append(people().append_column("more", people()["id"]))
     for use in (tx._table.scan, tx._table.refresh):
-        with pytest.raises(PolicyError, match="not there yet"):
+        with pytest.raises(PolicyError, match="does not exist yet"):
             use()
     assert lake.files() == before
     assert not catalog.table_exists("db.t")

@@ -274,7 +274,7 @@ HAND_MADE: list[tuple[Callable[[HandMade], list[Any]], type[IcelockError], str]]
     (lambda _: [RemovePropertiesUpdate(removals=["encryption.key-id"])], PolicyError, "cannot be removed"),
     (lambda _: [SetLocationUpdate(location="file:///tmp/elsewhere")], PolicyError, "moving it"),
     (lambda _: [AssignUUIDUpdate(uuid="00000000-0000-0000-0000-000000000001")], PolicyError, "table_uuid"),
-    (lambda _: [NewerUpdate()], PolicyError, "NewerUpdate is not known"),
+    (lambda _: [NewerUpdate()], PolicyError, "NewerUpdate is unknown"),
 ]
 
 
