@@ -37,7 +37,7 @@ INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
 QUICK := tests/fuzz tests/golden tests/property tests/unit
 # Each lane has a cache of its own.
-LANE = -m pytest --durations=10 -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
+LANE = -m pytest --durations=25 -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 
 test: java
 	$(MAKE) $(SIDE_BY_SIDE) $(LANES)

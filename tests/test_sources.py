@@ -36,3 +36,8 @@ def test_every_page_that_is_named_is_there():
             assert not NOT_HERE.search(text), path
         for page in re.findall(r"\bdocs/([\w/-]+\.md)\b", text):
             assert (DOCS / page).is_file(), f"{path} names docs/{page}"
+
+
+def test_tests_make_spark_sessions_in_one_place():
+    made = {path for path in (ROOT / "tests").rglob("*.py") if re.search(r"SparkSession\.builder|SparkContext\(", path.read_text("utf-8"))}
+    assert made == {ROOT / "tests" / "helpers" / "spark.py"}, "tests.helpers.spark.session makes them"

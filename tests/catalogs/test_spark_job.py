@@ -22,6 +22,7 @@ import pytest
 import icelock
 from icelock.cli.main import main as command
 from tests.helpers.places import ROOT, python_path
+from tests.helpers.spark import spark_environment
 from tests.lakes.catalogs import Glue
 from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
@@ -135,9 +136,7 @@ def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: lis
     environment = {
         **os.environ,
         **place.environment,
-        "PYTHONPATH": python_path(),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **spark_environment(),
         "SPARK_HOME": str(SPARK_HOME),
         "TMPDIR": str(folder),
         "ICELOCK_WATCH": str(watch),

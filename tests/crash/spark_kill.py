@@ -50,19 +50,10 @@ if "ICELOCK_KILL" in os.environ and not HOOKS:
 
 
 def job(properties: dict[str, str]) -> None:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - workers import this module too
+    import icelock.spark  # noqa: PLC0415 - workers import this module too
+    from tests.helpers.spark import session  # noqa: PLC0415
 
-    import icelock.spark  # noqa: PLC0415
-
-    spark = (
-        SparkSession.builder.master("local[2,3]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", f"{os.environ['TMPDIR']}/warehouse")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session({"spark.master": "local[2,3]", "spark.sql.warehouse.dir": f"{os.environ['TMPDIR']}/warehouse"})
     icelock.spark.register(spark, {"test": properties})
     rows = spark.range(100, 140, 1, 4).selectExpr("id", "concat('n', id) name", "'x' city")
     rows.write.format("icelock").mode("append").save("test.db.t")

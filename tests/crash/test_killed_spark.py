@@ -16,8 +16,8 @@ from icelock.maintenance import leftovers
 from tests.crash.operations import BEFORE, OPERATIONS, Operation, Restored
 from tests.crash.steps import stepping
 from tests.crash.test_killed_writers import check, ids
-from tests.helpers.jvm import WARM
-from tests.helpers.places import ROOT, python_path
+from tests.helpers.places import ROOT
+from tests.helpers.spark import WARM, spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -33,10 +33,8 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str)
     environment = {
         **os.environ,
         "ICELOCK_KILL": json.dumps(kill),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **spark_environment(WARM),
         "TMPDIR": str(driver),
-        "PYTHONPATH": python_path(WARM),
     }
     command = [
         sys.executable,

@@ -13,7 +13,6 @@ Not here: what each engine does (``java_side``, ``our_side``).
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,25 +20,18 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from pyspark.sql import SparkSession
-
 import icelock.spark
-from tests.helpers.jvm import end_jvm
+from tests.helpers.spark import end_jvm, session, spark_environment
 from tests.interop.toolchain import class_path
 from tests.servers.metastore import Metastore
 
 DATABASE: Final = "interop"
 KEYS: Final = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}
 _SETTINGS: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 _JAVA_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
@@ -62,12 +54,7 @@ def interop_session(folder: Path) -> Iterator[Session]:
         MissingToolError: the machine lacks a JDK or Maven.
     """
     jars = class_path()
-    environment = {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": str(Path(icelock.spark.__file__).parents[2]),
-    }
-    with patch.dict(os.environ, environment), Metastore(warehouse=folder) as metastore:
+    with patch.dict(os.environ, spark_environment()), Metastore(warehouse=folder) as metastore:
         spark = _spark(folder, metastore.uri, jars)
         try:
             properties = catalog_properties(metastore.uri, folder)
@@ -99,13 +86,13 @@ def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:
         ".cache-enabled": "false",
         ".encryption.kms-impl": "InteropKms",
     }
-    builder = SparkSession.builder.master("local[2]").config("spark.sql.warehouse.dir", str(folder / "spark"))
-    # Iceberg and the KMS must be seen by one class loader.
-    builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars)))
-    for name, value in {**_SETTINGS, **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()}}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    conf = {
+        **_SETTINGS,
+        "spark.sql.warehouse.dir": str(folder / "spark"),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),  # one class loader must see Iceberg and the KMS
+        **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()},
+    }
+    spark = session(conf)
     properties = catalog_properties(uri, folder)
     icelock.spark.register(spark, {"ours": properties, "mixed": {**properties, "icelock.plaintext-files": "allow-unkeyed"}})
     return spark

@@ -14,24 +14,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
 from icelock.spark.settings.session import attached
+from tests.helpers.spark import session
 
 
 def main(settings: dict[str, Any]) -> None:
     folder = Path(settings["folder"])
-    spark = (
-        SparkSession.builder.master("local[2,2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.io.encryption.enabled", "true")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", (folder / "event-log").as_uri())
-        .config("spark.eventLog.compress", "false")
-        .getOrCreate()
-    )
+    conf = {
+        "spark.master": "local[2,2]",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.io.encryption.enabled": "true",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (folder / "event-log").as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    spark = session(conf, log_level=None)
     icelock.spark.register(spark, {"test": settings["properties"]})
     (folder / "session-key").write_text(attached(spark).session_key.hex())  # type: ignore[union-attr]  # it is registered
     source = spark.read.format("icelock").load("test.db.source")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.counting_kms import KEYS
-from tests.helpers.places import python_path
+from tests.helpers.spark import spark_environment
 from tests.lakes.sqlite import TestLake
 from tests.leak import canary
 from tests.leak.canary import NUMBER, ROWS, SpyEntropy, rows
@@ -45,9 +45,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes
         "damaged": task.file.file_path.removeprefix("file://"),
     }
     environment = {
-        "PYTHONPATH": python_path(),
+        **spark_environment(),
         "TMPDIR": str(folder / "tmp"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
     }
     job = subprocess.run(
         [sys.executable, "-m", "tests.leak.spark_job"],
@@ -55,7 +54,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes
         capture_output=True,
         check=False,
         timeout=900,
-        env={**os.environ, **environment, "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, **environment},
     )
     assert job.returncode == 0, job.stderr.decode()[-3000:]
     with pytest.MonkeyPatch.context() as patch:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
 
 import icelock.spark
-from tests.helpers.jvm import WARM, end_jvm
-from tests.helpers.places import python_path
+from tests.helpers.spark import WARM, end_jvm, session, spark_environment
 from tests.lakes.sqlite import TestLake
 from tests.operations import op_surface
 from tests.operations.op_check import run
@@ -22,22 +22,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYTHONPATH", python_path(WARM))
-        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        yield session
+    with patch.dict(os.environ, {**spark_environment(WARM), "TMPDIR": str(tmp_path_factory.mktemp("driver"))}):
+        yield session({"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
         end_jvm()
 
 

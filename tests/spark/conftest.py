@@ -6,8 +6,10 @@ PYTHONPATH. The event log is on, so that what is searched for keys is what all t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,9 +17,8 @@ from pyspark.sql import SparkSession
 import icelock
 import icelock.spark
 from tests.golden.relocate import catalog_properties, metadata_location
-from tests.helpers.jvm import WARM, end_jvm
+from tests.helpers.spark import WARM, end_jvm, session, spark_environment
 from tests.lakes.sqlite import TestLake
-from tests.spark.standalone import use_this_python
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -30,29 +31,17 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     end_jvm()
-    with pytest.MonkeyPatch.context() as environment:
-        use_this_python(environment, WARM)
-        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("driver")))
-        session = _session(event_log, tmp_path_factory.mktemp("warehouse"))
-        session.sparkContext.setLogLevel("OFF")
-        yield session
+    conf = {
+        "spark.master": "local[2,3]",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_log.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    with patch.dict(os.environ, {**spark_environment(WARM), "TMPDIR": str(tmp_path_factory.mktemp("driver"))}):
+        yield session(conf)
         end_jvm()
-
-
-def _session(event_log: Path, warehouse: Path) -> SparkSession:
-    return (
-        SparkSession.builder.master("local[2,3]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(warehouse))
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", event_log.as_uri())
-        .config("spark.eventLog.compress", "false")
-        .getOrCreate()
-    )
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@
     cluster.logs()          files with what master, workers and executors said
     connected(cluster, {})  a session there, in a JVM of its own; executors run this Python and find icelock and ``tests`` as if they
                             were installed. Given settings go over ``session_conf(cluster)``
-    use_this_python(patch)  the environment alone, for who makes the session otherwise (with ``session_conf(cluster)``)
 
 Everything is bound to 127.0.0.1, on ports that the system chose; every second worker calls itself localhost, so that there are two hosts.
 Logs, work folders and temporary files are under ``folder``. ``stop`` ends the workers, then the master, and then whatever they left
@@ -32,15 +31,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
+from unittest.mock import patch
 
 import pyspark
-import pytest
 from pyspark.sql import SparkSession
 
-from tests.helpers.jvm import end_jvm
 from tests.helpers.places import python_path
+from tests.helpers.spark import HOST, SETTINGS, end_jvm, session, spark_environment
 
-HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")  # Spark speculates on another host only
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
@@ -176,26 +174,15 @@ class Cluster:
         return sorted(pid for pid in pids if _session(pid) in sessions)
 
 
-def use_this_python(patch: pytest.MonkeyPatch, *more: Path) -> None:
-    """Make the processes that Spark starts run this Python with this project's helpers, and with those in ``more``."""
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    patch.setenv("SPARK_LOCAL_IP", HOST)
-    patch.setenv("PYTHONPATH", python_path(*more))
-
-
 def session_conf(cluster: Cluster) -> dict[str, str]:
     """Return the settings of a session on the cluster."""
     return {
+        **SETTINGS,
         "spark.master": cluster.url,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _QUICK_START,
         "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.sql.warehouse.dir": str(cluster.folder / "spark-warehouse"),
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         # Both workers take part from the first task on.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -207,18 +194,11 @@ def session_conf(cluster: Cluster) -> dict[str, str]:
 def connected(cluster: Cluster, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Give a session on the cluster, in a JVM of its own; ``conf`` goes over ``session_conf``."""
     end_jvm()
-    with pytest.MonkeyPatch.context() as patch:
-        use_this_python(patch)
-        temporary = cluster.folder / "driver"
-        temporary.mkdir(exist_ok=True)
-        patch.setenv("TMPDIR", str(temporary))
-        builder = SparkSession.builder.appName("icelock")
-        for name, value in {**session_conf(cluster), **(conf or {})}.items():
-            builder = builder.config(name, value)
+    temporary = cluster.folder / "driver"
+    temporary.mkdir(exist_ok=True)
+    with patch.dict(os.environ, {**spark_environment(), "TMPDIR": str(temporary)}):
         try:
-            session = builder.getOrCreate()
-            session.sparkContext.setLogLevel("OFF")
-            yield session
+            yield session({**session_conf(cluster), **(conf or {})})
         finally:
             end_jvm()
 

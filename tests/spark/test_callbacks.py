@@ -254,13 +254,13 @@ def test_queries_of_many_threads_and_sessions(spark, spark_lake):
 
 JOB = """
 import json, sys
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import functions as F
 import icelock.spark
+from tests.helpers.spark import session
 
 given = json.loads(sys.stdin.read())
 for turn in range(2):
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    spark = session({})
     icelock.spark.register(spark, {"test": given})
     read = lambda: icelock.spark.read(spark, "test.db.t", engine="native")
     print("rows", turn, read().join(F.broadcast(read().filter("id > 12")), "id").count(), spark.sparkContext._gateway._callback_server)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.counting_kms import KEYS
-from tests.helpers.jvm import WARM
-from tests.helpers.places import python_path
+from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.sqlite import KEYED, people
 from tests.servers.running import free_ports
 
@@ -21,25 +20,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
 CREDENTIAL = "catalog-password-4711"
 SCRIPT = """
 import json, sys
-from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 import icelock.errors
 import icelock.spark
+from tests.helpers.spark import session
 
 properties, event_log, port = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 DefaultChannelBuilder.default_port = staticmethod(lambda: int(port))  # Spark's own is one for the machine
-spark = (
-    SparkSession.builder.remote("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.connect.grpc.binding.port", port)
-    .config("spark.sql.shuffle.partitions", "2")
-    .config("spark.eventLog.enabled", "true")
-    .config("spark.eventLog.compress", "false")
-    .config("spark.eventLog.dir", event_log)
-    .getOrCreate()
-)
+conf = {
+    "spark.remote": "local[2]",
+    "spark.connect.grpc.binding.port": port,
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.dir": event_log,
+}
+spark = session(conf, log_level=None)
 icelock.spark.register(spark, {"test": properties})
 df = spark.range(0, 1000, 1, 2).selectExpr("id", "concat('n', id) name", "'x' city")
 df.write.format("icelock").mode("append").save("test.db.t")
@@ -86,9 +81,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     log.mkdir()
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": python_path(WARM),
+        **spark_environment(WARM),
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],

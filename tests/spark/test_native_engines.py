@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, StringType, TimeType
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.jvm import native as jvm_side
-from tests.helpers.places import python_path
+from tests.helpers.spark import spark_environment
 from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
@@ -125,13 +125,12 @@ AGAIN = """
 import sys
 from pathlib import Path
 from tests.lakes.sqlite import TestLake
-from pyspark.sql import SparkSession
+from tests.helpers.spark import session
 import icelock.spark
 
 lake = TestLake(Path(sys.argv[1]))
 for _ in range(3):
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    spark = session({"spark.master": "local[1]"})
     icelock.spark.register(spark, {"test": lake.properties()})
     rows = icelock.spark.read(spark, "test.db.t", engine="native").filter("id > 1").collect()
     print("FOUND", [row.c for row in rows])
@@ -143,8 +142,7 @@ def test_a_context_that_is_stopped_and_started_again(lake, tmp_path):
     create(lake, SCHEMA, ROWS)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYTEST"))},
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": python_path(),
+        **spark_environment(),
     }
     command = [sys.executable, "-c", AGAIN, str(lake.folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path, check=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import icelock
-from tests.helpers.jvm import WARM
+from tests.helpers.spark import WARM
 from tests.spark.standalone import SPARK_HOME
 
 ARCHIVES = sorted(map(str, (SPARK_HOME / "python" / "lib").glob("*.zip")))

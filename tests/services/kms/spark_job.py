@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import icelock.spark
 from tests.helpers.counting_kms import Calls
+from tests.helpers.spark import session
 
 TASKS = 16
 
@@ -34,14 +35,8 @@ def main(spark: SparkSession, properties: dict[str, str], calls: Calls) -> dict[
     return {"rows": list(rows or ()), "scan": scan, "append": append}
 
 
-def session(folder: Path) -> SparkSession:
-    builder = SparkSession.builder.master("local[2]").config("spark.default.parallelism", TASKS).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    return builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
-
-
 if __name__ == "__main__":
-    started = session(Path(sys.argv[1]))
+    started = session({"spark.default.parallelism": str(TASKS), "spark.sql.warehouse.dir": sys.argv[1]}, log_level=None)
     given = started.sparkContext.environment
     for line in sys.stdin:
         wanted = json.loads(line)

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.jvm import WARM
-from tests.helpers.places import python_path
+from tests.helpers.spark import WARM, spark_environment
 
 _SECONDS = 300.0
 
@@ -57,10 +56,10 @@ class SparkJobs:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            own = {"PYTHONPATH": python_path(WARM), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.services.kms.spark_job", str(self._folder / "warehouse")],
-                    env={**self._environment, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                    env={**self._environment, **spark_environment(WARM)},
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 )  # fmt: skip
         return self._process
