@@ -77,7 +77,7 @@ interop-docs: java $(VENV)/.dev
 
 operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
-	$(BIN)/python -m tests.operations.op_page
+	$(BIN)/python -m tools.operations.page
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check

@@ -12,7 +12,7 @@ DOCS = ROOT / "docs"
 CASES = frozenset(re.findall(r"^\| ([CJ]-\d\d) \|", (DOCS / "reference" / "cases.md").read_text(encoding="utf-8"), re.MULTILINE))
 PAGES = {path.name for path in DOCS.rglob("*.md")} | {path.name for path in ROOT.glob("*.md")}
 OF_PARQUET = {"Encryption.md"}
-FILES = sorted(path for folder in ("src", "tests") for kind in ("*.py", "*.java") for path in (ROOT / folder).rglob(kind))
+FILES = sorted(path for folder in ("src", "tests", "tools") for kind in ("*.py", "*.java") for path in (ROOT / folder).rglob(kind))
 # Names of what only the developers had: nobody else can look them up.
 NOT_HERE = re.compile(r"\bhouse rule|\bshared facts|\bkms row|\bdesign\.md|\bcatalogs\.md row", re.IGNORECASE)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lakes.hive import HiveLake
-from tests.operations import op_hive
-from tests.operations.op_check import run
-from tests.operations.op_hive import HivePlace
-from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.check import run
 from tests.servers.metastore import Metastore
+from tools.operations import hive
+from tools.operations.hive import HivePlace
+from tools.operations.recipe import Outcome, Recipe
 
 pytestmark = pytest.mark.hive
 
@@ -27,6 +27,6 @@ def shared(lake: HiveLake) -> HivePlace:
     return HivePlace(lake)
 
 
-@pytest.mark.parametrize("recipe", op_hive.RECIPES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", hive.RECIPES, ids=lambda recipe: recipe.name)
 def test_operation(recipe: Recipe, shared: HivePlace) -> None:
     run(recipe, shared if recipe.outcome in (Outcome.READS, Outcome.REFUSED) else shared.twin())

@@ -1,6 +1,6 @@
 """Every public method, found by reflection, on an encrypted table: encrypted files, or a typed refusal with nothing changed.
 
-C-09, C-48, J-04, J-05. A method without a recipe fails ``test_every_public_method_has_a_recipe``: write one beside its like.
+C-09, C-48, J-04, J-05. A method without a recipe fails a test: write one in tools/operations, beside its like.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pytest
 from icelock.catalog import load
 from icelock.catalog.memory import InMemoryCatalog
 from tests.lakes.sqlite import TestLake
-from tests.operations import op_surface
-from tests.operations.op_all import RECIPES
-from tests.operations.op_check import run
-from tests.operations.op_place import Place, StaticPlace
-from tests.operations.op_recipe import Outcome, Recipe
+from tests.operations.check import run
+from tools.operations import surface
+from tools.operations.all_recipes import RECIPES
+from tools.operations.place import Place, StaticPlace
+from tools.operations.recipe import Outcome, Recipe
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def shared(lake: TestLake) -> Place:
 
 def test_every_public_method_has_a_recipe() -> None:
     have = {recipe.method for recipe in RECIPES}
-    assert op_surface.surface() - have == set(), "methods without a recipe in tests/operations"
-    assert have - op_surface.surface() == set(), "recipes of methods that are not there"
+    assert surface.surface() - have == set(), "methods without a recipe in tools/operations"
+    assert have - surface.surface() == set(), "recipes of methods that are not there"
 
 
 def test_each_recipe_is_there_once() -> None:
@@ -68,6 +68,6 @@ def test_no_summary_file_is_written(lake: TestLake) -> None:
 def test_every_catalog_is_on_the_list() -> None:
     """C-07: the one of memory is the SQL catalog; the others are beside it, or have tests of their own."""
     elsewhere = {"icelock.catalog.glue.GlueCatalog", "icelock.catalog.rest.RestCatalog"}
-    known = {f"{kind.__module__.removesuffix('.catalog')}.{kind.__qualname__}" for kind in op_surface.CLASSES.values()}
+    known = {f"{kind.__module__.removesuffix('.catalog')}.{kind.__qualname__}" for kind in surface.CLASSES.values()}
     assert set(load._CLASSES.values()) - known - elsewhere == {"icelock.catalog.memory.InMemoryCatalog"}
-    assert op_surface.methods_of(InMemoryCatalog) == op_surface.methods_of(op_surface.CLASSES["SqlCatalog"])
+    assert surface.methods_of(InMemoryCatalog) == surface.methods_of(surface.CLASSES["SqlCatalog"])

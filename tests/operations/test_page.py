@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.operations import op_page
+from tools.operations import page
 
 
 def test_the_committed_page_is_the_matrix() -> None:
-    assert op_page.PAGE.read_text(encoding="utf-8") == op_page.render(), "run make operations-docs"
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run make operations-docs"
 
 
 def test_every_change_and_refusal_is_in_one_row_with_one_outcome() -> None:
-    assert list(op_page.faults()) == []
+    assert list(page.faults()) == []

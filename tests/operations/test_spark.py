@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 import icelock.spark
 from tests.helpers.spark import WARM, end_jvm, session, spark_environment
 from tests.lakes.sqlite import TestLake
-from tests.operations import op_surface
-from tests.operations.op_check import run
-from tests.operations.op_recipe import Outcome, Recipe
-from tests.operations.op_spark import CATALOG, RECIPES, SparkPlace
+from tests.operations.check import run
+from tools.operations import surface
+from tools.operations.recipe import Outcome, Recipe
+from tools.operations.spark import CATALOG, RECIPES, SparkPlace
 
 pytestmark = pytest.mark.spark
 
@@ -38,8 +38,8 @@ def shared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spa
 
 def test_every_function_option_and_mode_has_a_recipe() -> None:
     have = {recipe.method for recipe in RECIPES}
-    assert op_surface.spark_surface() - have == set(), "without a recipe in tests/operations/op_spark.py"
-    assert have - op_surface.spark_surface() == set(), "recipes of what is not there"
+    assert surface.spark_surface() - have == set(), "without a recipe in tools/operations/spark.py"
+    assert have - surface.spark_surface() == set(), "recipes of what is not there"
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)

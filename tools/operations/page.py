@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.operations import op_all, op_spark
-from tests.operations.op_recipe import Outcome, Recipe
-from tests.operations.op_sections import SECTIONS, Row
+from tools.operations import all_recipes, spark
+from tools.operations.recipe import Outcome, Recipe
+from tools.operations.sections import SECTIONS, Row
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 _TEXT: Final = Path(__file__).parent / "operations.md.in"
@@ -29,7 +29,7 @@ _SHOWN: Final = {
 
 def by_name() -> dict[str, Recipe]:
     """Return all recipes."""
-    return {recipe.name: recipe for recipe in (*op_all.RECIPES, *op_spark.RECIPES)}
+    return {recipe.name: recipe for recipe in (*all_recipes.RECIPES, *spark.RECIPES)}
 
 
 def faults() -> Iterator[str]:

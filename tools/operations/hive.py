@@ -8,10 +8,10 @@ from hive_metastore.ttypes import ShowLocksRequest
 from pyiceberg.catalog.hive import _HiveClient
 
 from tests.lakes.hive import HiveLake
-from tests.operations.op_catalog import RECIPES as SQL
-from tests.operations.op_place import Place
-from tests.operations.op_recipe import Outcome, Recipe
-from tests.operations.op_surface import CLASSES, methods_of
+from tools.operations.catalog import RECIPES as SQL
+from tools.operations.place import Place
+from tools.operations.recipe import Outcome, Recipe
+from tools.operations.surface import CLASSES, methods_of
 
 
 class HivePlace(Place):

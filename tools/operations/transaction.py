@@ -13,9 +13,9 @@ from pyroaring import BitMap64
 
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.engine_change import EngineWork
-from tests.operations.op_place import Place
-from tests.operations.op_recipe import Outcome, Recipe, recipes
-from tests.operations.op_table import updated
+from tools.operations.place import Place
+from tools.operations.recipe import Outcome, Recipe, recipes
+from tools.operations.table import updated
 
 Staged = Callable[[Place, Any], object]
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}

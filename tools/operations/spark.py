@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 import icelock.spark
 from icelock.errors import PolicyError
 from tests.lakes.sqlite import KEYED, TestLake
-from tests.operations.op_place import Place
-from tests.operations.op_recipe import Outcome, Recipe, recipes
-from tests.operations.op_table import updated
+from tools.operations.place import Place
+from tools.operations.recipe import Outcome, Recipe, recipes
+from tools.operations.table import updated
 
 CATALOG = "test"
 

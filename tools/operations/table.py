@@ -13,8 +13,8 @@ from pyiceberg.types import IntegerType, StringType
 import icelock
 from icelock import maintenance
 from tests.lakes.sqlite import people
-from tests.operations.op_place import Place
-from tests.operations.op_recipe import Outcome, Recipe, Use, recipes
+from tools.operations.place import Place
+from tools.operations.recipe import Outcome, Recipe, Use, recipes
 
 
 def tomorrow() -> datetime:

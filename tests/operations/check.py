@@ -9,9 +9,9 @@ from pyiceberg.table import StagedTable, Table, TableScan, Transaction
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.update import UpdateTableMetadata
 
-from tests.operations.op_place import METADATA, plain_files
-from tests.operations.op_recipe import Outcome, Recipe
-from tests.operations.op_surface import CLASSES
+from tools.operations.place import METADATA, plain_files
+from tools.operations.recipe import Outcome, Recipe
+from tools.operations.surface import CLASSES
 
 # What these methods return has methods of its own to try.
 _WITH_METHODS = (InspectTable, Table, TableScan, Transaction, UpdateTableMetadata)
@@ -31,7 +31,7 @@ def run(recipe: Recipe, place: Any) -> None:
         return
     made = recipe.use(place)
     if isinstance(made, _WITH_METHODS) and not isinstance(made, StagedTable):
-        assert type(made) in CLASSES.values(), f"{type(made).__name__} is not in op_surface.CLASSES"
+        assert type(made) in CLASSES.values(), f"{type(made).__name__} is not in surface.CLASSES"
     after = place.state()
     new = set(after.files) - set(before.files)
     assert plain_files(new) == []

@@ -17,8 +17,8 @@ from pyiceberg.table.update import SetPropertiesUpdate
 import icelock
 from icelock.table.new_table import initial_updates
 from tests.lakes.sqlite import KEYED, people
-from tests.operations.op_place import BY_CITY, Place
-from tests.operations.op_recipe import Outcome, Recipe, recipes
+from tools.operations.place import BY_CITY, Place
+from tools.operations.recipe import Outcome, Recipe, recipes
 
 SCHEMA = people().schema
 PLAIN = {"format-version": "2"}
