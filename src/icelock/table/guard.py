@@ -71,7 +71,7 @@ _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timesta
 
 
 def check_new_table(properties: Mapping[str, str], format_version: int, *, table: str) -> None:
-    """Check the properties of a table that is to be created.
+    """Check the properties of a new table.
 
     Raises:
         PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, or an invalid

@@ -1,9 +1,9 @@
 """The commit of what is staged: check, commit, and on a conflict reload, check again and retry.
 
 1. The commit waits for its turn on the table (``catalog.commit.queue``): first come, first served.
-2. If the table has moved on, it is reloaded, what was planned is checked against it, and its snapshots are made again: data files and
-   manifests of new files stay, earlier key entries are dropped, so exactly one manifest-list key of a commit survives. A snapshot that
-   needs data to be read is made again outside the turn, and at last inside, so that a stream of quick writers cannot starve it.
+2. If the table has moved on, it is reloaded, what was planned is checked against it, and the commit's snapshots are rebuilt: data files
+   and manifests of new files stay, earlier key entries are dropped, so exactly one manifest-list key of a commit survives. A snapshot that
+   needs data to be read is rebuilt outside the turn, and at last inside, so that a stream of quick writers cannot starve it.
 3. The catalog replaces the metadata file. A refusal is a failed attempt: it is counted, and after a wait all begins again.
 4. A commit that certainly failed deletes its files; one whose outcome is unknown deletes nothing.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How often a snapshot that needs data to be read is made again while others may commit; after that nobody may until it is done.
+# How often a snapshot that needs data to be read is rebuilt while others may commit; after that it is rebuilt in the turn.
 _OUTSIDE: Final = 2
 
 
@@ -131,7 +131,7 @@ class CommitProtocol:
         self._retries = 0
         self._rebuilt = 0
         self._turn: CommitTurn | None = None
-        # Whether an attempt got as far as the catalog, and whether one that it refused may have been made.
+        # Whether an attempt reached the catalog, and whether one that it refused may have been made after all.
         self._asked = False
         self._doubtful = False
 
@@ -188,7 +188,7 @@ class CommitProtocol:
             raise
 
     def _commit_in_turn(self) -> bool:
-        """Commit in a turn; False if snapshots have to be made again first, outside it."""
+        """Commit in a turn; False if snapshots must be rebuilt first, outside it."""
         staged, table = self._staged, self._staged.table
         self._turn, staged.cannot_lose = None, False
         with self._catalog.turn(table.name()) as turn:
@@ -203,7 +203,7 @@ class CommitProtocol:
                 if self._landed():
                     return True
                 if fails(staged.requirements, table.metadata):
-                    self._doubtful = False  # a later version without the attempt that may have been made, and which rules it out
+                    self._doubtful = False  # this later version does not have the doubtful attempt, and rules it out
                 if self._rebuilt < _OUTSIDE and any(producer.reads_data for producer in staged.producers):
                     return False
                 staged.cannot_lose = turn.exclusive
@@ -213,7 +213,7 @@ class CommitProtocol:
         return True
 
     def _columns_as_seen(self) -> tuple[AssertCurrentSchemaId, ...]:
-        """Return the requirement that nobody changed the columns since they were looked at: a server may let others in between."""
+        """Return the requirement that nobody changed the columns since they were checked: a server may let others commit in between."""
         staged = self._staged
         if not staged.producers or any(isinstance(known, AssertCurrentSchemaId) for known in staged.requirements):
             return ()
@@ -225,7 +225,7 @@ class CommitProtocol:
         return all(producer.snapshot_id in known for producer in self._staged.producers)
 
     def _rebuild(self) -> None:
-        """Make the snapshots again on the table's present metadata, each in its place; a contradicting commit is a ValidationException."""
+        """Rebuild the snapshots on the table's present metadata, each in its place; a contradicting commit is a ValidationException."""
         self._turn = None
         staged = self._staged
         producers = {producer.snapshot_id: producer for producer in staged.producers}
@@ -244,9 +244,9 @@ class CommitProtocol:
 
     def _certainly_failed(self, error: BaseException) -> bool:
         if self._doubtful or (self._asked and isinstance(error, IntegrityError)):
-            return False  # a table that goes back may have had an attempt that was reported as refused
+            return False  # before it went back, the table may have had an attempt that was reported as refused
         if self._turn is None or self._turn.stage is Stage.PREPARING:
-            return True  # the attempts before were refused, and this one did not get to the catalog
+            return True  # earlier attempts were refused, and this one did not reach the catalog
         if self._turn.stage is Stage.ASKED:
             return isinstance(error, CommitFailedException)
         return isinstance(error, (CommitFailedException, ValidationException, IcelockError))

@@ -53,7 +53,7 @@ class Staged:
 
     Args:
         table: a copy of the transaction's own, which no other thread moves on.
-        updates: to be committed together; those of a snapshot are made again when the table has moved on.
+        updates: committed together; those of a snapshot are rebuilt when the table has moved on.
         requirements: what must hold of the table that they are committed to.
         producers: of the staged snapshots, ``EncryptedProducer``.
         new_files: data files that were written for the commit, and are deleted if it certainly fails.
@@ -152,7 +152,7 @@ class Staged:
         )
 
     def branch_scan(self, row_filter: BooleanExpression, *, case_sensitive: bool, branch: str | None) -> DataScan | None:
-        """Return a scan of a branch as it is staged; None if there is no such branch yet. Branch None is the main branch."""
+        """Return a scan of a branch with the staged changes; None if there is no such branch. Branch None is the main branch."""
         scan = DataScan(table_metadata=self.metadata, io=self.io, row_filter=row_filter, case_sensitive=case_sensitive)
         if branch is None:
             return scan
@@ -161,7 +161,7 @@ class Staged:
         return scan if branch == MAIN_BRANCH else None
 
     def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
-        """Check that data files can be added to a branch as it is staged; see ``table.commit.new_files``."""
+        """Check that data files can be added to a branch with its staged changes; see ``table.commit.new_files``."""
         check_new_files(self.metadata, files, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
 
     def stage(self, updates: tuple[TableUpdate, ...], requirements: Iterable[TableRequirement] = ()) -> None:
@@ -183,7 +183,7 @@ class Staged:
     def _require_as_committed(self, refs: Iterable[str]) -> None:
         """Require that refs are as they were committed, unless that is required already."""
         base = self.table.metadata
-        # A table without snapshots has no ref but the main branch to be; that it has none yet says the same of all.
+        # A table without snapshots has no refs: it suffices to require that it has no main branch yet.
         wanted = dict.fromkeys(refs if base.snapshots else (MAIN_BRANCH for _ in refs))
         known = {requirement.ref for requirement in self.requirements if isinstance(requirement, AssertRefSnapshotId)}
         for name in wanted:
