@@ -33,7 +33,7 @@ from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, parse_metadata
 from icelock.metadata.updates import apply_updates
 from icelock.table.guard import check_new_table
-from icelock.table.new_table import CreateTransaction, NewTable
+from icelock.table.new_table import CreateTransaction, UncommittedTable
 from icelock.table.replacement import stage_replacement
 from icelock.table.table import Table
 
@@ -316,7 +316,9 @@ class TableCreation(GivenPlaces):
         return self._staged_first(identifier, parse_metadata(text, location=f"the first metadata of table {'.'.join(identifier)}"))
 
     def _transaction_of(self, staged: StagedTable) -> CreateTransaction:
-        new = NewTable(staged.name(), staged.metadata, staged.metadata_location, storage_of(staged.io), self, encryption=self.encryption)
+        new = UncommittedTable(
+            staged.name(), staged.metadata, staged.metadata_location, storage_of(staged.io), self, encryption=self.encryption
+        )
         return new.transaction()
 
     def _staged_again(self, name: Identifier, metadata: Any) -> StagedTable:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from icelock.metadata.table_metadata import TableMetadataV3
 
 
-class NewTable(Table):
+class UncommittedTable(Table):
     """A table that its catalog does not have yet; only a transaction writes to it."""
 
     is_new = True
@@ -68,9 +68,9 @@ class NewTable(Table):
 class CreateTransaction(EncryptedTransaction):
     """A transaction that creates a table with its first snapshots."""
 
-    _table: NewTable
+    _table: UncommittedTable
 
-    def __init__(self, table: NewTable, autocommit: bool = False) -> None:
+    def __init__(self, table: UncommittedTable, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
         self._first = table.metadata
         # There is always one update: the table is created even if nothing is staged.

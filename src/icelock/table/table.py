@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class _Version:
     """One version of a table, replaced as a whole."""
 
     metadata: TableMetadataV3  # of a static table it may be of version 1 or 2
     location: str
     io: EncryptingFileIO
 
-    def is_before(self, other: Version) -> bool:
+    def is_before(self, other: _Version) -> bool:
         """Whether ``other`` was committed on top of this version."""
         return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
 
@@ -92,7 +92,7 @@ class Table(IcebergTable):
         self.encryption = encryption
         self.storage = io
         self._lock = threading.Lock()
-        self._version = Version(metadata=cast("TableMetadataV3", metadata), location=metadata_location, io=cast("EncryptingFileIO", io))
+        self._version = _Version(metadata=cast("TableMetadataV3", metadata), location=metadata_location, io=cast("EncryptingFileIO", io))
         super().__init__(identifier, metadata, metadata_location, io, catalog, dict(config or {}))
         self.io = self.encryption.wrap(io, metadata, table=".".join(identifier))  # the bare one of a plain table
 
@@ -170,7 +170,7 @@ class Table(IcebergTable):
             if not other._version.is_before(self._version):
                 self._version = other._version
 
-    def _loaded(self, fresh: IcebergTable) -> Version:
+    def _loaded(self, fresh: IcebergTable) -> _Version:
         self._check_uuid(self.metadata, fresh.metadata)
         self.storage = getattr(fresh, "storage", self.storage)  # a REST server lends credentials anew
         return self._made(fresh.metadata, fresh.metadata_location)
@@ -285,9 +285,9 @@ class Table(IcebergTable):
         super()._do_commit(updates, requirements)
         self._version = self._made(self.metadata, self.metadata_location)
 
-    def _made(self, metadata: TableMetadata, location: str) -> Version:
+    def _made(self, metadata: TableMetadata, location: str) -> _Version:
         io = self.encryption.wrap(self.storage, metadata, table=".".join(self.name()))
-        return Version(metadata=cast("TableMetadataV3", metadata), location=location, io=cast("EncryptingFileIO", io))
+        return _Version(metadata=cast("TableMetadataV3", metadata), location=location, io=cast("EncryptingFileIO", io))
 
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)
