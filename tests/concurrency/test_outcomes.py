@@ -187,7 +187,7 @@ def test_a_new_table_whose_answer_is_lost(lake: TestLake) -> None:
 # Faults before the database is asked: nothing can have happened, so nothing is left, whatever the error.
 
 
-@pytest.mark.parametrize("step", ["load_from_metadata", "_update_and_stage_table", "_write_form"])
+@pytest.mark.parametrize("step", ["load_from_metadata", "_stage_commit", "write"])
 @pytest.mark.parametrize(
     "error", [OSError("the disk is full"), IntegrityError("changed"), KeyUnavailableError("no"), KeyboardInterrupt()], ids=repr
 )
@@ -196,15 +196,16 @@ def test_a_fault_before_the_database_is_asked_leaves_nothing(
 ) -> None:
     table = make(lake, ONCE)
     before = lake.files()
-    real = getattr(table.catalog, step)
+    owner = table.catalog._store if step == "write" else table.catalog
+    real = getattr(owner, step)
 
     def fail(*arguments: Any, **named: Any) -> Any:
-        if step == "_write_form":
+        if step == "write":
             real(*arguments, **named)
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(table.catalog, step, fail)
+        patch.setattr(owner, step, fail)
         with pytest.raises(type(error)):
             table.append(people(5, 5))
     unchanged(lake, before)
@@ -254,7 +255,7 @@ def test_a_check_that_fails_after_the_commit_deletes_nothing(lake: TestLake, mon
 
 
 def test_a_lock_that_is_not_given_up_ends_the_commit(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icelock.catalog.sql.commit.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("icelock.catalog.sql.store.LOCK_WAIT_MS", 200)
     table = make(lake, ONCE)
     before = lake.files()
     with lake.catalog().turn(("db", "t")), pytest.raises(CommitFailedException, match="gave no lock"):
@@ -263,7 +264,7 @@ def test_a_lock_that_is_not_given_up_ends_the_commit(lake: TestLake, monkeypatch
 
 
 def test_readers_that_keep_sqlite_from_committing_end_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icelock.catalog.sql.commit.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("icelock.catalog.sql.store.LOCK_WAIT_MS", 200)
     lake = sqlite_lake(tmp_path)
     table = make(lake, ONCE)
     before = lake.files()
@@ -288,11 +289,11 @@ def test_a_writer_that_takes_no_lock_is_not_overwritten(lake: TestLake, monkeypa
 
     def behind(self: Any) -> Any:
         self.location = stale
-        return self._catalog.load_from_metadata(("db", "t"), stale)
+        return self._store.catalog.load_from_metadata(("db", "t"), stale)
 
     with monkeypatch.context() as patch:
-        patch.setattr("icelock.catalog.sql.commit.SqlTurn.load", behind)
-        with pytest.raises(CommitFailedException, match="another writer was first"):
+        patch.setattr("icelock.catalog.sql.store.SqlTurn.load", behind)
+        with pytest.raises(CommitFailedException, match="another writer committed first"):
             set_owner(table)
     assert lake.files() == before
     assert ids(load(lake)) == list(range(10))
@@ -365,7 +366,7 @@ def test_the_server_restarts_around_the_commit(own_server: Postgres, tmp_path: P
 
 def _before_the_row(table: Any, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
     """Do something once between the lock and the row: when the new metadata file was written."""
-    write = table.catalog._write_form
+    write = table.catalog._store.write
     left = [do]
 
     def written(*arguments: Any) -> Any:
@@ -374,7 +375,7 @@ def _before_the_row(table: Any, monkeypatch: pytest.MonkeyPatch, do: Callable[[]
             left.pop()()
         return made
 
-    monkeypatch.setattr(table.catalog, "_write_form", written)
+    monkeypatch.setattr(table.catalog._store, "write", written)
 
 
 def test_the_server_restarts_while_a_commit_holds_its_lock(own_server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class CatalogLake(TestLake):
 
     @contextlib.contextmanager
     def lost_answer(self, catalog: Any) -> Iterator[None]:
-        catalog.facts.ensure()
+        catalog._store.facts.ensure()
         dialect, commit = catalog.engine.dialect, catalog.engine.dialect.do_commit
 
         def once(connection: Any) -> None:

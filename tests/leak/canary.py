@@ -109,7 +109,7 @@ def die_while_committing(name: str) -> None:
         Path(settings["keys"]).write_text(json.dumps([key.hex() for key in spy.keys]))
         os.kill(os.getpid(), signal.SIGKILL)
 
-    catalog._update_and_stage_table = die
+    catalog._stage_commit = die
     table.append(rows(5000), snapshot_properties=SNAPSHOT)
 
 

@@ -56,7 +56,7 @@ def test_the_search_finds_each_kind() -> None:
     """By hand, from the sources of PyIceberg 0.12: an import, an override, an inherited attribute."""
     found = {(seam.where, seam.name) for seam in pyiceberg_seams.all_seams()}
     assert ("pyiceberg.table.update", "_apply_table_update") in found
-    assert ("pyiceberg.catalog.MetastoreCatalog", "_write_metadata") in found
+    assert ("pyiceberg.catalog.Catalog", "_delete_old_metadata") in found
     assert ("*", "_written_manifest_lists") in found
 
 

@@ -1,58 +1,47 @@
-"""What every catalog of encrypted tables does, as a mixin over one of PyIceberg's.
+"""``EncryptedCatalog``: the public methods of every catalog, and its rules, over a ``Store`` for each service.
 
-Load: metadata is parsed by our model and checked. Commit: guard on the updates and on what would be committed; afterwards the
-catalog's answer is compared with what was sent. v1 and v2 tables pass through to PyIceberg unchanged.
+A commit: 1 wait for the table's turn; 2 compare the current table with pins and with the caller's copy; 3 check the updates and the table
+that they make; 4 let the service commit; 5 read the table back, and compare it with what was sent.
 
-Not here: making tables (``catalog.create``), where a catalog keeps its rows (``catalog.sql.catalog``).
+Not here: loading, dropping and renaming (``catalog.named``), creating (``catalog.create``), what a service does (``catalog.commit.store``).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import LOCATION, PropertiesUpdateSummary
+from pyiceberg.catalog import LOCATION, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
-from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import StagedTable, TableProperties
+from pyiceberg.table import CommitTableResponse, StagedTable, TableProperties
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, update_table_metadata
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
 from icelock.catalog.commit.missing import missing_part
 from icelock.catalog.commit.outcome import has_commit, not_there, waits
+from icelock.catalog.commit.store import Change
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
-from icelock.catalog.new_properties import NewProperties
-from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.new_made import check_new
-from icelock.catalog.trust.pins_tables import PinnedTables
 from icelock.errors import CommitError, IcelockError, PolicyError
-from icelock.io.checked_io import CheckedFileIO
 from icelock.io.file_io import storage_of
-from icelock.io.limits import read_all
 from icelock.io.listing import delete_files
-from icelock.io.storage import open_storage
-from icelock.metadata.checked_avro import checked_avro
-from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, decode_metadata, is_encrypted
+from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
-from icelock.table.commit.protocol import DoubtfulConflictError, given_up
-from icelock.table.encryption import TableEncryption
+from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
 from icelock.table.guard import check_change, check_keys, check_manifest_lists, check_metadata, check_updates
-from icelock.table.kept import check_kept
+from icelock.table.kept import check_kept, check_sealing
 from icelock.table.maintenance.deletable import Home, purgeable
 from icelock.table.maintenance.expire import check_gc
-from icelock.table.plain import PlainTable
-from icelock.table.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.io import FileIO
-    from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
@@ -62,53 +51,8 @@ _METADATA_PATHS = (TableProperties.WRITE_METADATA_PATH, TableProperties.WRITE_PY
 _TABLE_ONLY = ("encryption.", "kms.", "icelock.")
 
 
-class EncryptedCatalog(PinnedTables, TableCreation):
-    """Mixin, first among the bases of a concrete catalog."""
-
-    # Whether each process that loads the catalog has one of its own.
-    one_process: ClassVar[bool] = False
-    # Whether a table's metadata is read from the file at its metadata_location, and not from an answer that says where that file is.
-    reads_metadata_files: ClassVar[bool] = True
-
-    def __init__(self, name: str, **properties: str) -> None:
-        self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
-        self._recent = MetadataCache()
-        self._plain_tables = set()
-        self._check_warehouse(name, properties)
-        super().__init__(name, **properties)
-        # After a REST server has had its say.
-        self.new_tables = NewProperties.of(name, self.properties, built_in=self.table_defaults)
-
-    def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
-        """Read and check a metadata file and return its table.
-
-        Raises:
-            FormatError: not table metadata of version 1 to 3.
-            IntegrityError, PolicyError: see ``table.guard.check_metadata``.
-        """
-        metadata = self.read_metadata_file(metadata_location)
-        check_metadata(metadata, location=metadata_location)
-        return self.table_of(identifier, metadata, metadata_location)
-
-    def read_metadata_file(self, metadata_location: str) -> TableMetadata:
-        """Read and parse a metadata file; what it says is not checked.
-
-        Raises:
-            FormatError: not table metadata of version 1 to 3.
-        """
-        return self._read(metadata_location)[0]
-
-    def _read(self, location: str) -> tuple[TableMetadata, bytes]:
-        """Return what a metadata file holds, and the SHA-256 of its bytes."""
-        limit = names.limit(self.properties, names.LIMIT_METADATA_BYTES)
-        with self._load_file_io(location=location).new_input(location).open() as stream:
-            data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
-        digest = sha256(data).digest()
-        metadata = self._recent.get(digest)
-        if metadata is None:
-            metadata = decode_metadata(data, location=location, limit=limit)
-            self._recent.put(digest, metadata)
-        return metadata, digest
+class EncryptedCatalog(TableCreation):
+    """First among the bases of a concrete catalog, before PyIceberg's; what its service does is in its ``Store``."""
 
     def check_register(self, metadata: TableMetadata, *, table: str, location: str) -> None:
         """Check the metadata file of a table that is to be registered: rules hold, every key resolves, the KMS opens it.
@@ -132,45 +76,110 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         if not key_ids:
             self._trial_wrap(metadata.properties, table=table)
 
-    def table_of(self, identifier: Identifier, metadata: TableMetadata, metadata_location: str) -> IcebergTable:
-        """Return the table object of metadata that was checked: ours for version 3, PyIceberg's in essence below."""
-        # Not by the table's properties, as PyIceberg does: who writes metadata.json could send the client's credentials elsewhere.
-        io = self._load_file_io(location=metadata_location)
-        if isinstance(metadata, TableMetadataV3):
-            return Table(identifier, metadata, metadata_location, io, self, encryption=self.encryption)
-        return PlainTable(identifier, metadata, metadata_location, CheckedFileIO(io, checked_avro), self)
-
-    def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
-        """Commit updates, checked before and after.
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
+        """Add a table whose metadata file is there; of an encrypted one every key must resolve and open.
 
         Raises:
-            PolicyError: an update would break a rule of encrypted tables, or brings rows to a plain table that takes none
+            PolicyError: ``overwrite``, or the metadata breaks a rule.
+            KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+            CommitFailedException: the catalog refused the table; nothing was made.
+            CommitError: the same, or the table was made, but the catalog did not keep what is in the file.
+            CommitStateUnknownException: the catalog did not say whether the table was made.
+        """
+        if overwrite:
+            raise PolicyError(f"table {identifier}: register_table with overwrite is not supported; drop the table first (its files stay)")
+        name = self.free_name(identifier)
+        table = ".".join(name)
+        metadata = self.read_metadata_file(metadata_location)
+        self.check_register(metadata, table=table, location=metadata_location)
+        io = self._load_file_io(location=metadata_location)
+        self._store.forget(name)  # another client may have dropped a table of this name
+        self._store.register(StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self))
+        made = self.load_table(name)
+        check_kept(metadata, made.metadata, table=table, catalog=self.name)
+        return made
+
+    def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
+        """Commit updates in the table's turn, checked before and after.
+
+        Raises:
+            PolicyError: an update would break a rule of encrypted tables, or adds rows to a plain table that may not take any
                 (``catalog.new_properties``); nothing was committed.
             KeyUnavailableError: a key id would not resolve; nothing was committed.
-            IntegrityError: a new manifest list is not on storage as it was written; nothing was committed.
-            CommitFailedException: another writer was first.
+            IntegrityError: the catalog's table is not what was pinned, is older than what was seen, or has other keys, or a new manifest
+                list is not on storage as it was written; nothing was committed. Or a REST server changed a KEK with the commit, which the
+                message says.
+            CommitFailedException: a requirement is not met, another writer committed first, or the catalog refused; nothing was changed.
+            TableAlreadyExistsError, NoSuchTableError, RESTError: the catalog refused; nothing was changed.
             CommitError: the catalog did not keep what was committed, or could not be asked; the commit was made.
-            CommitStateUnknownException: the catalog says that the commit was made, but has a table without it; nothing was deleted.
+            CommitStateUnknownException: the catalog did not say what became of the commit, and its table does not tell, or it says that the
+                commit was made, and has a table without it; nothing was deleted.
         """
-        name = ".".join(table.name())
-        check_updates(table.metadata, updates, table=name)
         new = any(isinstance(requirement, AssertCreate) for requirement in requirements)
         plain = not is_encrypted(table.metadata)
         if plain and not new and any(isinstance(update, AddSnapshotUpdate) for update in updates):
-            self.new_tables.check_plain_write(table=name, known=self.pins.is_plain(table.name(), table.metadata.table_uuid))
-        self._check_manifest_lists(table, updates)
+            known = self.pins.is_plain(table.name(), table.metadata.table_uuid)
+            self.new_tables.check_plain_write(table=".".join(table.name()), known=known)
         try:
-            response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # the concrete catalog is next
+            metadata, location = self._commit(table, requirements, updates, new=new)
         except DoubtfulConflictError as e:
             if plain:  # PyIceberg's transaction would take it for a refusal, and delete what may be there
                 raise given_up(e) from e.__cause__
             raise
+        # Both were checked when they were made.
+        response = CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)
         if new:
             self.pins.gone(table.name())  # there was no table of this name
-            if plain and not is_encrypted(response.metadata):
-                self.pins.made_plain(table.name(), response.metadata.table_uuid)  # which was allowed: see ``_check_first_commit``
+            if plain and not is_encrypted(metadata):
+                self.pins.made_plain(table.name(), metadata.table_uuid)  # which was allowed: see ``_check_first_commit``
         self._check_kept(response, table, updates, new=new)
         return response
+
+    def _commit(
+        self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...], *, new: bool
+    ) -> tuple[TableMetadata, str]:
+        """Commit in the table's turn; return its metadata and metadata file. ``new``: the commit makes the table."""
+        name = table.name()
+        with self.turn(name) as turn:
+            turn.stage = Stage.PREPARING
+            base = turn.base(new=new)
+            now = table if base is None else base  # the table as it is now decides, not the copy that the caller holds
+            check_sealing(table.metadata, now.metadata, updates, table=".".join(name))
+            check_updates(now.metadata, updates, table=".".join(name))
+            if base is None:
+                self._check_first_commit(updates, table=".".join(name))
+            self._check_manifest_lists(table, updates)
+            staged = self._stage_commit(base, name, requirements, updates)
+            if base is not None and staged.metadata is base.metadata:
+                return base.metadata, base.metadata_location
+            return turn.commit(Change(base=base, staged=staged, requirements=requirements, updates=updates, config=now.config))
+
+    def _stage_commit(
+        self, base: IcebergTable | None, name: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]
+    ) -> StagedTable:
+        """Return the table that a commit makes of ``base``; nothing is written."""
+        if base is not None:
+            staged = self._stage_on(base, requirements, updates)
+        elif makes_version_3(updates):
+            staged = self.stage_first_commit(name, requirements, updates)
+        else:
+            staged = self._stage_first_plain(name, requirements, updates)
+        before, table = None if base is None else base.metadata, ".".join(name)
+        check_change(before, staged.metadata, table=table)
+        if is_encrypted(staged.metadata):
+            check_format_of_files(staged.metadata.properties, table=table)
+        check_loadable(before, staged.metadata, updates, location=staged.metadata_location, table=table)
+        return staged
+
+    def _stage_first_plain(self, name: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
+        """Do as PyIceberg does for a table that does not exist."""
+        for requirement in requirements:
+            requirement.validate(None)
+        metadata = update_table_metadata(MetastoreCatalog._empty_table_metadata(), updates, enforce_validation=True)
+        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        io = self._load_file_io(properties=metadata.properties, location=location)
+        return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)
 
     def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
         """Create a namespace.
@@ -179,7 +188,7 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which mean nothing there, or a location that is no place.
         """
         self._check_namespace(properties or {}, namespace)
-        super().create_namespace(namespace, dict(properties or {}))  # type: ignore[safe-super]  # likewise
+        self._iceberg.create_namespace(namespace, dict(properties or {}))
 
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Mapping[str, str] | None = None
@@ -190,7 +199,8 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             PolicyError: see ``create_namespace``; removing is allowed.
         """
         self._check_namespace(updates or {}, namespace)
-        return super().update_namespace_properties(namespace, removals, dict(updates or {}))  # type: ignore[safe-super]  # likewise
+        summary: PropertiesUpdateSummary = self._iceberg.update_namespace_properties(namespace, removals, dict(updates or {}))
+        return summary
 
     def _check_namespace(self, properties: Mapping[str, str], namespace: str | Identifier) -> None:
         check_namespace_properties(properties, namespace=namespace)
@@ -231,45 +241,19 @@ class EncryptedCatalog(PinnedTables, TableCreation):
             f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: look, and purge it again"
         )
 
-    def _update_and_stage_table(
-        self, current_table: IcebergTable | None, table_identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]
-    ) -> StagedTable:
-        # The table as it is now decides, not the copy that the caller holds.
-        name = ".".join(table_identifier)
-        if current_table is not None:
-            check_updates(current_table.metadata, updates, table=name)
-        else:
-            self._check_first_commit(updates, table=name)
-        if current_table is None and makes_version_3(updates):
-            staged = self.stage_first_commit(table_identifier, requirements, updates)
-        elif current_table is None:
-            staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
-        else:
-            staged = self._stage_on(current_table, requirements, updates)
-        base = None if current_table is None else current_table.metadata
-        check_change(base, staged.metadata, table=name)
-        if is_encrypted(staged.metadata):
-            check_format_of_files(staged.metadata.properties, table=name)
-        check_loadable(base, staged.metadata, updates, location=staged.metadata_location, table=name)
-        return staged
-
     def _stage_on(self, current: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
         """Do as PyIceberg does for a table that exists, without its deep copy of the metadata."""
         for requirement in requirements:
             requirement.validate(current.metadata)
         metadata = apply_updates(current.metadata, updates, now_ms=self.encryption.clock, metadata_location=current.metadata_location)
         provider = self.encryption.locations(metadata, table=".".join(current.name()))
-        location = provider.new_table_metadata_file_location(self._parse_metadata_version(current.metadata_location) + 1)
+        location = provider.new_table_metadata_file_location(MetastoreCatalog._parse_metadata_version(current.metadata_location) + 1)
         same = all(metadata.properties.get(name) == current.metadata.properties.get(name) for name in _METADATA_PATHS)
         if same and metadata.location == current.metadata.location:
             # Where the table's metadata lies is known from the catalog; a location in a file that was changed does not move it.
             location = f"{current.metadata_location.rpartition('/')[0]}/{location.rpartition('/')[2]}"
         io = self._load_file_io(location=location)
         return StagedTable(identifier=current.name(), metadata=metadata, metadata_location=location, io=io, catalog=self)
-
-    @staticmethod
-    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
@@ -285,9 +269,6 @@ class EncryptedCatalog(PinnedTables, TableCreation):
         left = delete_files(io, home.owned_metadata(gone))
         if left:
             logger.warning("older metadata files could not be deleted: %s", ", ".join(sorted(left)))
-
-    def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return open_storage({**without_kms(self.properties), **(properties or {})}, location)
 
     def _check_manifest_lists(self, table: IcebergTable, updates: tuple[Any, ...]) -> None:
         snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
@@ -366,14 +347,3 @@ def check_namespace_properties(properties: Mapping[str, str], *, namespace: str 
     for name in properties:
         if name.lower().startswith(_TABLE_ONLY):
             raise PolicyError(f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table")
-
-
-def without_kms(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what the storage does not need: KMS settings stay with the catalog."""
-    left_out = ("encryption.", "kms.", "py-kms-impl", names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX)
-    return {key: value for key, value in properties.items() if not key.startswith(left_out)}
-
-
-def _without_aliases(properties: Mapping[str, Any]) -> dict[str, str]:
-    names.check_nested(properties)
-    return {key: str(value) for key, value in properties.items() if value is not None}

@@ -1,30 +1,28 @@
-"""Making tables: checks before anything is written, the first metadata, and transactions that make or replace a table at once.
+"""Creating tables: checks before anything is written, the first metadata, and transactions that create or replace a table in one commit.
 
-An encrypted table starts from metadata of version 3 without keys. A transaction that makes one (``table.new_table``) commits what
-leads from nothing to it, and what was staged, as one list of updates; there is nothing to see before. Replacing keeps the table
-(``table.replacement``).
+An encrypted table starts from metadata of version 3 without keys. A transaction that creates one (``table.new_table``) commits at once
+all updates that lead to it, and what was staged; nothing is visible before. Replacing keeps the table (``table.replacement``).
 
-Not here: how a catalog keeps its rows (``catalog.sql.catalog``, ``catalog.hive.catalog``).
+Not here: how a service adds a table (``catalog.commit.store``), which tables may be plain (``catalog.new_properties``).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import CreateTableTransaction, StagedTable
+from pyiceberg.table import StagedTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 
 from icelock import properties as names
 from icelock.arrow.write.options import check_file_format
-from icelock.catalog.commit.loadable import check_form, check_loadable
-from icelock.catalog.new_properties import NewProperties
-from icelock.catalog.places import GivenPlaces
-from icelock.catalog.trust.new_made import check_new
+from icelock.catalog.commit.loadable import check_form
+from icelock.catalog.commit.store import TableForm
+from icelock.catalog.named import NamedTables
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms import ask
@@ -42,31 +40,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.typedef import Identifier
 
-    from icelock.catalog.trust.pins import Pins
-    from icelock.table.encryption import TableEncryption
     from icelock.table.transaction import EncryptedTransaction
 
 FORMAT_VERSION: Final = names.FORMAT_VERSION
 _TRIAL_LENGTH: Final = 16
 
 
-class TableCreation(GivenPlaces):
-    """The part of a catalog that makes and replaces tables; base of ``catalog.base.EncryptedCatalog``."""
-
-    encryption: TableEncryption
-    pins: Pins
-    new_tables: NewProperties
-    _plain_tables: set[uuid.UUID]
-    table_defaults: ClassVar[Mapping[str, str]] = {}
-    """Properties that every new table of the catalog gets unless it says otherwise."""
-
-    if TYPE_CHECKING:
-
-        def free_name(self, identifier: str | Identifier) -> Identifier:
-            """Return the name of a table that is not there, in a namespace that is."""
-
-        def _make(self, staged: StagedTable) -> IcebergTable:
-            """Write a new encrypted table's metadata file and its row, and return the table."""
+class TableCreation(NamedTables):
+    """Base of ``catalog.base.EncryptedCatalog``."""
 
     def create_table(
         self,
@@ -90,26 +71,34 @@ class TableCreation(GivenPlaces):
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
         wanted = self.check_create(identifier, properties or {}, location)
-        if names.ENCRYPTION_KEY_ID not in wanted:
-            self._before_plain(identifier)
-            made = super().create_table(identifier, schema, location, partition_spec, sort_order, wanted)  # type: ignore[safe-super]
-            return self._made_plain(made)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted)
-        made = self._make(staged)
-        if staged.metadata_location not in {entry.metadata_file for entry in made.metadata.metadata_log}:  # else others went on
-            check_new(made.metadata, table=".".join(staged.name()), catalog=self.name)
+        if names.ENCRYPTION_KEY_ID in wanted:
+            form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
+            return self._store.create(self._store.name_of(identifier), form)
+        self._store.before_plain(identifier)
+        made: IcebergTable = self._iceberg.create_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        self.pins.gone(made.name())  # there was no table of this name
+        self.pins.made_plain(made.name(), made.metadata.table_uuid)
         return made
 
-    def _made_plain(self, table: IcebergTable) -> IcebergTable:
-        """Note that a plain table was made, as somebody asked for one: it may take rows."""
-        self.pins.gone(table.name())  # there was no table of this name
-        self.pins.made_plain(table.name(), table.metadata.table_uuid)
-        return table
+    def create_table_if_not_exists(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Create a table, or return the one that is there; a plain one takes rows of this catalog if ``icelock.plain=true`` says so.
 
-    def _plain_allowed(self, transaction: CreateTableTransaction) -> CreateTableTransaction:
-        """Note that this transaction may make a plain table: that was decided when it was asked for."""
-        self._plain_tables.add(transaction.table_metadata.table_uuid)
-        return transaction
+        Raises:
+            PolicyError, KeyUnavailableError, NoSuchNamespaceError, CommitError, CommitStateUnknownException: as ``create_table``.
+        """
+        given = dict(properties or {})
+        table = super().create_table_if_not_exists(identifier, schema, location, partition_spec, sort_order, given)
+        if names.flag(given, names.PLAIN, default=False) and not is_encrypted(table.metadata):
+            self.pins.made_plain(table.name(), table.metadata.table_uuid)
+        return table
 
     def _check_first_commit(self, updates: tuple[Any, ...], *, table: str) -> None:
         """Check that updates that make a table make an encrypted one, or one that may be plain.
@@ -121,9 +110,6 @@ class TableCreation(GivenPlaces):
         uuids = {update.uuid for update in updates if isinstance(update, AssignUUIDUpdate)}
         if not keyed and not (uuids and uuids <= self._plain_tables):
             self.new_tables.check_plain({}, table=table, pinned=self.pins.is_pinned_plain(table))
-
-    def _before_plain(self, identifier: str | Identifier) -> None:
-        """Do what a catalog has to before a plain table is made; nothing by itself."""
 
     def check_create(self, identifier: str | Identifier, properties: Mapping[str, str], location: str | None = None) -> dict[str, str]:
         """Check what a new table asks for and return its properties, with the catalog's defaults and overrides and the format version.
@@ -205,16 +191,8 @@ class TableCreation(GivenPlaces):
         Raises:
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
-        name = self.free_name(identifier)
-        metadata = self.new_metadata(
-            schema=schema,
-            location=self._resolve_table_location(location, ".".join(name[:-1]), name[-1]),
-            partition_spec=partition_spec,
-            sort_order=sort_order,
-            properties=wanted,
-        )
-        check_loadable(None, metadata, (), location=metadata.location, table=".".join(name))
-        return self._staged_first(name, metadata)
+        form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
+        return self._store.stage(self.free_name(identifier), form)
 
     def create_table_transaction(
         self,
@@ -235,9 +213,11 @@ class TableCreation(GivenPlaces):
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
         wanted = self.check_create(identifier, properties or {}, location)
-        if names.ENCRYPTION_KEY_ID not in wanted:
-            return self._plain_allowed(super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted))
-        return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+        if names.ENCRYPTION_KEY_ID in wanted:
+            return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
+        plain = self._iceberg.create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted)
+        self._plain_tables.add(plain.table_metadata.table_uuid)  # that it may be plain is decided now, not when it commits
+        return plain
 
     def resume_create_transaction(self, identifier: str | Identifier, staged_metadata: bytes) -> CreateTransaction:
         """Return a transaction that makes the table whose first metadata another process staged (``CreateTransaction.staged_metadata``).
@@ -248,7 +228,7 @@ class TableCreation(GivenPlaces):
         """
         name = self.free_name(identifier)
         metadata = parse_metadata(staged_metadata, location=f"the staged metadata of table {'.'.join(name)}")
-        return self._transaction_of(self._staged_again(name, metadata))
+        return self._transaction_of(self._store.stage_again(name, metadata))
 
     def replace_table_transaction(
         self,
@@ -321,11 +301,8 @@ class TableCreation(GivenPlaces):
         )
         return new.transaction()
 
-    def _staged_again(self, name: Identifier, metadata: Any) -> StagedTable:
-        """Return a table that another process has staged."""
-        return self._staged_first(name, metadata)
-
     def _staged_first(self, name: Identifier, metadata: Any) -> StagedTable:
+        """Return the first version of an encrypted table, staged."""
         location = self.encryption.locations(metadata, table=".".join(name)).new_table_metadata_file_location()
         # PyIceberg's StagedTable has methods that write: this io lets them make no plain file.
         io = self.encryption.wrap(self._load_file_io(location=location), metadata, table=".".join(name))
@@ -367,7 +344,7 @@ def check_format_of_files(properties: Mapping[str, str], *, table: str) -> None:
 
 
 def _empty_metadata() -> TableMetadataV3:
-    """Return metadata that updates make a table of; it is none by itself."""
+    """Return empty metadata, the base for a first commit; not a valid table."""
     return TableMetadataV3.model_construct(
         location="",
         table_uuid=uuid.uuid4(),

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from icelock.catalog.trust.pins_tables import PinnedTables
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
@@ -186,7 +186,7 @@ class _Search:
     def _refresh(self) -> None:
         """Load the table as a commit does: a stale catalog must not make files of newer snapshots look left over."""
         catalog = self._table.catalog
-        if isinstance(catalog, PinnedTables):
+        if isinstance(catalog, EncryptedCatalog):
             known = catalog.pins.seen(self._table.name())  # before the catalog is asked, as others commit meanwhile
             catalog.check_current(self._table.refresh(), known)
         else:

@@ -189,7 +189,7 @@ class Refusal(Exception):  # noqa: N818
     """Something goes wrong in this process."""
 
 
-@pytest.mark.parametrize("step", ["_read", "_update_and_stage_table", "_replacement", "_write_form"])
+@pytest.mark.parametrize("step", ["_read", "_stage_commit", "replacement", "write"])
 @pytest.mark.parametrize("error", [Refusal, OSError, KeyboardInterrupt])
 def test_an_exception_at_any_step_gives_the_lock_back(hive: HiveLake, monkeypatch: Any, step: str, error: type[BaseException]) -> None:
     hive.make(rows=5, properties=ONCE)
@@ -202,7 +202,7 @@ def test_an_exception_at_any_step_gives_the_lock_back(hive: HiveLake, monkeypatc
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, step, fail)
+        patch.setattr(catalog if hasattr(catalog, step) else catalog._store, step, fail)
         with pytest.raises(error):
             set_owner(table)
     unchanged(hive, before)
@@ -214,13 +214,13 @@ def test_a_metadata_file_half_written_is_removed(hive: HiveLake, monkeypatch: An
     catalog = hive.catalog()
     table = catalog.load_table(hive.name())
 
-    def half(form: Any, io: Any, location: str) -> None:  # noqa: ARG001
-        with io.new_output(location).create() as stream:
+    def half(form: Any, staged: Any) -> None:  # noqa: ARG001
+        with staged.io.new_output(staged.metadata_location).create() as stream:
             stream.write(b'{"format')
         raise Refusal
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_form", half)
+        patch.setattr(catalog._store, "write", half)
         with pytest.raises(Refusal):
             set_owner(table)
     unchanged(hive, before)
@@ -245,15 +245,14 @@ def test_a_writer_that_took_no_lock_is_not_overwritten(hive: HiveLake, monkeypat
     table = catalog.load_table(hive.name())
     other = hive.metadata_path().with_name("00009-other.metadata.json")
     other.write_bytes(hive.metadata_path().read_bytes())
-    write = catalog._write_form
+    write = catalog._store.write
 
-    def write_and_be_late(*args: Any) -> bytes:
-        written: bytes = write(*args)
+    def write_and_be_late(*args: Any) -> None:
+        write(*args)
         hive.alter(put={"metadata_location": f"file:{other}"})
-        return written
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_form", write_and_be_late)
+        patch.setattr(catalog._store, "write", write_and_be_late)
         with pytest.raises(CommitFailedException, match="has been modified"):
             set_owner(table)
     assert local(hive.parameters()["metadata_location"]) == other
@@ -277,7 +276,7 @@ def test_a_commit_on_which_another_was_made_is_a_success(hive: HiveLake, monkeyp
     catalog = hive.catalog()
     table = catalog.load_table(hive.name())
     Faults(catalog).fail(ALTER, "after", GONE)
-    landed = catalog._landed
+    was_made = catalog._store.was_made
 
     def look_late(*args: Any, **kwargs: Any) -> Any:
         # Without the lock, which this commit still holds.
@@ -285,10 +284,10 @@ def test_a_commit_on_which_another_was_made_is_a_success(hive: HiveLake, monkeyp
             inner.setattr("icelock.catalog.hive.lock.TableLock._acquire", lambda _: None)
             inner.setattr("icelock.catalog.hive.lock.TableLock.renew", lambda _: None)
             hive.load().append(people(10, 5))
-        return landed(*args, **kwargs)
+        return was_made(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_landed", look_late)
+        patch.setattr(catalog._store, "was_made", look_late)
         table.append(people(5, 5))
     assert ids(hive.load()) == list(range(15))
 
@@ -463,14 +462,14 @@ def test_a_create_that_fails(hive: HiveLake, error: Exception, when: str) -> Non
 
 def test_a_create_that_finds_no_metastore_leaves_no_file(hive: HiveLake, monkeypatch: Any) -> None:
     catalog = hive.catalog()
-    write = catalog._write_form
+    stage = catalog._store.stage
 
-    def write_and_lose(*args: Any) -> None:
-        write(*args)
-        catalog._client = MetastoreClient({"uri": "thrift://127.0.0.1:1"})
+    def stage_and_lose(*args: Any) -> Any:
+        catalog._client, staged = MetastoreClient({"uri": "thrift://127.0.0.1:1"}), stage(*args)
+        return staged
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "_write_form", write_and_lose)
+        patch.setattr(catalog._store, "stage", stage_and_lose)
         with pytest.raises(CommitError, match="no metastore answers"):
             catalog.create_table(hive.name(), people().schema, properties=KEYED)
     assert hive.files() == {}

@@ -18,7 +18,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from requests import HTTPError, Response
 
-from icelock.catalog.rest.refusals import Sent, nothing_done
+from icelock.catalog.commit.store import Change
+from icelock.catalog.rest.evidence import nothing_done
 from icelock.errors import IntegrityError
 from tests.lakes.sqlite import KEYED, people
 from tests.lakes.stub import QUICK, StubLake, ids
@@ -248,7 +249,7 @@ def test_a_snapshot_of_no_branch_may_be_invalid_the_second_time(lake: StubLake) 
     refusal.__cause__.response._content = json.dumps({"error": {"message": "no", "type": "ValidationException", "code": 400}}).encode()
     branch = AssertRefSnapshotId(ref="main", snapshot_id=None)
     for requirements, updates, proof in (((), (added,), False), ((branch,), (added,), True), ((), (), True)):
-        assert nothing_done(refusal, Sent(base=table, requirements=requirements, updates=updates), None) is proof
+        assert nothing_done(refusal, Change(base=table, staged=table, requirements=requirements, updates=updates, config={}), None) is proof
 
 
 def test_a_conflict_that_shows_late_is_found_to_be_our_own(lake: StubLake, stub: RestStub) -> None:

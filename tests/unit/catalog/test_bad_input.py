@@ -382,7 +382,7 @@ def test_places_that_mean_no_one_folder(unchanged: TestLake, monkeypatch: pytest
 
 def test_a_catalog_without_a_warehouse(lake: TestLake) -> None:
     catalog = lake.catalog(warehouse="")
-    with pytest.raises(PolicyError, match=r"catalog test has no warehouse; set warehouse to a place such as .* or give create_table a"):
+    with pytest.raises(PolicyError, match=r"catalog test has no warehouse; set warehouse to a location such as .* or give create_table a"):
         catalog.create_table("db.bad", SCHEMA, properties=KEYED)
     assert not catalog.table_exists("db.bad")
 

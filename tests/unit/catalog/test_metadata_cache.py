@@ -24,13 +24,13 @@ def test_a_file_is_parsed_once_and_again_when_its_bytes_change(lake: TestLake, m
     catalog = lake.catalog()
     catalog.create_table("db.t", people().schema, properties=KEYED).append(people())
     parsed: list[str] = []
-    real = __import__("icelock.catalog.base", fromlist=["x"]).decode_metadata
+    real = __import__("icelock.catalog.named", fromlist=["x"]).decode_metadata
 
     def decode(data: bytes, *, location: str, limit: int) -> Any:
         parsed.append(location)
         return real(data, location=location, limit=limit)
 
-    monkeypatch.setattr("icelock.catalog.base.decode_metadata", decode)
+    monkeypatch.setattr("icelock.catalog.named.decode_metadata", decode)
     fresh = lake.catalog()
     table = fresh.load_table("db.t")
     table.append(people(10))

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog as IcebergSqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.catalog.commit.outcome import has_commit
-from icelock.catalog.sql.commit import SqlRows, SqlTurn
+from icelock.catalog.sql.store import SqlTurn
 from icelock.errors import IntegrityError
 from tests.lakes.sqlite import KEYED, TestLake, people
 
@@ -96,13 +97,8 @@ def test_a_new_table_whose_row_names_a_file_of_somebody_else_is_refused(lake: Te
     """What a database can do that keeps no facts: the row of the new table leads to another table, which has rows and keys."""
     other = table_of(lake)
     catalog = lake.catalog()
-    make = catalog._make
-
-    def and_another(staged: Any) -> Any:
-        make(staged)
-        return catalog.table_of(staged.name(), other.metadata, other.metadata_location)
-
-    catalog._make = and_another
+    catalog._store.load = lambda name: catalog.table_of(name, other.metadata, other.metadata_location)
+    catalog._store.has = lambda _: False
     with pytest.raises(IntegrityError, match=r"table db\.new: it was made just now, and comes from catalog test with key entries"):
         catalog.create_table("db.new", people().schema, properties=KEYED)
 
@@ -112,7 +108,7 @@ def test_a_database_that_says_dropped_and_has_the_table_is_found_out(drop: str, 
     catalog = lake.catalog(**QUICK)
     catalog.create_table("db.t", people().schema, properties=KEYED).append(people(0, 1))
     files = set(lake.files())
-    monkeypatch.setattr(SqlRows, "drop_table", lambda *_: None)
+    monkeypatch.setattr(IcebergSqlCatalog, "drop_table", lambda *_: None)
     with pytest.raises(CommitStateUnknownException, match=r"says that table db\.t was dropped, but has a table of this name"):
         getattr(catalog, drop)("db.t")
     assert set(lake.files()) == files
@@ -122,10 +118,10 @@ def test_a_database_that_copies_instead_of_renaming_is_found_out(lake: TestLake,
     catalog = lake.catalog(**QUICK)
     made = catalog.create_table("db.t", people().schema, properties=KEYED)
 
-    def copies(_: Any, old: str, new: str) -> Any:
-        assert (old, new) == ("db.t", "db.u")
+    def copies(_: Any, old: Any, new: Any) -> Any:
+        assert (old, new) == (("db", "t"), ("db", "u"))
         return catalog.table_of(("db", "u"), made.metadata, made.metadata_location)
 
-    monkeypatch.setattr(SqlRows, "rename_table", copies)
+    monkeypatch.setattr(IcebergSqlCatalog, "rename_table", copies)
     with pytest.raises(CommitStateUnknownException, match=r"says that table db\.t was renamed, but has a table of this name"):
         catalog.rename_table("db.t", "db.u")

@@ -25,7 +25,7 @@ CATALOGS = {
 WRONG = [
     (("leftovers", "db.t"), "catalog default is not in PyIceberg's configuration; it has: "),
     (("leftovers", "db.t", "--catalog", "awya"), "did you mean 'away'?"),
-    (("leftovers", "db.t", "--catalog", "dialect"), "its uri, which begins with 'bogus', is none of SQLAlchemy's"),
+    (("leftovers", "db.t", "--catalog", "dialect"), "its uri, which begins with 'bogus', is unknown to SQLAlchemy"),
     (("leftovers", "db.t", "--catalog", "scheme"), "its uri begins with 'bogus', which tells no type; set type"),
     (("leftovers", "db.t", "--catalog", "kind"), "type 'frob' cannot hold encrypted tables"),
     (("leftovers", "db.t", "--catalog", "nouri"), "has no uri: set it to where the catalog is, such as sqlite:"),

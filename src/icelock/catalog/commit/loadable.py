@@ -1,20 +1,22 @@
-"""Metadata that is about to be committed is read once as everybody will read it, so that no commit makes a table that cannot be loaded.
+"""Metadata as text, which is parsed once before it is committed, so that no commit makes a table that cannot be loaded.
 
-The ordinary updates of a write, whose parts icelock makes by itself, are left out: reading costs as much as writing the file.
+Parsing costs as much as writing the file, so the ordinary updates of a write, which icelock makes itself, are not parsed.
 
 Not here: what may become of an encrypted table (``table.guard``), what a metadata file may not say (``metadata.coherence``).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.utils.config import Config
 
-from icelock.catalog.commit.pointer import MetadataForm
 from icelock.errors import FormatError, PolicyError
-from icelock.metadata.table_metadata import parse_metadata
+from icelock.metadata.canonical_json import canonical_form
+from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 
 if TYPE_CHECKING:
@@ -24,6 +26,23 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.sorting import SortOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataForm:
+    """Metadata as text; ``metadata_hash`` is Java's, None for versions 1 and 2."""
+
+    text: str
+    metadata_hash: str | None
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> MetadataForm:
+        """Serialize metadata, once for all that needs its text."""
+        if isinstance(metadata, TableMetadataV3):
+            text, digest = canonical_form(metadata)
+            return cls(text=text, metadata_hash=digest)
+        exclude_none = not Config().get_bool("legacy-current-snapshot-id")
+        return cls(text=metadata.model_dump_json(exclude_none=exclude_none), metadata_hash=None)
 
 
 def check_loadable(base: TableMetadata | None, staged: TableMetadata, updates: Iterable[Any], *, location: str, table: str) -> None:

@@ -4,7 +4,7 @@ The catalog's row is looked at on a new connection. It names the new metadata fi
 It names another one: whether that proves that the commit was not made depends on the catalog, and is said by the caller. It cannot
 be read after some looks, or is not there: nobody knows, and nothing is deleted. Source: Java BaseMetastoreOperations.checkCommitStatus.
 
-Not here: how a row is read and replaced (``catalog.hive.commit``, ``catalog.sql.commit``).
+Not here: how a row is read and replaced (``catalog.hive.store``, ``catalog.sql.store``).
 """
 
 from __future__ import annotations

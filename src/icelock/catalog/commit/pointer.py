@@ -1,191 +1,202 @@
-"""Commits of catalogs that keep one thing of a table: which metadata file is its current one.
+"""Stores that keep one thing of a table: which metadata file is its current one.
 
-Order, all of it in the table's turn (``catalog.commit.queue``): 1 the current metadata; 2 the new one in memory, guarded; 3 its file;
-4 the row is made to name it. Until 4 nothing has happened: whatever fails, the file is deleted and so are the commit's others. What
-becomes of a failure in 4 is for the catalog to find out (``catalog.commit.outcome``).
+Order of a commit, all of it in the table's turn (``catalog.commit.queue``): 1 the current metadata; 2 the new one in memory, checked; 3 the
+new row, then the metadata file; 4 the service's row is made to name that file. Before 4 nothing has happened: whatever fails, the metadata
+file is deleted and so are the commit's others. If 4 fails, the row is looked at (``catalog.commit.outcome``).
 
-Not here: rows (``catalog.hive.commit``, ``catalog.sql.commit``), the rules of encrypted tables (``catalog.base``).
+Not here: the services' rows (``catalog.sql.store``, ``catalog.hive.store``, ``catalog.glue.store``), the rules (``catalog.base``).
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
+import logging
+from abc import abstractmethod
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE, MetastoreCatalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException
+from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    TableAlreadyExistsError,
+)
 from pyiceberg.serializers import Compressor
-from pyiceberg.table import CommitTableResponse, StagedTable
-from pyiceberg.utils.config import Config
 
-from icelock.catalog.commit.outcome import delete_on_failure
-from icelock.catalog.commit.queue import CommitQueues
-from icelock.metadata.canonical_json import canonical_form
-from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.commit.protocol import CommitTurn, Stage
-from icelock.table.kept import check_sealing
+from icelock.catalog.commit.loadable import MetadataForm, check_loadable
+from icelock.catalog.commit.outcome import delete_on_failure, discard, resolve_outcome, unknown
+from icelock.catalog.commit.store import Change, Store, StoreTurn, TableForm
+from icelock.table.commit.protocol import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from pyiceberg.io import FileIO
+    from pyiceberg.table import StagedTable
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
-    from icelock.catalog.trust.metadata_cache import MetadataCache
-    from icelock.catalog.trust.pins import Known, Pins
+    from icelock.catalog.base import EncryptedCatalog
+
+logger = logging.getLogger(__name__)
+
+_Catalog = TypeVar("_Catalog", bound="EncryptedCatalog")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataForm:
-    """Metadata as text; ``metadata_hash`` is Java's, None for versions 1 and 2."""
-
-    text: str
-    metadata_hash: str | None
-
-    @classmethod
-    def of(cls, metadata: TableMetadata) -> MetadataForm:
-        """Write metadata down, once for all that needs its text."""
-        if isinstance(metadata, TableMetadataV3):
-            text, digest = canonical_form(metadata)
-            return cls(text=text, metadata_hash=digest)
-        exclude_none = not Config().get_bool("legacy-current-snapshot-id")
-        return cls(text=metadata.model_dump_json(exclude_none=exclude_none), metadata_hash=None)
-
-
-class PointerTurn(CommitTurn):
-    """A turn that can replace the row."""
+class PointerTurn(StoreTurn):
+    """A turn that can replace the table's row."""
 
     exclusive = True
 
-    def __init__(self, location: str | None) -> None:
+    def __init__(self, store: PointerStore[Any], location: str | None) -> None:
         super().__init__(location)
-        self._check: Callable[[IcebergTable], None] | None = None
+        self._store = store
 
-    def checking(self, check: Callable[[IcebergTable], None]) -> None:
-        """Let the present table be looked at before anything is built on it."""
-        self._check = check
+    def commit(self, change: Change) -> tuple[TableMetadata, str]:
+        """Write the metadata file, then replace the row."""
+        staged, form = change.staged, MetadataForm.of(change.staged.metadata)
+        with delete_on_failure(staged):
+            self.prepare(change.base, staged, form)
+            self._store.write(form, staged)
+            self.confirm()
+        self.stage = Stage.ASKED
+        try:
+            self.swap(staged)
+        except (CommitFailedException, TableAlreadyExistsError, NoSuchNamespaceError):
+            discard(staged)
+            raise
+        return staged.metadata, staged.metadata_location
 
-    def load(self) -> IcebergTable:
-        """Return the table of ``location``.
+    def add(self, staged: StagedTable) -> None:
+        """Insert a row for a metadata file that is there, and that stays when this fails."""
+        self.check_vacant(staged)
+        self.prepare(None, staged, MetadataForm.of(staged.metadata))
+        self.swap(staged)
+
+    def check_vacant(self, staged: StagedTable) -> None:
+        """Check that the name is still free.
 
         Raises:
-            IntegrityError: it is not the one that was committed, or goes back behind what was seen.
+            TableAlreadyExistsError: another writer made a table of this name.
         """
-        current = self.current()
-        if self._check is not None:
-            self._check(current)
-        return current
+        if self.location is not None:
+            raise TableAlreadyExistsError(f"Table {'.'.join(staged.name())} already exists")
 
-    def current(self) -> IcebergTable:
-        """Load the table of ``location``."""
-        raise NotImplementedError
-
+    @abstractmethod
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
         """Make ready what ``swap`` needs, before the metadata file is written."""
 
     def confirm(self) -> None:
-        """Check that the turn is still held, after the metadata file was written."""
+        """Check that the lock is still held, after the metadata file was written.
 
+        Raises:
+            CommitFailedException: it is not; nothing was changed.
+        """
+
+    @abstractmethod
     def swap(self, staged: StagedTable) -> None:
         """Make the row name the staged metadata file instead of ``location``.
 
         Raises:
-            CommitFailedException: nothing was changed, and the metadata file is gone.
-            CommitStateUnknownException: nobody knows.
+            CommitFailedException, TableAlreadyExistsError, NoSuchNamespaceError: nothing was changed.
+            CommitStateUnknownException: the outcome is unknown.
         """
-        raise NotImplementedError
 
 
-class PointerCommits(MetastoreCatalog):
-    """Mixin, before PyIceberg's catalog among the bases of one that keeps rows."""
+class PointerStore(Store[_Catalog]):
+    """A service that keeps a row for each table."""
 
-    if TYPE_CHECKING:
-        # Of EncryptedCatalog.
-        _recent: MetadataCache
-        pins: Pins
+    server: ClassVar[str]
+    """What the service is called in messages."""
 
-        def check_current(self, current: IcebergTable, known: Known) -> None:
-            """See ``PinnedTables``."""
+    @abstractmethod
+    def exclusive(self, name: Identifier) -> AbstractContextManager[PointerTurn]:
+        """See ``Store``."""
 
-        def _exclusive(self, identifier: Identifier) -> AbstractContextManager[PointerTurn]:
-            """Take the catalog's lock on a table."""
+    @abstractmethod
+    def named(self, name: Identifier) -> str | None:
+        """Read on a new connection which metadata file a row names; None if there is no row."""
 
-    def __init__(self, name: str, **properties: str) -> None:
-        self._turns = CommitQueues()
-        super().__init__(name, **properties)
+    def stage(self, name: Identifier, form: TableForm) -> StagedTable:
+        """Return a new table at the place that it was given, or below its namespace's or the warehouse."""
+        place = self.catalog._resolve_table_location(form.location, ".".join(name[:-1]), name[-1])
+        metadata = self.catalog.new_metadata(
+            schema=form.schema,
+            location=place,
+            partition_spec=form.partition_spec,
+            sort_order=form.sort_order,
+            properties=form.properties,
+        )
+        check_loadable(None, metadata, (), location=metadata.location, table=".".join(name))
+        return self.catalog._staged_first(name, metadata)
 
-    @contextmanager
-    def turn(self, identifier: Identifier) -> Iterator[CommitTurn]:
-        """Wait for the turn to commit to a table and hold it inside; a thread that holds it gets it again.
+    def create(self, name: Identifier, form: TableForm) -> IcebergTable:
+        """Write the first metadata file and insert a row."""
+        staged = self.stage(self.catalog.free_name(name), form)
+        with self.catalog.turn(name) as turn:
+            assert isinstance(turn, PointerTurn)  # noqa: S101 - made by exclusive
+            turn.check_vacant(staged)
+            turn.commit(Change(base=None, staged=staged, requirements=(), updates=(), config={}))
+        made = self.catalog.load_table(name)
+        self.check_empty(name, made.metadata, staged.metadata_location)
+        return made
+
+    def register(self, staged: StagedTable) -> None:
+        """Insert a row."""
+        with self.catalog.turn(staged.name()) as turn:
+            assert isinstance(turn, PointerTurn)  # noqa: S101 - likewise
+            turn.add(staged)
+
+    def write(self, form: MetadataForm, staged: StagedTable) -> None:
+        """Write a metadata file.
 
         Raises:
-            CommitFailedException: the catalog gave no lock; nothing was changed.
+            OSError: the storage did not take all of it.
         """
-        held = self._turns.held(identifier)
-        if held is not None:
-            yield held
-            return
-        with self._turns.queue(identifier):
-            known = self.pins.seen(identifier)  # before the row is read: others go on meanwhile
-            with self._exclusive(identifier) as turn, self._turns.holding(identifier, turn):
-                turn.checking(partial(self.check_current, known=known))
-                yield turn
-
-    def commit_table(self, table: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> CommitTableResponse:
-        """Commit updates of a table in its turn.
-
-        Raises:
-            CommitFailedException: a requirement is not met, another client was first, or the catalog refused; nothing was changed.
-            IntegrityError: see ``table.guard.check_sealing``; nothing was changed.
-            CommitStateUnknownException: the catalog did not answer, and the row does not tell; nothing was deleted.
-        """
-        identifier = table.name()
-        with self.turn(identifier) as turn:
-            assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
-            turn.stage = Stage.PREPARING
-            current = None if turn.location is None else turn.load()
-            if current is not None:
-                check_sealing(table.metadata, current.metadata, updates, table=".".join(identifier))
-            staged = self._update_and_stage_table(current, identifier, requirements, updates)
-            if current is not None and staged.metadata is current.metadata:
-                return _response(current.metadata, current.metadata_location)
-            form = MetadataForm.of(staged.metadata)
-            with delete_on_failure(staged):
-                turn.prepare(current, staged, form)
-                written = self._write_form(form, staged.io, staged.metadata_location)
-                self._recent.put(sha256(written).digest(), staged.metadata, metadata_hash=form.metadata_hash)
-                turn.confirm()
-            turn.stage = Stage.ASKED
-            turn.swap(staged)
-        return _response(staged.metadata, staged.metadata_location)
-
-    @staticmethod
-    def _write_form(form: MetadataForm, io: FileIO, location: str) -> bytes:
+        location = staged.metadata_location
         data: bytes = Compressor.get_compressor(location).bytes_compressor()(form.text.encode())
-        with io.new_output(location).create() as stream:
+        with staged.io.new_output(location).create() as stream:
             stream.write(data)
-        found = len(io.new_input(location))
+        found = len(staged.io.new_input(location))
         if found != len(data):
             raise OSError(f"{location} has {found} bytes on storage, {len(data)} were written: the storage lost some; nothing was changed")
-        return data
+        self.catalog.metadata_cache.put(sha256(data).digest(), staged.metadata, metadata_hash=form.metadata_hash)
 
+    def was_made(self, staged: StagedTable, replaces: str | None, cause: Exception, *, final: bool) -> bool:
+        """Whether a change of a row was made that failed with ``cause``.
 
-def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
-    # Both were checked when they were made.
-    return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)
+        Args:
+            staged: what the row was to name.
+            replaces: the metadata file that the row named before; None for a new row.
+            cause: the error.
+            final: the service has dealt with the request; else it may do so later, and a row without the change proves nothing.
+
+        Raises:
+            CommitStateUnknownException: the outcome is unknown.
+        """
+        name = staged.name()
+        made = resolve_outcome(staged, replaces, named=partial(self.named, name), read=partial(self.read, name), patient=not final)
+        if made is None or not (made or final):
+            raise unknown(staged, cause, who=self.server) from cause
+        if made:
+            logger.debug("the commit of table %s was made though its answer was %s", ".".join(name), cause)
+        return made
+
+    def read(self, name: Identifier, location: str) -> TableMetadata:
+        """Read the metadata file that a row names."""
+        del name
+        return self.catalog.read_metadata_file(location)
 
 
 def named_metadata(parameters: Mapping[str, str] | None, *, table: str, where: str) -> str:
     """Return the metadata file that the parameters of an Iceberg table's row name; ``where`` the row is kept is for messages.
 
     Raises:
-        NoSuchIcebergTableError, NoSuchPropertyException: it is no Iceberg table's row, or names none.
+        NoSuchIcebergTableError: the row is not an Iceberg table's.
+        NoSuchPropertyException: it names no metadata file.
     """
     known = parameters or {}
     kind = known.get(TABLE_TYPE)

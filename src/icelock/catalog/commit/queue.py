@@ -3,7 +3,7 @@
 Threads of a process queue first, in the order in which they came; then the catalog's own lock keeps other processes out. A
 transaction that holds its turn looks whether the table has moved on, makes its snapshot again if it has, and cannot lose.
 
-Not here: the catalogs' locks (``catalog.sql.commit``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
+Not here: the catalogs' locks (``catalog.sql.store``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
 """
 
 from __future__ import annotations

@@ -8,77 +8,31 @@ table's Parameters hold, beside what PyIceberg puts there,
 
 Java's Glue catalog keeps parameters that it does not know, so after its commit the hash is of another file and says nothing.
 
-Not here: rules (``catalog.base``), commits (``catalog.glue.commit``), what the parameters prove (``catalog.trust.facts``).
+Not here: rules (``catalog.base``), commits (``catalog.glue.store``), what the parameters prove (``catalog.trust.facts``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
-from pyiceberg.table import StagedTable
+from pyiceberg.catalog.glue import GlueCatalog as IcebergGlueCatalog
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.outcome import delete_on_failure
-from icelock.catalog.commit.pointer import MetadataForm, PointerTurn
-from icelock.catalog.glue.commit import HASH, HASH_OF, GlueRows, metadata_location
+from icelock.catalog.glue.store import HASH, HASH_OF, GlueStore, metadata_location
 from icelock.catalog.trust.facts import Facts, check_facts
-from icelock.errors import PolicyError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
 
 
-class GlueCatalog(EncryptedCatalog, GlueRows):
+class GlueCatalog(EncryptedCatalog, IcebergGlueCatalog):
     """PyIceberg's ``GlueCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
-    def _make(self, staged: StagedTable) -> IcebergTable:
-        """Write a new encrypted table's metadata file and its entry, and return the table."""
-        with self.turn(staged.name()) as turn:
-            assert isinstance(turn, PointerTurn)  # noqa: S101 - made by _exclusive
-            form = MetadataForm.of(staged.metadata)
-            with delete_on_failure(staged):
-                self._write_form(form, staged.io, staged.metadata_location)
-            turn.prepare(None, staged, form)
-            turn.swap(staged)
-        return self.load_table(staged.name())
+    commit_retries: Final = 20
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
-        """Make a table of a metadata file that is there; of an encrypted one every key must resolve and open.
-
-        Raises:
-            PolicyError: ``overwrite``, or the metadata breaks a rule.
-            KeyUnavailableError, IntegrityError: a key is missing, cannot be opened, or was changed.
-            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-        """
-        name = self.free_name(identifier)
-        if overwrite:
-            raise PolicyError(
-                f"table {'.'.join(name)}: register_table with overwrite is not supported; drop the table first (its files stay)"
-            )
-        metadata = self.read_metadata_file(metadata_location)
-        self.check_register(metadata, table=".".join(name), location=metadata_location)
-        io = self._load_file_io(location=metadata_location)
-        self.add_row(StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self))
-        return self.load_table(name)
-
-    def free_name(self, identifier: str | Identifier) -> Identifier:
-        """Return the name of a table that is not there, in a database that is.
-
-        Raises:
-            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-            PolicyError: a database of S3 Tables, whose storage icelock has not been tried on.
-        """
-        database, name = self.identifier_to_database_and_table(identifier)
-        if not self.namespace_exists(database):
-            raise NoSuchNamespaceError(f"Database does not exist: {database}")
-        if self.table_exists(identifier):
-            raise TableAlreadyExistsError(f"Table {database}.{name} already exists")
-        if self._is_s3tables_database(database):
-            raise PolicyError(f"database {database} is one of S3 Tables, where icelock makes no encrypted tables")
-        return database, name
+    def _make_store(self) -> GlueStore:
+        return GlueStore(self)
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> IcebergTable:
         name = (glue_table["DatabaseName"], glue_table["Name"])
@@ -93,5 +47,5 @@ class GlueCatalog(EncryptedCatalog, GlueRows):
             where="Glue",
             anew=f"remove {HASH} and {HASH_OF} from its parameters and correct the others",
         )
-        check_facts(facts, table.metadata, table=".".join(name), location=location, hash_of=self._recent.hash_of)
+        check_facts(facts, table.metadata, table=".".join(name), location=location, hash_of=self.metadata_cache.hash_of)
         return table

@@ -11,7 +11,7 @@ circles), with more than memory holds (also by compression), or send a request e
 What is too large or no answer at all is an ``AnswerError``; what is too late is requests' ``ReadTimeout``. Both are
 ``RequestException``: the server may have done what was asked.
 
-Not here: what is asked (``catalog.rest.requests``), what became of a commit (``catalog.rest.commit``).
+Not here: what is asked (``catalog.rest.requests``), what became of a commit (``catalog.rest.store``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ addresses and error mapping. A request waits no longer than ``rest.client.connec
 (Java's names) say, and its answer is bounded (``catalog.rest.http``). Settings of the server are sorted out when they come
 (``catalog.rest.settings``).
 
-Not here: commits (``catalog.rest.commit``), rules (``catalog.base``).
+Not here: commits (``catalog.rest.store``), rules (``catalog.base``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ SqlCatalog) do not know it. Key id and key length hold for the table. The hash (
 file that stands beside it: after a commit of another client it says nothing, until icelock commits again. Both rows are read in one
 statement, so a reader never compares a file with the facts of another one. The table is made by the first writer.
 
-Not here: what is compared (``catalog.trust.facts``), when they are written (``catalog.sql.commit``).
+Not here: what is compared (``catalog.trust.facts``), when they are written (``catalog.sql.store``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A catalog that answers success and did nothing leaves a table that its users thi
 either takes the files. So the name is looked at: it has no table now, or one with another uuid, which somebody made since. A catalog may
 show the change to a later look only.
 
-Not here: purges, which delete nothing before they know (``catalog.base``), answers that got lost (``catalog.rest.names``).
+Not here: purges, which delete nothing before they know (``catalog.base``), answers that got lost (``catalog.rest.store``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
 Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
 open under the pinned master key.
 
-Not here: the file (``catalog.trust.pins_file``), when a catalog compares (``catalog.trust.pins_tables``).
+Not here: the file (``catalog.trust.pins_file``), when a catalog compares (``catalog.named``).
 """
 
 from __future__ import annotations

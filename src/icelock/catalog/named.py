@@ -1,0 +1,267 @@
+"""Tables by their names: load, drop, rename, and check that a name is free. The first of the three classes that make a catalog.
+
+A table is compared with the client's pins (``catalog.trust.pins``) whenever it is loaded, and again by a commit. Metadata is parsed by
+our model; v1 and v2 tables pass through to PyIceberg unchanged. Properties of tables configure no storage access: whoever writes
+metadata.json could send the client's credentials elsewhere.
+
+Not here: what a location may be (``io.given_location``), creating tables (``catalog.create``), commits (``catalog.base``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import PY_IO_IMPL
+
+from icelock import properties as names
+from icelock.catalog.commit.queue import CommitQueues
+from icelock.catalog.new_properties import NewProperties
+from icelock.catalog.trust.dropped import check_left
+from icelock.catalog.trust.metadata_cache import MetadataCache
+from icelock.catalog.trust.pins import Pins
+from icelock.errors import IcelockError, PolicyError
+from icelock.io.checked_io import CheckedFileIO
+from icelock.io.given_location import check_given_location
+from icelock.io.limits import read_all
+from icelock.io.storage import open_storage
+from icelock.metadata.checked_avro import checked_avro
+from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
+from icelock.table.encryption import TableEncryption
+from icelock.table.guard import check_metadata
+from icelock.table.plain import PlainTable
+from icelock.table.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from uuid import UUID
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
+
+    from icelock.catalog.commit.store import Store, StoreTurn
+    from icelock.catalog.trust.pins import Known
+
+
+class NamedTables(Catalog):
+    """Base of ``catalog.create.TableCreation``."""
+
+    # Whether each process that loads the catalog has one of its own.
+    one_process: ClassVar[bool] = False
+    # Whether a table's metadata is read from the file at its metadata_location, and not from an answer that says where that file is.
+    reads_metadata_files: ClassVar[bool] = True
+    # A REST server knows its warehouses by name.
+    warehouse_is_place: ClassVar[bool] = True
+    table_defaults: ClassVar[Mapping[str, str]] = {}
+    """Properties that every new table of the catalog gets unless it says otherwise."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
+        self.pins = Pins.from_properties(properties, catalog=name)
+        self.metadata_cache = MetadataCache()
+        self._queues = CommitQueues()
+        self._plain_tables: set[UUID] = set()
+        if self.warehouse_is_place and properties.get(WAREHOUSE_LOCATION):
+            what = f"{WAREHOUSE_LOCATION} of catalog {name}"
+            check_given_location(properties[WAREHOUSE_LOCATION], what=what, any_scheme=bool(properties.get(PY_IO_IMPL)))
+        self._store = self._make_store()
+        super().__init__(name, **properties)
+        # After a REST server has had its say.
+        self.new_tables = NewProperties.of(name, self.properties, built_in=self.table_defaults)
+
+    @abstractmethod
+    def _make_store(self) -> Store[Any]:
+        """Return what the service does; PyIceberg's ``__init__`` has not run yet."""
+
+    @property
+    def _iceberg(self) -> Any:
+        """PyIceberg's methods of the concrete catalog, without ours over them."""
+        return super()
+
+    def load_table(self, identifier: str | Identifier) -> IcebergTable:
+        """Load a table and compare it with the pins (``catalog.trust.pins``).
+
+        Raises:
+            IntegrityError: it is not what was pinned, or what was seen before, such as an encrypted table that is plain now.
+            FormatError: the metadata file or the server's answer is not table metadata of version 1 to 3.
+            PolicyError: see ``table.guard.check_metadata``.
+            NoSuchTableError: as PyIceberg.
+        """
+        name = self.identifier_to_tuple(identifier)
+        seen = self.pins.seen(name)
+        try:
+            table = self._store.load(name)
+        except NoSuchTableError:
+            self.pins.gone(name)
+            raise
+        self.pins.check(name, table.metadata, table.metadata_location, seen)
+        return table
+
+    def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
+        """Read and check a metadata file and return its table.
+
+        Raises:
+            FormatError: not table metadata of version 1 to 3.
+            IntegrityError, PolicyError: see ``table.guard.check_metadata``.
+        """
+        metadata = self.read_metadata_file(metadata_location)
+        check_metadata(metadata, location=metadata_location)
+        return self.table_of(identifier, metadata, metadata_location)
+
+    def read_metadata_file(self, metadata_location: str) -> TableMetadata:
+        """Read and parse a metadata file, without checking what it says.
+
+        Raises:
+            FormatError: not table metadata of version 1 to 3.
+        """
+        return self._read(metadata_location)[0]
+
+    def _read(self, location: str) -> tuple[TableMetadata, bytes]:
+        """Return what a metadata file holds, and the SHA-256 of its bytes."""
+        limit = names.limit(self.properties, names.LIMIT_METADATA_BYTES)
+        with self._load_file_io(location=location).new_input(location).open() as stream:
+            data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
+        digest = sha256(data).digest()
+        metadata = self.metadata_cache.get(digest)
+        if metadata is None:
+            metadata = decode_metadata(data, location=location, limit=limit)
+            self.metadata_cache.put(digest, metadata)
+        return metadata, digest
+
+    def table_of(self, identifier: Identifier, metadata: TableMetadata, metadata_location: str) -> IcebergTable:
+        """Return the table object of checked metadata: ours for version 3, PyIceberg's in essence below."""
+        return self._table_with(identifier, metadata, metadata_location, self._load_file_io(location=metadata_location), {})
+
+    def _table_with(
+        self, identifier: Identifier, metadata: TableMetadata, location: str, io: FileIO, config: dict[str, str]
+    ) -> IcebergTable:
+        if isinstance(metadata, TableMetadataV3):
+            return Table(identifier, metadata, location, io, self, config, encryption=self.encryption)
+        return PlainTable(identifier, metadata, location, CheckedFileIO(io, checked_avro), self, config)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Drop a table, and forget what was seen of it; its files stay.
+
+        Raises:
+            NoSuchTableError: as PyIceberg.
+            CommitStateUnknownException: the catalog says that it was dropped, and still has it (``catalog.trust.dropped``), or did not say.
+        """
+        self._drop(identifier)
+
+    def _drop(self, identifier: str | Identifier, *, purge: bool = False) -> None:
+        name = self.identifier_to_tuple(identifier)
+        known = self.pins.seen(name)
+        self._store.drop(name, purge=purge)
+        self._check_left(name, known, "dropped")
+        self.pins.forget(name)
+        self._store.forget(name)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
+        """Rename a table; what was seen of it goes with it.
+
+        Raises:
+            IntegrityError: it is not what was seen before, which has its new name now.
+            NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
+            CommitFailedException: another writer holds the table's lock; nothing was changed.
+            CommitStateUnknownException: the catalog says that it was renamed, and has it under the old name, or did not say.
+        """
+        old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
+        seen, plain = self.pins.seen(old), self.pins.made_plain_as(old)
+        table = self._store.rename(old, new)
+        self.pins.check(new, table.metadata, table.metadata_location, seen)
+        if plain == table.metadata.table_uuid:
+            self.pins.made_plain(new, plain)
+        self._check_left(old, seen, "renamed", uuid=str(table.metadata.table_uuid))
+        self.pins.forget(old)
+        self._store.move(old, new)
+        return table
+
+    def _check_left(self, name: Identifier, known: Known, what: str, *, uuid: str | None = None) -> None:
+        """Check that a table has left its name; what has the name now is not compared with the pins."""
+        load = partial(self._store.load, name)
+        uuid = known.here.seen.table_uuid if uuid is None and known.here is not None else uuid
+        check_left(load, table=".".join(name), uuid=uuid, catalog=self.name, what=what, settings=self.properties)
+
+    def free_name(self, identifier: str | Identifier) -> Identifier:
+        """Return the name of a table that is not there, in a namespace that is.
+
+        Raises:
+            TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
+            PolicyError: the service makes no encrypted tables in this namespace.
+        """
+        name = self._store.name_of(identifier)
+        if not self.namespace_exists(name[:-1]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
+        if self._store.has(name):
+            raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
+        self.pins.gone(name)
+        return name
+
+    @contextmanager
+    def turn(self, identifier: Identifier) -> Iterator[StoreTurn]:
+        """Wait for the turn to commit to a table and hold it inside; a thread that holds it gets it again.
+
+        Raises:
+            CommitFailedException: the catalog gave no lock, or does not answer; nothing was changed.
+        """
+        held = self._queues.held(identifier)
+        if held is not None:
+            yield held  # type: ignore[misc]  # made below
+            return
+        with self._queues.queue(identifier):
+            known = self.pins.seen(identifier)  # before the service is asked: others go on meanwhile
+            with self._store.exclusive(identifier) as turn, self._queues.holding(identifier, turn):
+                turn.check = partial(self.check_current, known=known)
+                yield turn
+
+    def check_current(self, current: IcebergTable, known: Known) -> None:
+        """Compare the table that a commit is to be made on with what was known when its turn began.
+
+        Raises:
+            IntegrityError: it is not what was pinned, or older than what was seen; nothing was committed.
+        """
+        self.pins.check_base(current.name(), current.metadata, current.metadata_location, known)
+
+    def _check_given_location(self, location: str, *, what: str) -> None:
+        """Check a location that was given for new files.
+
+        Raises:
+            PolicyError: it is not one folder, or of no known storage.
+        """
+        check_given_location(location, what=what, any_scheme=bool(self.properties.get(PY_IO_IMPL)))
+
+    def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
+        """Return where a new table goes; PyIceberg's catalogs call it, too."""
+        name = f"{database_name}.{table_name}"
+        try:
+            found: str = self._iceberg._resolve_table_location(location, database_name, table_name)
+        except IcelockError:
+            raise
+        except ValueError as e:
+            raise PolicyError(
+                f"table {name} has no location: catalog {self.name} has no warehouse; set warehouse to a location such as "
+                "file:///data/warehouse or s3://bucket/warehouse, or give create_table a location"
+            ) from e
+        self._check_given_location(found, what=f"location of table {name}")
+        return found
+
+    def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
+        return open_storage({**without_kms(self.properties), **(properties or {})}, location)
+
+
+def without_kms(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what the storage does not need: KMS settings stay with the catalog."""
+    left_out = ("encryption.", "kms.", "py-kms-impl", names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX)
+    return {key: value for key, value in properties.items() if not key.startswith(left_out)}
+
+
+def _without_aliases(properties: Mapping[str, Any]) -> dict[str, str]:
+    names.check_nested(properties)
+    return {key: str(value) for key, value in properties.items() if value is not None}
