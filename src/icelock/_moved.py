@@ -78,7 +78,7 @@ _RENAMED: Final = {
     "catalog.rest_requests": "catalog.rest.requests",
     "catalog.rest_settings": "catalog.rest.settings",
     "catalog.rest_storage": "catalog.rest.storage",
-    "catalog.rest_tokens": "catalog.rest.tokens",
+    "catalog.rest_tokens": "catalog.rest.requests",
     "catalog.sql_commit": "catalog.sql.store",
     "catalog.sql_facts": "catalog.sql.facts",
     "catalog.turn": "catalog.commit.queue",

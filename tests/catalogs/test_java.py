@@ -114,7 +114,7 @@ def test_a_pinned_client_follows_java(lake: CatalogLake) -> None:
     assert javas.properties["java"] == "was here"
     lake.point_at(ours.metadata_location)
     for use in (lambda: lake.load(**pins), lambda: javas.append(people(1, 1))):
-        with pytest.raises(IntegrityError, match="does not come after what was seen"):
+        with pytest.raises(IntegrityError, match="does not follow what was seen"):
             use()
     lake.point_at(javas.metadata_location)
     javas.append(people(1, 1))

@@ -48,11 +48,11 @@ def test_a_rolled_back_table_is_refused_and_not_built_on(lake: CatalogLake) -> N
     seen = lake.load(**pinned(lake))
     holder = lake.load(**pinned(lake))
     lake.point_at(old.metadata_location)
-    with pytest.raises(IntegrityError, match=r"rolled back, changed or exchanged: it has sequence number 1 and does not come after"):
+    with pytest.raises(IntegrityError, match=r"rolled back, changed or exchanged: it has sequence number 1 and does not follow"):
         lake.load(**pinned(lake))
     assert ids(lake.load()) == [0], "without pins nobody knows"
     files = set(lake.files())
-    with pytest.raises(IntegrityError, match="does not come after what was seen"):
+    with pytest.raises(IntegrityError, match="does not follow what was seen"):
         holder.append(people(9, 1))
     assert set(lake.files()) == files
     assert lake.load().metadata_location == old.metadata_location, "nothing was built on it"
@@ -68,7 +68,7 @@ def test_a_commit_on_top_of_a_rolled_back_version_is_noticed(lake: CatalogLake) 
     other = lake.load()
     other.append(people(2, 1))
     other.append(people(3, 1))
-    with pytest.raises(IntegrityError, match="sequence number 3 and does not come after"):
+    with pytest.raises(IntegrityError, match="sequence number 3 and does not follow"):
         lake.load(**pinned(lake))
 
 
@@ -140,7 +140,7 @@ def test_a_process_builds_nothing_on_a_version_before_one_that_it_saw(lake: Cata
         "remove leftovers, loaded anew": lambda: remove_leftovers(table.catalog.load_table(lake.name()), older_than=timedelta(0)),
     }
     for use in uses.values():
-        with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not come after what was seen"):
+        with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not follow what was seen"):
             use()
         assert lake.load().metadata_location == old
         assert set(lake.files()) == files

@@ -98,7 +98,7 @@ def test_made_plain_by_another_client_is_believed_once_that_is_said(lake: Catalo
     catalog = lake.make(rows=1).catalog
     lake.catalog().drop_table(lake.name())
     lake.catalog().create_table(lake.name(), people().schema, properties={"icelock.plain": "true"})
-    with pytest.raises(IntegrityError, match=rf"not encrypted any more.*call catalog\.pins\.forget\('{lake.name()}'\)"):
+    with pytest.raises(IntegrityError, match=rf"no longer encrypted.*call catalog\.pins\.forget\('{lake.name()}'\)"):
         catalog.load_table(lake.name())
     catalog.pins.forget(lake.name())
     assert catalog.load_table(lake.name()).format_version == 2

@@ -55,11 +55,12 @@ class EncryptedCatalog(TableCreation):
     """First among the bases of a concrete catalog, before PyIceberg's; what its service does is in its ``Store``."""
 
     def check_register(self, metadata: TableMetadata, *, table: str, location: str) -> None:
-        """Check the metadata file of a table that is to be registered: rules hold, every key resolves, the KMS opens it.
+        """Check the metadata file of a table that is to be registered: rules hold, every key resolves, and the KMS opens it.
 
         Raises:
-            PolicyError, IntegrityError: the metadata breaks a rule, its place is none, or a key entry was changed; or it is a plain
-                table's, where those are not made (``catalog.new_properties``).
+            PolicyError: the metadata breaks a rule, its location is not possible, or it is a plain table's and may not be
+                (``catalog.new_properties``).
+            IntegrityError: a key entry was changed.
             KeyUnavailableError: an entry is missing, no KMS is configured, or the KMS does not open a KEK.
         """
         self._check_given_location(location, what=f"the metadata file of table {table}")
@@ -185,7 +186,7 @@ class EncryptedCatalog(TableCreation):
         """Create a namespace.
 
         Raises:
-            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which mean nothing there, or a location that is no place.
+            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which have no effect there, or an invalid location.
         """
         self._check_namespace(properties or {}, namespace)
         self._iceberg.create_namespace(namespace, dict(properties or {}))
@@ -227,7 +228,7 @@ class EncryptedCatalog(TableCreation):
             raise OSError(f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}")
 
     def _check_gone(self, dropped: IcebergTable) -> None:
-        """Look whether a table that was dropped is gone, before its files are deleted; another one of its name may be there."""
+        """Check that a table was dropped before its files are deleted; another one may have its name by now."""
         name = ".".join(dropped.name())
         try:
             if self.load_table(dropped.name()).metadata.table_uuid != dropped.metadata.table_uuid:
@@ -235,10 +236,10 @@ class EncryptedCatalog(TableCreation):
             why = "but still has it"
         except NoSuchTableError:
             return
-        except Exception as e:  # noqa: BLE001 - whatever it was, nobody knows
+        except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown
             why = f"but does not say whether it still has it ({e})"
         raise CommitStateUnknownException(
-            f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: look, and purge it again"
+            f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: check, and purge it again"
         )
 
     def _stage_on(self, current: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
@@ -250,16 +251,16 @@ class EncryptedCatalog(TableCreation):
         location = provider.new_table_metadata_file_location(MetastoreCatalog._parse_metadata_version(current.metadata_location) + 1)
         same = all(metadata.properties.get(name) == current.metadata.properties.get(name) for name in _METADATA_PATHS)
         if same and metadata.location == current.metadata.location:
-            # Where the table's metadata lies is known from the catalog; a location in a file that was changed does not move it.
+            # The catalog says where the table's metadata is; a location in a file that was edited does not move it.
             location = f"{current.metadata_location.rpartition('/')[0]}/{location.rpartition('/')[2]}"
         io = self._load_file_io(location=location)
         return StagedTable(identifier=current.name(), metadata=metadata, metadata_location=location, io=io, catalog=self)
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Delete metadata files that went from the log, where the table says so: those beside the file that the commit replaced.
+        """Delete metadata files that the log no longer has, if the table says so, and only those beside the file that the commit replaced.
 
-        That file is the one name in the log that is the catalog's; the others may have been written by whoever can write to storage.
+        That file is the only one in the log that the catalog has named; other entries can come from anybody who can write to storage.
         """
         name, default = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT
         if not property_as_bool(metadata.properties, name, default) or not metadata.metadata_log:
@@ -284,11 +285,11 @@ class EncryptedCatalog(TableCreation):
             raise
         except Exception as e:
             raise CommitFailedException(
-                f"table {'.'.join(table.name())}: a new manifest list cannot be looked at ({e!r}); nothing was changed"
+                f"table {'.'.join(table.name())}: a new manifest list cannot be checked ({e!r}); nothing was changed"
             ) from e
 
     def _check_kept(self, sent: CommitTableResponse, table: IcebergTable, updates: tuple[Any, ...], *, new: bool) -> None:
-        """Read the table back; ``new`` says that the commit has made it."""
+        """Read the table back and check that it has the commit; ``new``: the commit created it."""
         name = ".".join(table.name())
         failure: Exception | None = None
         for seconds in waits(sent.metadata.properties):
@@ -321,7 +322,7 @@ class EncryptedCatalog(TableCreation):
 
 
 def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadata:
-    """Return what was sent; when another writer has gone on since, with keys only that a snapshot still there needs."""
+    """Return what was sent; if other writers committed since, only with keys that a remaining snapshot needs."""
     metadata = sent.metadata
     if not isinstance(metadata, TableMetadataV3) or kept.metadata_location == sent.metadata_location:
         return metadata
@@ -332,14 +333,14 @@ def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadat
 
 
 def _without(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str, new: bool) -> str:
-    """Say what of a commit a table that was read back is without. A REST server's answer may have been another writer's already."""
+    """Say which part of a commit a table lacks. A REST server's answer may already have had another writer's commit."""
     log = sent.metadata.metadata_log
     followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
     return missing_part(updates, sent.metadata, kept.metadata, followed=followed, new=new)
 
 
 def check_namespace_properties(properties: Mapping[str, str], *, namespace: str | Identifier) -> None:
-    """Refuse encryption settings on a namespace: tables do not inherit them, so they would promise what is not done.
+    """Refuse encryption settings on a namespace: tables do not inherit them.
 
     Raises:
         PolicyError: names the property.

@@ -1,7 +1,7 @@
-"""PyIceberg's configuration: its file and environment variables, and what they say of one catalog.
+"""PyIceberg's configuration: its file and environment variables, and one catalog's part of them.
 
-Reading it imports no catalog: PyIceberg reads its configuration when its catalogs are imported, so an unreadable file would be told by no
-error of ours.
+Reading it here imports no catalog: PyIceberg reads its configuration when its catalogs are imported, and an unreadable file would fail
+there, without an error of ours.
 
 Not here: which class a catalog is (``catalog.load``).
 """
@@ -33,12 +33,12 @@ def read_configuration() -> Config:
         places = [os.environ.get(PYICEBERG_HOME), str(Path.home()), "."]
         found = next((place for place in (Path(folder) / PYICEBERG_YML for folder in places if folder) if place.is_file()), None)
         where = f"the file {found}" if found is not None else "an environment variable PYICEBERG_..."
-        msg = f"PyIceberg's configuration cannot be read, correct {where}: {_problem(e)}"
-        raise PolicyError(msg) from None  # there may be passwords in it
+        # The cause may have passwords in it.
+        raise PolicyError(f"PyIceberg's configuration cannot be read, correct {where}: {_problem(e)}") from None
 
 
 def _problem(error: Exception) -> str:
-    """Return what is wrong, without the lines of YAML that the parser shows: there may be passwords in them."""
+    """Return what is wrong, without the lines of YAML that the parser shows: they may have passwords in them."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())[:300] if isinstance(error, (OSError, ValueError)) else type(error).__name__
@@ -46,33 +46,33 @@ def _problem(error: Exception) -> str:
 
 
 def configured(config: Config, name: str) -> Mapping[str, Any]:
-    """Return what the configuration says of a catalog; nothing if it does not know it.
+    """Return a catalog's properties in the configuration; empty if it has none.
 
     Raises:
-        PolicyError: it is no block of properties.
+        PolicyError: they are not a block of properties.
     """
     try:
         return config.get_catalog_config(name) or {}
     except ValueError as e:
-        msg = f"catalog {name}: PyIceberg's configuration has no block of properties at catalog.{name.lower()}, such as `type: sql`: {e}"
-        raise PolicyError(msg) from None  # there may be passwords in it
+        raise PolicyError(
+            f"catalog {name}: PyIceberg's configuration has no block of properties at catalog.{name.lower()}, such as `type: sql`: {e}"
+        ) from None  # likewise
 
 
 def default_catalog(config: Config) -> str:
-    """Return the name of the catalog that is meant when none is named.
+    """Return the name of the default catalog.
 
     Raises:
-        PolicyError: ``default-catalog`` is no name.
+        PolicyError: ``default-catalog`` is not a name.
     """
     try:
         return config.get_default_catalog_name()
     except ValueError as e:
-        msg = f"default-catalog of PyIceberg's configuration must be the name of a catalog: {e}"
-        raise PolicyError(msg) from None  # there may be passwords in it
+        raise PolicyError(f"default-catalog of PyIceberg's configuration must be the name of a catalog: {e}") from None  # likewise
 
 
 def not_configured(config: Config, name: str) -> str:
-    """Return what is said of a catalog that neither the configuration nor the caller says anything of."""
+    """Return the message for a catalog that neither the configuration nor the caller describes."""
     known = config.config.get("catalog")
     have = sorted(map(str, known)) if isinstance(known, dict) else []
     near = difflib.get_close_matches(name.lower(), have, n=1)

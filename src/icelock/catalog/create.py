@@ -63,11 +63,11 @@ class TableCreation(NamedTables):
         Without either it would be plain: see ``catalog.new_properties``.
 
         Raises:
-            PolicyError: settings, column types or a place that cannot be; nothing was made.
-            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            PolicyError: settings, column types or a location that are not possible; nothing was created.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was created.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
-            CommitError: the catalog refused the table; nothing was made.
-            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.trust.new_made``).
+            CommitFailedException, CommitError: the catalog refused the table, or keeps no encrypted tables.
+            IntegrityError: the new table has keys, snapshots or statistics (``catalog.trust.new_made``).
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
         wanted = self.check_create(identifier, properties or {}, location)
@@ -101,7 +101,7 @@ class TableCreation(NamedTables):
         return table
 
     def _check_first_commit(self, updates: tuple[Any, ...], *, table: str) -> None:
-        """Check that updates that make a table make an encrypted one, or one that may be plain.
+        """Check that a first commit creates an encrypted table, or one that may be plain.
 
         Raises:
             PolicyError: see ``NewProperties.check_plain``.
@@ -112,10 +112,10 @@ class TableCreation(NamedTables):
             self.new_tables.check_plain({}, table=table, pinned=self.pins.is_pinned_plain(table))
 
     def check_create(self, identifier: str | Identifier, properties: Mapping[str, str], location: str | None = None) -> dict[str, str]:
-        """Check what a new table asks for and return its properties, with the catalog's defaults and overrides and the format version.
+        """Check the settings of a new table; return its properties, with the catalog's defaults and overrides and the format version.
 
         Raises:
-            PolicyError: settings or a place that cannot be, or a plain table where those are not made (``catalog.new_properties``).
+            PolicyError: settings or a location that are not possible, or a plain table that is not allowed (``catalog.new_properties``).
             KeyUnavailableError: no KMS, or the KMS does not know the key (after one trial wrap).
         """
         table = self._given_name(identifier)
@@ -138,14 +138,10 @@ class TableCreation(NamedTables):
         return {**wanted, FORMAT_VERSION: str(version)}
 
     def _given_name(self, identifier: str | Identifier) -> str:
-        """Return the name that a new table was given, for messages.
-
-        Raises:
-            PolicyError: it is no name.
-        """
+        """Return the name of a new table, for messages."""
         parts = self.identifier_to_tuple(identifier) if isinstance(identifier, (str, tuple, list)) else ()
         if not parts or not all(isinstance(part, str) for part in parts) or not parts[-1].strip():
-            raise PolicyError(f"{identifier!r} is no name of a table: write namespace.table, such as db.orders")
+            raise PolicyError(f"{identifier!r} is not the name of a table: write namespace.table, such as db.orders")
         return ".".join(parts)
 
     def new_metadata(
@@ -157,7 +153,7 @@ class TableCreation(NamedTables):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str],
     ) -> TableMetadataV3:
-        """Return the first metadata of an encrypted table; it has no keys yet."""
+        """Return the first metadata of an encrypted table, without keys."""
         given = self._given(schema)
         fresh = fresh_schema(given)
         spec = fresh_spec(partition_spec, given, fresh)
@@ -186,7 +182,7 @@ class TableCreation(NamedTables):
         sort_order: SortOrder,
         wanted: Mapping[str, str],
     ) -> StagedTable:
-        """Return a new encrypted table that was not written yet; ``wanted`` are its checked properties.
+        """Return a new encrypted table, of which nothing is written yet; ``wanted`` are its checked properties.
 
         Raises:
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
@@ -203,13 +199,13 @@ class TableCreation(NamedTables):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
     ) -> Any:
-        """Return a transaction that makes a table with what is staged in it; nothing is to be seen before its commit.
+        """Return a transaction that creates a table with all that is staged in it; nothing is visible before its commit.
 
-        Of an encrypted table it is a ``CreateTransaction``, whose ``commit_transaction`` returns the table; of a plain one PyIceberg's.
+        For an encrypted table it is a ``CreateTransaction``, whose ``commit_transaction`` returns the table; for a plain one PyIceberg's.
 
         Raises:
-            PolicyError: settings that cannot be; nothing was made.
-            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was made.
+            PolicyError: settings that are not possible; nothing was created.
+            KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was created.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
         wanted = self.check_create(identifier, properties or {}, location)
@@ -220,10 +216,10 @@ class TableCreation(NamedTables):
         return plain
 
     def resume_create_transaction(self, identifier: str | Identifier, staged_metadata: bytes) -> CreateTransaction:
-        """Return a transaction that makes the table whose first metadata another process staged (``CreateTransaction.staged_metadata``).
+        """Return a transaction that creates the table whose first metadata another process staged (``CreateTransaction.staged_metadata``).
 
         Raises:
-            FormatError: no table metadata of version 3.
+            FormatError: not table metadata of version 3.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
         """
         name = self.free_name(identifier)
@@ -239,18 +235,18 @@ class TableCreation(NamedTables):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
     ) -> EncryptedTransaction:
-        """Return a transaction that gives an encrypted table another form and what is staged in it, in one commit.
+        """Return a transaction that replaces schema, partitions, order and rows of an encrypted table in one commit.
 
-        The table stays the same one: uuid, key, location, snapshots, other branches and tags, and properties that are not given.
+        The table keeps its uuid, key, location, snapshots, other branches and tags, and properties that are not given.
 
         Raises:
-            PolicyError: a plain table, another location or master key, or settings that cannot be; nothing was staged.
+            PolicyError: a plain table, another location or master key, or settings that are not possible; nothing was staged.
             NoSuchTableError: as PyIceberg.
         """
         table = self.load_table(identifier)
         name = ".".join(table.name())
         if not isinstance(table, Table) or not is_encrypted(table.metadata):
-            raise PolicyError(f"table {name} is plain, and icelock writes encrypted tables only: make an encrypted one, or use Java")
+            raise PolicyError(f"table {name} is plain, and icelock replaces encrypted tables only: create an encrypted one, or use Java")
         if location is not None and location.rstrip("/") != table.location().rstrip("/"):
             raise PolicyError(
                 f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"
@@ -272,24 +268,24 @@ class TableCreation(NamedTables):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
     ) -> Any:
-        """Return a transaction that replaces the table if it is there now, and makes it otherwise.
+        """Return a transaction that replaces the table if it exists now, and creates it otherwise.
 
         Raises:
-            PolicyError, KeyUnavailableError, NoSuchNamespaceError: see both.
+            PolicyError, KeyUnavailableError, NoSuchNamespaceError: as the two methods.
         """
         make = self.replace_table_transaction if self.table_exists(identifier) else self.create_table_transaction
         return make(identifier, schema, location, partition_spec, sort_order, properties)
 
     def stage_first_commit(self, identifier: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
-        """Return the table that updates make of nothing, in format version 3.
+        """Return the table that a first commit creates, in format version 3.
 
         Raises:
-            CommitFailedException: a requirement is about a table that is there.
-            FormatError: the updates leave out something that a table has.
+            CommitFailedException: a requirement demands an existing table.
+            FormatError: the updates leave out something that a table needs.
         """
         for requirement in requirements:
             requirement.validate(None)
-        # PyIceberg upgrades to version 2 at most; nothing is of version 3 here.
+        # PyIceberg upgrades to version 2 at most; the empty metadata is of version 3.
         rest = [update for update in updates if not isinstance(update, UpgradeFormatVersionUpdate)]
         metadata = apply_updates(_empty_metadata(), rest, now_ms=self.encryption.clock)
         text = canonical_json(metadata)
@@ -309,7 +305,7 @@ class TableCreation(NamedTables):
         return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)
 
     def _given(self, schema: Schema | pa.Schema) -> Schema:
-        """Return a schema as given, with ids that tell its fields apart."""
+        """Return a schema as given, with distinct ids."""
         converted = self._convert_schema_if_needed(schema, names.ENCRYPTED_VERSION)
         if not isinstance(schema, Schema):
             # An Arrow schema has no ids; specs and orders count its columns from 1.
@@ -322,12 +318,11 @@ class TableCreation(NamedTables):
         try:
             ask.wrapped(self.encryption.kms(), self.encryption.entropy.random_bytes(_TRIAL_LENGTH), key_id)
         except KeyUnavailableError as e:
-            msg = f"table {table} cannot be made with master key {key_id!r}: {e}"
-            raise ask.restated(e, msg) from e
+            raise ask.restated(e, f"table {table} cannot be created with master key {key_id!r}: {e}") from e
 
 
 def makes_version_3(updates: tuple[Any, ...]) -> bool:
-    """Whether updates that make a table make one of format version 3."""
+    """Whether a first commit creates a table of format version 3."""
     return any(isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == names.ENCRYPTED_VERSION for update in updates)
 
 

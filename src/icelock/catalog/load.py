@@ -39,11 +39,11 @@ _EXTRAS: Final[Mapping[str, str]] = {"icelock.catalog.hive": "hive", "icelock.ca
 def load_catalog(name: str | None = None, **properties: str | None) -> EncryptedCatalog:
     """Load a catalog by name, as ``pyiceberg.catalog.load_catalog`` does.
 
-    ``type`` is ``sql``, ``hive``, ``rest``, ``glue`` or ``in-memory``, or follows from ``uri``; ``py-catalog-impl`` names a class
-    of icelock's.
+    ``type`` is ``sql``, ``hive``, ``rest``, ``glue`` or ``in-memory``, or follows from ``uri``; ``py-catalog-impl`` names one of
+    icelock's classes.
 
     Raises:
-        PolicyError: a catalog that is not configured, or of a type that icelock cannot keep encrypted tables in, or misspelt settings.
+        PolicyError: the catalog is not configured, its type cannot hold encrypted tables, or a setting is misspelt.
         NotInstalledError: the catalog needs an extra that is not installed.
     """
     config = read_configuration()

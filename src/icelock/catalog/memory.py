@@ -1,7 +1,7 @@
-"""A catalog for tests of users: private to one object, and gone with it.
+"""A catalog for users' tests: private to one object, and removed with it.
 
-It is the SQL catalog on a sqlite file in a temporary folder, so threads may share it, and what is tested is what runs elsewhere. Tables
-lie there as well unless ``warehouse`` says otherwise.
+It is the SQL catalog on a sqlite file in a temporary folder, so threads may share it, and tests run the code that runs elsewhere. Tables
+are there as well unless ``warehouse`` says otherwise.
 
 Not here: the SQL catalog (``catalog.sql.catalog``).
 """
@@ -22,7 +22,7 @@ _PREFIX: Final = "icelock-in-memory-"
 
 
 class InMemoryCatalog(SqlCatalog):
-    """``type=in-memory``: a catalog that nobody else sees. ``close``, or the end of object or process, removes its folder."""
+    """``type=in-memory``: a catalog that nobody else sees. ``close``, or the end of the object or the process, removes its folder."""
 
     one_process: ClassVar[bool] = True
 
@@ -36,7 +36,7 @@ class InMemoryCatalog(SqlCatalog):
         self._end = weakref.finalize(self, _remove, self.engine, folder)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         super().close()
         self._end()
 

@@ -129,11 +129,7 @@ class NamedTables(Catalog):
         with self._load_file_io(location=location).new_input(location).open() as stream:
             data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
         digest = sha256(data).digest()
-        metadata = self.metadata_cache.get(digest)
-        if metadata is None:
-            metadata = decode_metadata(data, location=location, limit=limit)
-            self.metadata_cache.put(digest, metadata)
-        return metadata, digest
+        return self.metadata_cache.get(digest, lambda: decode_metadata(data, location=location, limit=limit)), digest
 
     def table_of(self, identifier: Identifier, metadata: TableMetadata, metadata_location: str) -> IcebergTable:
         """Return the table object of checked metadata: ours for version 3, PyIceberg's in essence below."""

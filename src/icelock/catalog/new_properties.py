@@ -1,15 +1,15 @@
-"""Which properties a table gets that a catalog makes or replaces, and which tables may be plain: the one place that decides it.
+"""Which properties a new or replaced table gets, and which tables may be plain: the one place that decides it.
 
 As in Java (``BaseMetastoreCatalog``, ``RESTSessionCatalog``), later ones win: what the kind of catalog sets, ``table-default.*`` of the
 catalog's properties, what the caller gives, ``table-override.*``. Two things are not Java's:
 
 1. In a catalog that has a KMS a table without a master key is refused, unless ``icelock.require-encryption=false``, the table is one
-   of ``icelock.plain-tables``, or the caller gives ``icelock.plain=true``. That one is taken out here: it is never a property of a
-   table, since those lie on storage. A plain table that is there takes rows for the same reasons only: an encrypted one that whoever can
-   write to storage or catalog has replaced by an empty plain one looks just like it.
-2. A default key is one for new tables: a table that is replaced keeps its own.
+   of ``icelock.plain-tables``, or the caller gives ``icelock.plain=true``. The latter is removed here: it is never a property of a
+   table, since those are on storage. An existing plain table takes rows for the same reasons only: if somebody who can write to storage or
+   catalog replaces an encrypted table by an empty plain one, it looks just like this.
+2. A default key is for new tables: a table that is replaced keeps its own.
 
-Not here: whether the properties can be (``table.guard``, ``catalog.create``).
+Not here: whether the properties are possible (``table.guard``, ``catalog.create``).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _KEYS: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewProperties:
-    """What one catalog says of its new tables.
+    """One catalog's settings for new tables.
 
     Args:
-        catalog: its name, for messages.
-        built_in: what every new table of this kind of catalog gets unless something else is said.
+        catalog: its name.
+        built_in: properties that every new table of this kind of catalog gets, unless they are set.
         defaults: ``table-default.*``, without the prefix.
         overrides: ``table-override.*``, likewise.
-        require_encryption: plain tables are made, and written to, on demand only.
-        plain_tables: names and patterns (``raw.*``) of tables that may be plain all the same.
+        require_encryption: plain tables are created, and written to, on request only.
+        plain_tables: names and patterns (``raw.*``) of tables that may be plain nevertheless.
     """
 
     catalog: str
@@ -65,10 +65,10 @@ class NewProperties:
         )
 
     def of_new(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
-        """Return the properties of a table that is to be made; whether it may be plain is not looked at.
+        """Return the properties of a new table; whether it may be plain is not checked.
 
         Raises:
-            PolicyError: it is to be plain, and is given a key.
+            PolicyError: both ``icelock.plain`` and a key are set.
         """
         asked = _as_text(given, table=table)
         plain = names.flag(asked, names.PLAIN, default=False)
@@ -76,7 +76,7 @@ class NewProperties:
         self._say_overridden(asked, table=table)
         defaults = dict(self.defaults)
         if plain or names.ENCRYPTION_KEY_ID not in {**defaults, **asked, **self.overrides}:
-            # Without a key, or for a table that is to have none, a default length says nothing.
+            # For a plain table a default length means nothing.
             defaults = {name: value for name, value in defaults.items() if name not in _KEYS}
         wanted = {**self.built_in, **defaults, **asked, **self.overrides}
         if plain and names.ENCRYPTION_KEY_ID in wanted:
@@ -86,10 +86,10 @@ class NewProperties:
         return wanted
 
     def of_replaced(self, given: Mapping[str, object], *, table: str) -> dict[str, str]:
-        """Return the properties that are added to those of an encrypted table that is to be replaced.
+        """Return the properties that a replaced encrypted table gets beside its own.
 
         Raises:
-            PolicyError: it is to become plain.
+            PolicyError: it would become plain.
         """
         asked = _as_text(given, table=table)
         if names.flag(asked, names.PLAIN, default=False):
@@ -100,10 +100,10 @@ class NewProperties:
         return {**defaults, **asked, **self.overrides}
 
     def check_plain(self, given: Mapping[str, object], *, table: str, pinned: bool) -> None:
-        """Check that a table may be plain; ``given`` is what the caller gave, ``pinned`` says that a pin says so.
+        """Check that a new table may be plain; ``given`` are the caller's properties, ``pinned``: a pin says so.
 
         Raises:
-            PolicyError: the catalog has a KMS, or says that it wants encryption; says how to have the table, encrypted or plain.
+            PolicyError: the catalog requires encryption; says how to create the table, encrypted or plain.
         """
         if not pinned and not self.allows_plain(table) and not names.flag(given, names.PLAIN, default=False):
             raise PolicyError(
@@ -117,10 +117,10 @@ class NewProperties:
         return not self.require_encryption or any(fnmatchcase(table, pattern) for pattern in self.plain_tables)
 
     def check_plain_write(self, *, table: str, known: bool) -> None:
-        """Check that a plain table that is there may take rows; ``known`` says that the client knows it to be plain by itself.
+        """Check that an existing plain table may take rows; ``known``: the client itself knows that it is plain.
 
         Raises:
-            PolicyError: the catalog has a KMS, or says that it wants encryption; says how to write to it all the same.
+            PolicyError: the catalog requires encryption; says how to write to the table nevertheless.
         """
         if not known and not self.allows_plain(table):
             raise PolicyError(

@@ -113,7 +113,7 @@ def make_lake(folder: Path) -> Lake:
     """
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
-            raise PolicyError(f"{folder} is there and is no demo lake: nothing was changed; name another folder with --lake")
+            raise PolicyError(f"{folder} exists and is not a demo lake: nothing was changed; name another folder with --lake")
         shutil.rmtree(folder)
     lake = Lake(folder=folder.absolute())
     lake.warehouse.mkdir(parents=True)

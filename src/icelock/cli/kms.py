@@ -33,7 +33,7 @@ _TRIAL_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What came of one right: ``ok`` is None when it was not tried."""
+    """The outcome for one right; ``ok`` is None if it was not tried."""
 
     ok: bool | None
     kind: str | None = None

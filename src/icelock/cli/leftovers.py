@@ -38,7 +38,7 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str | None
         return None
     found = _AGE.fullmatch(value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no age: a number and d, h, m or s, such as 3d")
+        raise click.BadParameter(f"{value!r} is not an age: write a number and d, h, m or s, such as 3d")
     try:
         age = timedelta(**{_UNITS[found[2]]: int(found[1])})
     except OverflowError:
@@ -74,7 +74,7 @@ def leftovers(table: str, catalog: str | None, older_than: timedelta | None, del
 
 def _load(catalog: str | None, name: str) -> EncryptedTable:
     if not all(name.partition(".")):
-        raise PolicyError(f"{name!r} is no name of a table: write NAMESPACE.TABLE, such as db.orders")
+        raise PolicyError(f"{name!r} is not the name of a table: write NAMESPACE.TABLE, such as db.orders")
     try:
         loaded = load_catalog(catalog).load_table(name)
     except NoSuchTableError as e:
@@ -118,7 +118,7 @@ def _view(name: str, found: Leftovers, *, deleted: bool) -> RenderableType:
         lines.append(f"{plain} of them hold rows or values in plaintext: a client that does not encrypt wrote them")
     lines += [f"not deleted: {escape(file.path)}" for file in found.failed]
     if found.keys:
-        lines.append(f"{len(found.keys)} key entries that nothing needs go with the next expiry")
+        lines.append(f"{len(found.keys)} key entries that nothing needs are removed by the next expiry")
     return Group(*([table] if found.files else []), *lines)
 
 

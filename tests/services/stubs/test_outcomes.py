@@ -155,7 +155,7 @@ def test_a_server_that_was_rolled_back_is_noticed_before_anything_is_sent(lake: 
     files = lake.files()
     _rolled_back_to(old, stub)
     stub.requests.clear()
-    with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not come after what was seen"):
+    with pytest.raises(IntegrityError, match=r"rolled back.*sequence number 1 and does not follow what was seen"):
         table.append(people(2, 1))
     assert {request.split()[0] for request in stub.requests} == {"GET"}
     assert lake.files() == files, "what was committed is there, what was not is gone"
@@ -174,7 +174,7 @@ def test_a_server_that_was_rolled_back_between_two_attempts_may_have_had_the_fir
         raise RefusalError(409, "CommitFailedException", "another writer was first")
 
     stub.commit = made_and_gone
-    with pytest.raises(IntegrityError, match="does not come after what was seen") as caught:
+    with pytest.raises(IntegrityError, match="does not follow what was seen") as caught:
         table.append(people(2, 1))
     data = [path for path in set(lake.files()) - files if path.endswith(".parquet")]
     assert len(data) == 1

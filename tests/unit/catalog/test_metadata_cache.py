@@ -13,11 +13,18 @@ from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 def test_the_last_sixteen_are_kept() -> None:
-    recent: Any = MetadataCache()
+    cache: Any = MetadataCache()
+
+    def unknown() -> Any:
+        raise KeyError
+
     for number in range(17):
-        recent.put(bytes([number]), f"metadata {number}")
-        assert recent.get(b"\x01") == ("metadata 1" if number else None)
-    assert [number for number in range(17) if recent.get(bytes([number]))] == list(range(1, 17))
+        cache.put(bytes([number]), f"metadata {number}", metadata_hash=None)
+        assert cache.get(b"\x00", unknown) == "metadata 0"
+    for number in (0, *range(2, 17)):
+        assert cache.get(bytes([number]), unknown) == f"metadata {number}"
+    with pytest.raises(KeyError):
+        cache.get(b"\x01", unknown)
 
 
 def test_a_file_is_parsed_once_and_again_when_its_bytes_change(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:

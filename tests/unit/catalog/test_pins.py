@@ -98,7 +98,7 @@ def test_a_damaged_file_is_an_error_and_stays(content: bytes, tmp_path: Path) ->
     path = tmp_path / "pins"
     path.write_bytes(content)
     for use in (lambda f: f.get("t"), lambda f: f.put("t", SEEN), lambda f: f.drop("t")):
-        with pytest.raises(FormatError, match=r"restore|begin anew"):
+        with pytest.raises(FormatError, match=r"restore|start again"):
             use(PinsFile(path, catalog="c"))
     assert path.read_bytes() == content
 

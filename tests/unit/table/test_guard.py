@@ -291,7 +291,7 @@ def test_a_commit_made_by_hand_with_one_fault(
 def test_a_commit_whose_list_is_gone(table: Any, lake: TestLake) -> None:
     made = HandMade(table)
     updates = no_list(made)
-    with refused(lake, CommitFailedException, "cannot be looked at"):
+    with refused(lake, CommitFailedException, "cannot be checked"):
         made.commit(*updates)
 
 

@@ -159,8 +159,8 @@ MAKES: dict[str, tuple[Callable[[Any, Schema], Any], str]] = {
         lambda c, s: c.create_table("db.t", s, properties={**KEYED, "comment": "\ud800"}),
         "half of a surrogate pair",
     ),
-    "no name": (lambda c, s: c.create_table("db.", s, properties=KEYED), "is no name of a table"),
-    "None": (lambda c, s: c.create_table(None, s, properties=KEYED), "is no name of a table"),
+    "no name": (lambda c, s: c.create_table("db.", s, properties=KEYED), "is not the name of a table"),
+    "None": (lambda c, s: c.create_table(None, s, properties=KEYED), "is not the name of a table"),
     "a list of properties": (lambda c, s: c.create_table("db.t", s, properties=[("encryption.key-id", "keyA")]), "give a dict"),
     "a property without a value": (lambda c, s: c.create_table("db.t", s, properties={**KEYED, "owner": None}), "'owner' is None"),
 }

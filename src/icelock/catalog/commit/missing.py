@@ -1,7 +1,7 @@
-"""What a commit asked for and a table that should have had it is without: found by comparing the updates with what came back.
+"""Which part of a commit a table lacks: the commit's updates are compared with what came back.
 
-A server can take a commit and make half of it: the snapshot without moving the branch, another manifest list, no properties. What a later
-commit of another client can have changed counts only where none followed; a branch may have gone on, from our snapshot.
+A server can accept a commit and make half of it: the snapshot without moving the branch, another manifest list, no properties. If other
+commits may have followed, only what those cannot have changed is compared; a branch may have moved on from our snapshot.
 
 Source: the REST catalog's updates. Not here: keys (``table.kept``), whether a catalog has a commit at all (``catalog.commit.outcome``).
 """
@@ -39,20 +39,20 @@ _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
 def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
-    """Say what of a commit a table is without; nothing if it has all of it.
+    """Say which part of a commit a table lacks; empty if it has all of it.
 
     Args:
-        updates: those of the commit.
-        sent: what the commit was to make.
-        kept: what there is.
-        followed: whether other commits may have come after it.
+        updates: the commit's.
+        sent: the table that the commit was to make.
+        kept: the table as it is.
+        followed: whether other commits may have followed.
         new: the commit makes the table; the catalog may add properties then.
     """
     return next(_lacking(updates, sent, kept, followed=followed, new=new), "")
 
 
 def columns(schema: Schema) -> dict[int, tuple[str, str, bool]]:
-    """Return name, kind and whether it is required of each column and nested field by its id; documentation and defaults do not count."""
+    """Return name, kind and whether it is required of each column and nested field, by id; comments and defaults are left out."""
     fields = schema._lazy_id_to_field
     named = ((number, schema.find_column_name(number) or field.name, field) for number, field in fields.items())
     return {number: (name, _kind(field.field_type), field.required) for number, name, field in named}
@@ -132,7 +132,7 @@ def _refs(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> I
 
 
 def _descends(number: int | None, ancestor: int, parents: dict[int, int | None]) -> bool:
-    """Whether a snapshot is or comes from another; one whose parents were expired since may."""
+    """Whether a snapshot is ``ancestor`` or descends from it; also true if its history was expired."""
     seen: set[int] = set()
     while number is not None and number not in seen:
         if number == ancestor:
@@ -145,5 +145,5 @@ def _descends(number: int | None, ancestor: int, parents: dict[int, int | None])
 
 
 def _was_there(name: str, number: int, kept: TableMetadata) -> bool:
-    """Whether a ref may have pointed to a snapshot before another commit moved it; of main the table keeps a log."""
+    """Whether a branch or tag may have pointed to a snapshot before another commit moved it; the table logs main only."""
     return name != _MAIN or number in {entry.snapshot_id for entry in kept.snapshot_log}

@@ -1,10 +1,10 @@
-"""What became of a commit whose answer was an error or got lost: found out by looking, never by deleting.
+"""The outcome of a commit whose answer was an error or got lost: found by reading, and nothing is deleted before it is known.
 
-The catalog's row is looked at on a new connection. It names the new metadata file, or one whose history has it: the commit was made.
-It names another one: whether that proves that the commit was not made depends on the catalog, and is said by the caller. It cannot
-be read after some looks, or is not there: nobody knows, and nothing is deleted. Source: Java BaseMetastoreOperations.checkCommitStatus.
+The table's row is read on a new connection. If it names the new metadata file, or one whose history has it, the commit was made. If it
+names another one, the caller says whether that proves that the commit was not made. If it cannot be read after some tries, or is gone, the
+outcome is unknown. Source: Java BaseMetastoreOperations.checkCommitStatus.
 
-Not here: how a row is read and replaced (``catalog.hive.store``, ``catalog.sql.store``).
+Not here: how a row is read and replaced (``catalog.commit.pointer``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
+from icelock.io.listing import delete_files
 from icelock.metadata.given import is_long
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Java's table properties for looking at the row after a failure.
+# Java's table properties for the looks at a table after a failed commit.
 STATUS_CHECKS: Final = "commit.status-check.num-retries"
 STATUS_CHECKS_DEFAULT: Final = 3
 STATUS_WAIT_MS: Final = "commit.status-check.min-wait-ms"
@@ -47,11 +48,11 @@ def resolve_outcome(
     """Whether a commit was made; None if the row cannot be read, or is gone.
 
     Args:
-        staged: what was to be committed.
-        replaces: the metadata file that the row named before; None when the row was to be new.
-        named: looks at the row: the metadata file that it names, None if there is no row.
+        staged: the new version.
+        replaces: the metadata file that the row named before; None for a new row.
+        named: reads which metadata file the row names; None if there is no row.
         read: reads a metadata file.
-        patient: the request may still be under way, so a row that does not name the new file yet is looked at again.
+        patient: the request may still be on its way, so a row that does not name the new file yet is read again.
     """
     made: bool | None = None
     for seconds in waits(staged.metadata.properties):
@@ -68,9 +69,9 @@ def resolve_outcome(
 
 
 def waits(properties: Mapping[str, str]) -> list[float]:
-    """Return the seconds before each look at the row: the first comes at once, each further one waits twice as long.
+    """Return the seconds to wait before each look: none before the first, then twice as long each time.
 
-    A setting that is no number counts as not given: the commit may have been made, and an error now would hide that.
+    A setting that is not a number is ignored: the commit may have been made, and an error now would hide that.
     """
     looks = 1 + min(_MOST_LOOKS, _number(properties, STATUS_CHECKS, STATUS_CHECKS_DEFAULT))
     first = _number(properties, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) / 1000
@@ -83,13 +84,13 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str | None) -> bool:
-    """Whether a table that was read back has had a commit that the catalog took; others may have gone on since.
+    """Whether a table that was read back has the commit; other writers may have committed since.
 
     Args:
-        sent: what the catalog says it has.
-        kept: what it has.
-        updates: those of the commit.
-        before: the metadata file of the version on which the commit was prepared.
+        sent: the table as the catalog says it has it.
+        kept: the table that was read back.
+        updates: the commit's.
+        before: the metadata file on which the commit was prepared.
     """
     added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
     there = {snapshot.snapshot_id for snapshot in kept.metadata.snapshots}
@@ -106,36 +107,29 @@ def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any
 
 
 def not_there(table: str, *, catalog: str, found: str) -> CommitStateUnknownException:
-    """Return the error for a commit that the catalog took and does not show; ``found`` is what it has instead."""
-    msg = (
+    """Return the error for a commit that the catalog accepted and does not show; ``found`` is what it has instead."""
+    return CommitStateUnknownException(
         f"catalog {catalog} says that the commit to table {table} was made, but has {found}, without it; nothing was deleted: load the "
         "table again later, and repeat the commit only if it still is not there"
     )
-    return CommitStateUnknownException(msg)
 
 
 def unknown(staged: StagedTable, cause: Exception, *, who: str) -> CommitStateUnknownException:
-    """Return the error that says that nobody knows; ``who`` is the catalog's server."""
-    msg = (
+    """Return the error for an unknown outcome; ``who`` is the catalog's server."""
+    return CommitStateUnknownException(
         f"{who} did not say whether table {'.'.join(staged.name())} was changed ({type(cause).__name__}: {cause}); nothing was deleted: "
         f"look whether its metadata_location is {staged.metadata_location} or one after it before you repeat the commit"
     )
-    return CommitStateUnknownException(msg)
 
 
 def discard(staged: StagedTable) -> None:
     """Delete the metadata file of a commit that was certainly not made."""
-    try:
-        staged.io.delete(staged.metadata_location)
-    except FileNotFoundError:
-        return
-    except Exception as e:  # noqa: BLE001 - the first error matters more
-        logger.debug("left behind: %s (%s)", staged.metadata_location, e)
+    delete_files(staged.io, [staged.metadata_location])
 
 
 @contextlib.contextmanager
 def delete_on_failure(staged: StagedTable) -> Iterator[None]:
-    """Delete the metadata file that was written inside when the inside fails."""
+    """Delete the staged metadata file if the block fails."""
     try:
         yield
     except BaseException:

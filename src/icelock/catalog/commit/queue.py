@@ -1,9 +1,9 @@
-"""Turns: who may commit to a table now. One writer at a time prepares and swaps; nobody's work is in vain (docs/adr/0008).
+"""Commit queues: which thread may commit to a table now (docs/adr/0008).
 
-Threads of a process queue first, in the order in which they came; then the catalog's own lock keeps other processes out. A
-transaction that holds its turn looks whether the table has moved on, makes its snapshot again if it has, and cannot lose.
+Threads of a process queue first, in the order in which they came; then the service's own lock keeps other processes out. A transaction that
+holds its turn makes its snapshot again if the table has moved on, so no writer's work is wasted.
 
-Not here: the catalogs' locks (``catalog.sql.store``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
+Not here: the services' locks (``catalog.sql.store``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock that is given in the order in which it was asked for."""
+    """A lock that threads get in the order in which they asked for it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -59,7 +59,7 @@ class FairLock:
 
 
 class CommitQueues:
-    """The queues of a catalog's tables, and which turn this thread holds."""
+    """The queues of a catalog's tables, and the turns that this thread holds."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -89,5 +89,5 @@ class CommitQueues:
 
 
 def _key(identifier: Identifier) -> Identifier:
-    """Hive knows no upper case; a queue too many for other catalogs does no harm."""
+    """Hive's names have no case; elsewhere two tables that share a queue wait for each other, no more."""
     return tuple(part.lower() for part in identifier)

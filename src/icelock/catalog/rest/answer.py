@@ -1,10 +1,10 @@
-"""What a REST catalog's server answers about a table, and which of its settings are not listened to.
+"""What a REST catalog's server answers about a table, and which of its settings are ignored.
 
     {"metadata-location": text, "metadata": table metadata, "config": {name: value}, "storage-credentials": [{"prefix", "config"}]}
 
-The server is trusted with metadata; of the settings that it sends, those count that a server may set (``catalog.rest.settings``).
-Properties of a table configure nothing but what is done with the table; ``encryption.*``, ``kms.*``, ``azure.keyvault.*``, ``icelock.*``
-and ``py-*`` among them mean nothing, and are told in the log.
+The server is trusted with metadata; of the settings that it sends, only those count that a server may set (``catalog.rest.settings``).
+Properties of a table configure only what is done with the table; ``encryption.*``, ``kms.*``, ``azure.keyvault.*``, ``icelock.*`` and
+``py-*`` among them are ignored, and logged.
 
 Not here: requests (``catalog.rest.requests``).
 """
@@ -37,7 +37,7 @@ _EXPIRY: Final = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAnswer:
-    """A table as the server has it; ``location`` is empty for one that is only staged."""
+    """A table as the server has it; ``location`` is empty if it is only staged."""
 
     metadata: TableMetadata
     location: str
@@ -70,7 +70,7 @@ class TableAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigAnswer:
-    """What ``/v1/config`` says: the settings that count, what the server can do, and the names of settings that do not count."""
+    """The answer of ``/v1/config``: the settings that count, what the server supports, and the names of ignored settings."""
 
     defaults: Mapping[str, str]
     overrides: Mapping[str, str]
@@ -102,14 +102,14 @@ def json_object(text: str, *, what: str) -> dict[str, Any]:
     """Return an answer that has to be a JSON object; ``what`` it answers is for the message.
 
     Raises:
-        FormatError: it is none.
+        FormatError: it is not one.
     """
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise _not_the_protocol(what, f"no JSON ({str(e)[:200]})") from e
+        raise _not_the_protocol(what, f"not JSON ({str(e)[:200]})") from e
     if not isinstance(body, dict):
-        raise _not_the_protocol(what, "no JSON object")
+        raise _not_the_protocol(what, "not a JSON object")
     return body
 
 
@@ -120,7 +120,7 @@ def storage_credentials(sent: Any, *, what: str) -> tuple[tuple[StorageCredentia
         FormatError: they are not what the protocol demands.
     """
     if not isinstance(sent, list) and sent is not None:
-        raise _not_the_protocol(what, "storage-credentials are no list")
+        raise _not_the_protocol(what, "storage-credentials are not a list")
     kept: list[StorageCredential] = []
     ignored: list[str] = []
     for one in sent or ():
@@ -135,14 +135,14 @@ def storage_credentials(sent: Any, *, what: str) -> tuple[tuple[StorageCredentia
 
 def _settings(sent: Any, *, what: str) -> Mapping[str, Any]:
     if not isinstance(sent, dict) and sent is not None:
-        raise _not_the_protocol(what, "settings are no object")
+        raise _not_the_protocol(what, "settings are not an object")
     return sent or {}
 
 
 def _endpoints(sent: Any, *, what: str) -> frozenset[Endpoint]:
-    """Return what a server can do; what this client does not know is left out, and a server that says nothing can what all can."""
+    """Return what a server supports; unknown endpoints are left out, and a server that lists none supports the default ones."""
     if not isinstance(sent, list) and sent is not None:
-        raise _not_the_protocol(what, "endpoints are no list")
+        raise _not_the_protocol(what, "endpoints are not a list")
     known: set[Endpoint] = set()
     for one in sent or ():
         with contextlib.suppress(ValueError, AttributeError):
@@ -155,7 +155,7 @@ def _not_the_protocol(what: str, why: str) -> FormatError:
 
 
 def is_own(name: str) -> bool:
-    """Whether a setting is the client's business alone; so is what it says of new tables in such a name."""
+    """Whether a setting is the client's alone, also as a default or override for new tables."""
     lowered = name.lower()
     for prefix in (names.TABLE_DEFAULT_PREFIX, names.TABLE_OVERRIDE_PREFIX):
         lowered = lowered.removeprefix(prefix)
@@ -169,6 +169,6 @@ def best_credentials(credentials: Iterable[StorageCredential], location: str) ->
 
 
 def end_of(config: Mapping[str, str]) -> int | None:
-    """Return when the first of the credentials among storage settings ends, in ms since 1970; None if none says."""
+    """Return when the first of the credentials among storage settings expires, in ms since 1970; None if unknown."""
     ends = [int(value) for name, value in config.items() if name.startswith(_EXPIRY) and str(value).isdigit()]
     return min(ends, default=None)

@@ -1,17 +1,17 @@
 """How a REST catalog's server is talked to: every answer ends, is of bounded size, and comes from the server that was asked.
 
-A server, or whoever stands between, can answer without end (a byte now and then, 100 Continue for ever, pages that go round in
-circles), with more than memory holds (also by compression), or send a request elsewhere. So below PyIceberg's session
+A server, or a proxy before it, can answer without end (a byte now and then, 100 Continue for ever, pages that repeat),
+with more than memory holds (also by compression), or send a request elsewhere. So below PyIceberg's session
 
 - an answer (status, headers and body together) is complete in ``icelock.rest.answer-timeout-ms``, and its bytes, as sent and
   unpacked, are ``icelock.rest.max-answer-bytes`` at most. A listing counts as one answer, however many pages it has.
-- a redirect is followed to the same scheme, host and port only. 301, 302 and 303 are followed for GET and HEAD: elsewhere they would
-  turn a change into a look (RFC 9110, 15.4), which is then taken for a change that was made.
+- a redirect is followed to the same scheme, host and port only. 301, 302 and 303 are followed for GET and HEAD only: they would turn a
+  change into a read (RFC 9110, 15.4), whose success would be taken for that of the change.
 
-What is too large or no answer at all is an ``AnswerError``; what is too late is requests' ``ReadTimeout``. Both are
+An answer that is too large or invalid is an ``AnswerError``, one that is too late requests' ``ReadTimeout``. Both are
 ``RequestException``: the server may have done what was asked.
 
-Not here: what is asked (``catalog.rest.requests``), what became of a commit (``catalog.rest.store``).
+Not here: what is asked (``catalog.rest.requests``), the outcome of a commit (``catalog.rest.commit``).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _ELSEWHERE, _ERROR, _TIME_OUT, _SERVER, _NOT_IMPLEMENTED = 300, 400, 408, 500, 5
 
 
 class AnswerError(FormatError, RequestException):
-    """An answer of a catalog's server that cannot be taken: too large, cut off, in no known form, or from elsewhere."""
+    """An answer of a catalog's server that is not accepted: too large, cut off, in an unknown form, or from elsewhere."""
 
     request = response = None
 
 
 class RedirectError(AnswerError):
-    """The server sends a request elsewhere, or a change to where it would be none; it was not followed."""
+    """The server redirects a request elsewhere, or in a way that would turn a change into a read; it was not followed."""
 
 
 class _TooLargeError(Exception):
@@ -94,7 +94,7 @@ class _Exchange:
         """Return the time that is left.
 
         Raises:
-            TimeoutError: none is.
+            TimeoutError: no time is left.
         """
         left = self.ends - time.monotonic()
         if left <= 0:
@@ -102,10 +102,10 @@ class _Exchange:
         return left
 
     def count(self, size: int) -> None:
-        """Take bytes as they came.
+        """Count bytes that came.
 
         Raises:
-            _TooLargeError: more than there may be.
+            _TooLargeError: more than are allowed.
         """
         self.wire -= size
         if self.wire < 0:
@@ -130,7 +130,7 @@ class BoundedSender:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Let all requests inside count as one answer in pages."""
+        """Count all requests of the block as one answer in pages."""
         token = _LISTING.set(self._new())
         try:
             yield
@@ -164,7 +164,7 @@ class BoundedSender:
                 request = _redirected(request, response.status_code, response.headers.get("Location"))
         finally:
             _EXCHANGE.reset(token)
-        raise RedirectError(f"the REST server sends {request.method} {_shown(request.url)} round in circles; look at the catalog's uri")
+        raise RedirectError(f"the REST server sends {request.method} {_shown(request.url)} round in circles; check the catalog's uri")
 
     def _new(self) -> _Exchange:
         size = self._limits.size
@@ -190,7 +190,7 @@ class BoundedSender:
                 f"the answer to {request.method} {_shown(request.url)} is too large: {names.REST_MAX_ANSWER} is {self._limits.size} bytes"
             ) from None
         except UnicodeDecodeError as e:
-            raise AnswerError(f"the answer to {request.method} {_shown(request.url)} is no UTF-8: {e}") from e
+            raise AnswerError(f"the answer to {request.method} {_shown(request.url)} is not UTF-8: {e}") from e
         except TimeoutError as e:
             raise ReadTimeout(e, request=request) from e
         response._content, response._content_consumed = content, True
@@ -225,7 +225,7 @@ def _body(response: Response, exchange: _Exchange) -> bytes:
 
 
 def _damaged(response: Response, coding: str) -> AnswerError:
-    return AnswerError(f"the answer to {response.request.method} {_shown(response.url)} is cut off or damaged: it is no {coding}")
+    return AnswerError(f"the answer to {response.request.method} {_shown(response.url)} is cut off or damaged: it is not {coding}")
 
 
 def _turn_page(exchange: _Exchange, request: PreparedRequest) -> None:
@@ -241,7 +241,7 @@ def _redirected(request: PreparedRequest, status: int, target: str | None) -> Pr
     """Return a request for where the server sends it.
 
     Raises:
-        RedirectError: it does not go there.
+        RedirectError: it is not sent there.
     """
     place = urljoin(str(request.url), target or "")
     why = ""
@@ -260,7 +260,7 @@ def _redirected(request: PreparedRequest, status: int, target: str | None) -> Pr
 
 
 def origin(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of a http or https URL; None if it is none, or has a name or password in it."""
+    """Return scheme, host and port of a http or https URL; None if it is invalid, or has a name or password in it."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -279,7 +279,7 @@ def _shown(url: str | None) -> str:
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Let all requests inside count as one: it was sent if any of them was, also when the last one met no server."""
+    """Count all requests of the block as one: it was sent if any of them was, even if the last one met no server."""
     token = _LEFT.set([])
     try:
         yield
@@ -292,7 +292,7 @@ def one_call() -> Iterator[None]:
 
 
 def not_sent(error: Exception) -> bool:
-    """Whether a request never left: there was no connection, for none of those of its call (``one_call``)."""
+    """Whether a request never left: none of the requests of its call (``one_call``) had a connection."""
     return not getattr(error, "icelock_left", False) and _unconnected(error)
 
 
@@ -304,7 +304,7 @@ def _unconnected(error: Exception) -> bool:
 
 
 def may_be_done(error: Exception) -> bool:
-    """Whether a request that failed may have been done, or be done yet: no refusal came, and it was sent."""
+    """Whether a request that failed may have been done, or still be: it was sent, and not refused."""
     if isinstance(error, RedirectError):
         return False
     if isinstance(error, RequestException):
@@ -314,7 +314,7 @@ def may_be_done(error: Exception) -> bool:
 
 
 class _BoundedRaw(io.RawIOBase):
-    """The bytes that come from a socket, until time or size are used up."""
+    """The bytes of a socket, until time or size are used up."""
 
     def __init__(self, raw: Any, connection: socket.socket, exchange: _Exchange) -> None:
         super().__init__()
@@ -343,7 +343,7 @@ class _BoundedRaw(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """http.client's, whose every byte is counted, those of status and headers too."""
+    """http.client's, with every byte counted, including status and headers."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -352,7 +352,7 @@ class _Response(http.client.HTTPResponse):
             self.fp = io.BufferedReader(_BoundedRaw(self.fp.detach(), sock, exchange))
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Pass over what goes before the answer (RFC 9110, 15.2), which http.client does for 100 only."""
+        """Skip interim responses (RFC 9110, 15.2), which http.client does for 100 only."""
         while True:
             line: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]  # http.client's own
             if line[1] == http.client.SWITCHING_PROTOCOLS:

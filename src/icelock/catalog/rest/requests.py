@@ -1,19 +1,19 @@
 """Requests to a REST catalog's server about tables, through PyIceberg's session, so OAuth2, SigV4, TLS and headers are PyIceberg's.
 
-PyIceberg's own answers have its metadata classes, which know no keys; so load, create and register are asked here, with its
-addresses and error mapping. A request waits no longer than ``rest.client.connection-timeout-ms`` and ``rest.client.socket-timeout-ms``
-(Java's names) say, and its answer is bounded (``catalog.rest.http``). Settings of the server are sorted out when they come
-(``catalog.rest.settings``).
+PyIceberg's answers have its metadata classes, which drop keys; so tables are loaded, created and registered here, with its addresses and
+error mapping. A request waits no longer than ``rest.client.connection-timeout-ms`` and ``rest.client.socket-timeout-ms`` (Java's names),
+and its answer is bounded (``catalog.rest.http``). The server's settings are filtered (``catalog.rest.settings``).
 
-Not here: commits (``catalog.rest.store``), rules (``catalog.base``).
+Not here: commits (``catalog.rest.commit``), rules (``catalog.base``).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from urllib.parse import unquote
 
 from pydantic import ValidationError
@@ -34,7 +34,7 @@ from pyiceberg.catalog.rest import (
     RegisterTableRequest,
 )
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
-from pyiceberg.catalog.rest.auth import OAuth2AuthManager
+from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.typedef import UTF8
@@ -46,7 +46,6 @@ from icelock import properties as names
 from icelock.catalog.rest.answer import ConfigAnswer, TableAnswer, json_object, storage_credentials
 from icelock.catalog.rest.http import BoundedSender, Limits, one_call
 from icelock.catalog.rest.settings import is_of_storage, of_defaults, of_storage, shown, with_storage
-from icelock.catalog.rest.tokens import BoundedTokens
 from icelock.errors import FormatError, PolicyError
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ _Ask = TypeVar("_Ask", bound="Callable[..., Any]")
 
 
 def _again_after_login(ask: _Ask) -> _Ask:
-    """Ask once more with a new token when the server does not know the one it was given, as PyIceberg does."""
+    """Ask once more with a new token if the server refuses the one it got, as PyIceberg does."""
     again = retry(**cast("Any", _RETRY_ARGS))(ask)
 
     @wraps(ask)
@@ -91,7 +90,7 @@ def _in_pages(name: str) -> Any:
 
 
 def _checked(name: str) -> Any:
-    """Return PyIceberg's method, with an error of ours for an answer that is none."""
+    """Return PyIceberg's method, with an error of ours for an invalid answer."""
     ask = getattr(IcebergRestCatalog, name)
 
     @wraps(ask)
@@ -104,7 +103,7 @@ def _checked(name: str) -> Any:
 
 @contextmanager
 def answers(what: str) -> Iterator[None]:
-    """Raise ``FormatError`` inside for what PyIceberg cannot read."""
+    """Raise ``FormatError`` for an answer that PyIceberg cannot read."""
     try:
         yield
     except (ValidationError, RecursionError) as e:
@@ -144,7 +143,7 @@ class RestRequests(IcebergRestCatalog):
         return session
 
     def _fetch_config(self) -> None:
-        """Ask the server for its settings, and take those that it may set, before a session is made with them."""
+        """Ask the server for its settings, and take those that it may set, before a session is created with them."""
         asked = {WAREHOUSE_LOCATION: self._own[WAREHOUSE_LOCATION]} if self._own.get(WAREHOUSE_LOCATION) else {}
         with self._create_session() as session:
             response = session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
@@ -173,7 +172,7 @@ class RestRequests(IcebergRestCatalog):
         return settings
 
     def _ignore(self, sent: Iterable[str], why: str = "a server may set what docs/how-to/catalog-rest.md lists, and nothing else") -> None:
-        """Warn once of each setting that the server has no say in."""
+        """Warn once of each setting of the server's that is ignored."""
         new = sorted(set(sent) - self._warned)
         if new:
             self._warned.update(new[:_REMEMBERED])
@@ -203,7 +202,7 @@ class RestRequests(IcebergRestCatalog):
 
     @_again_after_login
     def _ask_commit(self, identifier: Identifier, body: bytes, config: Mapping[str, Any]) -> Response:
-        """Post a commit; the response is returned whatever its status, but for one that asks to log in again."""
+        """Post a commit; return the response whatever its status, unless it asks to log in again."""
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         token = config.get(TOKEN)
         headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {token}"} if token else {}
@@ -230,8 +229,38 @@ class RestRequests(IcebergRestCatalog):
         return answer
 
 
+class BoundedTokens(OAuth2TokenProvider):
+    """PyIceberg's provider of OAuth2 tokens with a bounded session: its own asks without a time-out, and takes an answer of any size.
+
+    Safe to share between threads.
+    """
+
+    _session: Session
+
+    @classmethod
+    def like(cls, given: OAuth2TokenProvider, limits: Limits) -> Self:
+        """Return a provider with the settings of another one."""
+        made = cls(given.client_id, given.client_secret, given.token_url, given.scope, given.refresh_margin, given.expires_in)
+        made._session = Session()
+        BoundedSender(made._session, limits)
+        return made
+
+    def _refresh_token(self) -> None:
+        data = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
+        response = self._session.post(self.token_url, data=data, headers={"Authorization": self._client_secret_header})
+        response.raise_for_status()
+        try:
+            answer = response.json()
+            token, seconds = str(answer["access_token"]), int(answer.get("expires_in", self.expires_in))
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
+            raise FormatError(
+                f"{self.token_url} did not answer with access_token and expires_in (or set expires_in in the catalog's auth)"
+            ) from e
+        self._token, self._expires_at = token, int(time.monotonic()) + seconds - self.refresh_margin
+
+
 def raise_for(response: Response, errors: dict[int, type[Exception]]) -> None:
-    """Raise PyIceberg's error for a response that is none of success."""
+    """Raise PyIceberg's error unless a response is a success."""
     try:
         response.raise_for_status()
     except HTTPError as e:

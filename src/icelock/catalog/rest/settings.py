@@ -1,13 +1,13 @@
-"""What the server of a REST catalog may set, and what not.
+"""Which settings the server of a REST catalog may set.
 
 A server is trusted with metadata only. Of the settings that it sends (defaults and overrides of ``/v1/config``, a table's ``config``,
-storage credentials) those count that are listed here, in the form that is written here; all others are left out, with one line in the
-log that has their names. So no class is loaded, no file opened, no check of certificates switched off, and no request or credential
-sent elsewhere because a server says so.
+storage credentials) only those count that are listed here, in the form given here; all others are ignored, and their names logged in one
+line. So no class is loaded, no file opened, no check of certificates switched off, and no request or credential sent elsewhere because a
+server says so.
 
-Storage: keys of the server's own go with its own addresses. An address without a key would be where the *client's* key, token or
-signature is sent, so it is left out unless the client has the same; and where the server sends a key, none of the client's is used.
-Regions, accounts and projects are names of the provider, not addresses, and count alone.
+Storage: a server's address counts only with a key of the server's. Without one the *client's* key, token or signature would be sent there,
+so it is ignored unless the client has the same address; and if the server sends a key, none of the client's is used. Regions, accounts and
+projects are names of the provider, not addresses, and count alone.
 
 Not here: requests (``catalog.rest.requests``), a table's properties, which configure no storage (``catalog.rest.answer``).
 """
@@ -36,7 +36,7 @@ def _like(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_path(value: str) -> bool:
-    """Whether it is a path below an address, which it cannot leave."""
+    """Whether it is a path that stays below its address."""
     steps = unquote(value).split("/")
     return re.fullmatch(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1024}", value) is not None and not {".", ".."} & set(steps)
 
@@ -59,14 +59,14 @@ def _is_address(value: str) -> bool:
     try:
         number = ipaddress.ip_address(host)
     except ValueError:
-        # A name. Other ways to write an IP address (0xa9fea9fe, 2852039166) are none.
+        # A name, but not another way to write an IP address (0xa9fea9fe, 2852039166).
         return re.fullmatch(r"[0-9.]+|0x.*", host.rsplit(".", 1)[-1]) is None and host != "metadata.google.internal"
     mapped = getattr(number, "ipv4_mapped", None) or number
     return not mapped.is_link_local and str(mapped) != "fd00:ec2::254"
 
 
 def _is_google_token(value: str) -> bool:
-    """Whether it is a token: fsspec takes names of files and of ways to log in as well."""
+    """Whether it is a token: fsspec also accepts names of files and of ways to log in."""
     ways = {"anon", "browser", "cache", "cloud", "google_default"}
     return re.fullmatch(r"[A-Za-z0-9._~+=-]{4,8192}", value) is not None and value not in ways and not value.endswith(".json")
 
@@ -181,7 +181,7 @@ def is_of_storage(name: str) -> bool:
 
 
 def of_defaults(own: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the defaults that the client has nothing of its own for; keys of a storage count as one."""
+    """Return the defaults for settings that the client has not; all keys of a storage count as one setting."""
     strange: set[str] = set()
     for kind in _KINDS:
         if any(_without_account(name) in kind.secrets for name in own):
@@ -190,11 +190,11 @@ def of_defaults(own: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str
 
 
 def with_storage(own: Mapping[str, Any], sent: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the client's settings with those of the storage that a server sent, and the names of addresses that do not count.
+    """Return the client's settings with the storage settings that a server sent, and the names of ignored addresses.
 
     Args:
-        own: the client's.
-        sent: what ``of_catalog``, ``of_table`` and ``of_storage`` let through, later ones last.
+        own: the client's settings.
+        sent: what ``of_catalog``, ``of_table`` and ``of_storage`` returned, later ones last.
     """
     settings, lent, ignored = dict(own), dict(sent), []
     for kind in _KINDS:
@@ -209,7 +209,7 @@ def with_storage(own: Mapping[str, Any], sent: Mapping[str, str]) -> tuple[dict[
 
 
 def shown(ignored: Iterable[str]) -> str:
-    """Return names that a server made up for a line of a log."""
+    """Return names that come from a server, for one line of the log."""
     all_names = sorted(set(ignored))
     text = ", ".join(ascii(name[:_NAME_LENGTH])[1:-1] for name in all_names[:_SHOWN])
     return text if len(all_names) <= _SHOWN else f"{text} and {len(all_names) - _SHOWN} more"
@@ -233,7 +233,7 @@ def _without_account(name: str) -> str:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return the text that a setting is; numbers and truth values are written as JSON does."""
+    """Return a setting as text; numbers and truth values as in JSON."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int)):

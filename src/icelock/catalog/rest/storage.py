@@ -1,6 +1,6 @@
-"""Storage access with credentials that a REST catalog's server lends for some minutes, lent again before they end.
+"""Storage access with credentials that a REST catalog's server vends for some minutes, renewed before they expire.
 
-A file that is open keeps the credentials that it was opened with. Spark's executors get those of the moment when a job is planned.
+An open file keeps the credentials that it was opened with. Spark's executors get those that are valid when a job is planned.
 
 Not here: asking for credentials (``catalog.rest.catalog``).
 """
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Lent again when so much is left; source: Java's VendedCredentialsProvider (S3), five minutes.
+# Renewed when so much is left; source: Java's VendedCredentialsProvider (S3), five minutes.
 _EARLY_MS: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lent:
-    """Storage access and when its credentials end, in ms since 1970."""
+    """Storage access, and when its credentials expire, in ms since 1970."""
 
     io: FileIO
     ends_ms: int | None
 
 
 class VendedFileIO(FileIO):
-    """A FileIO that is made anew when its credentials come to their end. Safe to share between threads."""
+    """A FileIO that is replaced when its credentials are about to expire. Safe to share between threads."""
 
     def __init__(self, first: Lent, *, lend: Callable[[], Lent], clock: Callable[[], int]) -> None:
         self._lent = first
@@ -54,7 +54,7 @@ class VendedFileIO(FileIO):
         return self._current().new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a handle on a file that is to be written."""
+        """Return a handle on a file to write."""
         return self._current().new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -78,5 +78,5 @@ class VendedFileIO(FileIO):
                 except Exception as e:
                     if self._clock() >= ends:
                         raise
-                    logger.debug("storage credentials that end at %d were not lent again: %s", ends, e)
+                    logger.debug("storage credentials that expire at %d were not renewed: %s", ends, e)
             return self._lent.io

@@ -1,11 +1,11 @@
-"""What a SQL database keeps of an encrypted table beside its row, so that another metadata.json is noticed.
+"""Facts of encrypted tables in a SQL database, beside their rows, so that another metadata.json is noticed.
 
     icelock_table_facts: catalog_name, table_namespace, table_name | metadata_location, key_id, data_key_length, metadata_hash
 
 The row is written in the transaction that makes the table's own row name the metadata file; other clients (Java's JdbcCatalog, PyIceberg's
-SqlCatalog) do not know it. Key id and key length hold for the table. The hash (``metadata.canonical_json``) holds for the
-file that stands beside it: after a commit of another client it says nothing, until icelock commits again. Both rows are read in one
-statement, so a reader never compares a file with the facts of another one. The table is made by the first writer.
+SqlCatalog) do not know it. Key id and key length are the table's. The hash (``metadata.canonical_json``) is that of the file named
+beside it: after a commit of another client it proves nothing, until icelock commits again. Both rows are read in one
+statement, so a reader never compares a file with the facts of another one. The first writer creates ``icelock_table_facts``.
 
 Not here: what is compared (``catalog.trust.facts``), when they are written (``catalog.sql.store``).
 """
@@ -58,20 +58,20 @@ class TableFacts:
         self._there = False
 
     def ensure(self) -> None:
-        """Make the table of facts if it can be made; outside any transaction."""
+        """Create the table of facts if it can be created; outside any transaction."""
         if self._is_there():
             return
         try:
             _FACTS.create(self._engine, checkfirst=True)
             self._there = True
         except SQLAlchemyError:
-            # Another process made it at this moment, or the user has no right to; then the first writer is told.
+            # Another process created it at this moment, or the user may not; then the first writer gets an error.
             self._is_there()
 
     def write(
         self, connection: Connection, identifier: Identifier, metadata: TableMetadata, location: str, *, digest: str | None = None
     ) -> None:
-        """Write the facts of a metadata file within a transaction; a plain table has none. ``digest`` is its hash, if that is known.
+        """Write the facts of a metadata file within a transaction, unless its table is plain. ``digest`` is its hash, if that is known.
 
         Raises:
             CommitFailedException: there is no table for them.
@@ -92,14 +92,8 @@ class TableFacts:
         if connection.execute(update(_FACTS).where(*self._row(identifier)).values(**values)).rowcount < 1:
             connection.execute(insert(_FACTS).values(**self._key(identifier), **values))
 
-    def put(self, identifier: Identifier, metadata: TableMetadata, location: str) -> None:
-        """Write the facts of a metadata file in a transaction of their own."""
-        self.ensure()
-        with self._engine.begin() as connection:
-            self.write(connection, identifier, metadata, location)
-
     def read(self, identifier: Identifier) -> Facts | None:
-        """Return the facts; None when there are none for any table, or the table has no row."""
+        """Return a table's facts; None if there is no table of facts, or the table has no row."""
         if not self._is_there():
             return None
         key = self._key(identifier)
@@ -125,13 +119,13 @@ class TableFacts:
         )
 
     def drop(self, identifier: Identifier) -> None:
-        """Remove the facts of a table that is gone."""
+        """Delete the facts of a table that is gone."""
         if self._is_there():
             with self._engine.begin() as connection:
                 connection.execute(delete(_FACTS).where(*self._row(identifier)))
 
     def rename(self, old: Identifier, new: Identifier) -> None:
-        """Take the facts along to a table's new name."""
+        """Give the facts the table's new name."""
         if self._is_there():
             with self._engine.begin() as connection:
                 connection.execute(delete(_FACTS).where(*self._row(new)))

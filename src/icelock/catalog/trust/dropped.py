@@ -1,10 +1,10 @@
-"""Whether a table that a catalog says it dropped or renamed is gone from its name.
+"""Checks that a table that a catalog says it dropped or renamed no longer has its name.
 
-A catalog that answers success and did nothing leaves a table that its users think gone, or one table with two names, of which a purge of
-either takes the files. So the name is looked at: it has no table now, or one with another uuid, which somebody made since. A catalog may
-show the change to a later look only.
+If a catalog answers success and did nothing, a table remains that its users believe dropped, or one table has two names, and a purge of
+either deletes the files. So the name is loaded: it has no table now, or one with another uuid, which was created since. A catalog may show
+the change to a later look only.
 
-Not here: purges, which delete nothing before they know (``catalog.base``), answers that got lost (``catalog.rest.store``).
+Not here: purges, which delete nothing before that is certain (``catalog.base``), answers that got lost (``catalog.rest.store``).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LOOKS: Final = 3
 
 
 def check_left(load: Callable[[], Table], *, table: str, uuid: str | None, catalog: str, what: str, settings: Mapping[str, str]) -> None:
-    """Look whether a name has lost its table.
+    """Check that a name has lost its table.
 
     Args:
-        load: loads what the name has now.
+        load: loads the table that has the name now.
         table: the name.
-        uuid: that of the table that had it, if it is known.
-        catalog: for the message.
-        what: what was done, for the message.
-        settings: with ``commit.status-check.*``: how long to wait between two looks.
+        uuid: of the table that had the name, if it is known.
+        catalog: the catalog's name.
+        what: "dropped" or "renamed".
+        settings: ``commit.status-check.*``: how long to wait between two looks.
 
     Raises:
-        CommitStateUnknownException: it still has it.
+        CommitStateUnknownException: the name still has the table.
     """
     for seconds in waits(settings)[:_LOOKS]:
         time.sleep(seconds)
@@ -57,5 +57,5 @@ def check_left(load: Callable[[], Table], *, table: str, uuid: str | None, catal
             return
     raise CommitStateUnknownException(
         f"catalog {catalog} says that table {table} was {what}, but has a table of this name: it was not done, or somebody made another "
-        "one at this moment. No file was deleted: look before you repeat it"
+        "one at this moment. No file was deleted: check before you repeat it"
     )

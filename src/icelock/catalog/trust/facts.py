@@ -1,7 +1,7 @@
-"""What a catalog knows of an encrypted table beside the location of its metadata file, and what that proves about the file.
+"""Facts: what a catalog keeps of an encrypted table beside the location of its metadata file, and what they prove about the file.
 
-Key id and key length hold for the table. The hash (``metadata.canonical_json``) holds for the file that it was written for: after a
-commit of a client that writes no facts it says nothing. The catalog is trusted, the storage is not (cases C-15).
+Key id and key length are the table's. The hash (``metadata.canonical_json``) is that of one file: after a commit of a client that writes no
+facts it proves nothing. The catalog is trusted, the storage is not (cases C-15).
 
 Not here: where facts are kept (``catalog.sql.facts``, ``catalog.glue.catalog``), Hive's, which are Java's (``catalog.hive.parameters``).
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """``named`` is the metadata file that the table's row names now; the others are of the last commit that wrote facts, if one did.
+    """``named`` is the metadata file that the table's row names now; the others are from the last commit that wrote facts, if any.
 
-    ``where`` says who keeps them, ``anew`` what to do when another client has made the table anew; both are for messages.
+    ``where`` says who keeps them, ``anew`` what to do if another client has recreated the table; both are for messages.
     """
 
     named: str | None
@@ -68,5 +68,5 @@ def check_facts(
 def _modified(facts: Facts, table: str, location: str, why: str) -> NoReturn:
     raise IntegrityError(
         f"metadata file {location} of table {table} might have been modified: {why}; restore the file that was committed. If another "
-        f"client has made the table anew, {facts.anew}"
+        f"client has recreated the table, {facts.anew}"
     )

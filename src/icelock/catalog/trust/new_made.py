@@ -1,7 +1,7 @@
-"""What a table that was just made may have: only what the commit that made it brought.
+"""A new table has only what the commit that created it added.
 
-A new table is empty. A catalog whose new table comes with key entries, snapshots, branches or statistics hands out somebody's else: the
-next commit would be sealed under a KEK that this client did not make, and rows would be read that it did not write.
+If a catalog's new table has other key entries, snapshots, branches or statistics, it is another table: the next commit would be sealed
+under a KEK that this client did not make, and rows would be read that it did not write.
 
 Not here: columns, partitions and places of a new table (``catalog.rest.form``), what a table has lost (``table.kept``).
 """
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def check_new(made: TableMetadata, *, table: str, catalog: str, sent: TableMetadata | None = None) -> None:
-    """Check that a table that was just made has no more than was sent.
+    """Check that a new table has no more than was sent.
 
     Args:
-        made: what the catalog has or answers with.
-        table: for the message.
-        catalog: for the message.
-        sent: what the commit was to make; None for a table without rows.
+        made: the table as the catalog has it.
+        table: its name.
+        catalog: the catalog's name.
+        sent: the table that the commit was to create; None for an empty one.
 
     Raises:
-        IntegrityError: says what it has besides; nothing was written to it, or what was written is left where it is.
+        IntegrityError: names what it has besides; what was written to it is left in place.
     """
     strange = next(_surplus(made, sent), "")
     if strange:

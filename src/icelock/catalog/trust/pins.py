@@ -1,21 +1,21 @@
-"""Pins: what a client knows of tables by itself, so that neither storage nor catalog can give it another one.
+"""Pins: what a client itself knows of tables, so that neither storage nor catalog can give it another one.
 
-1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); an empty one says that it has none, and
-   that it may take plain rows.
-2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table, the first one in good faith. What
-   is loaded later must be that version, byte for byte in its meaning, or come after it: its metadata log names the remembered file.
-   When the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited where it
-   lies, or exchanged is noticed with any catalog.
+1. ``icelock.pins.<namespace.table>`` is the master key that the table must have (case C-15); if it is empty, the table is plain, and
+   may take plain rows.
+2. With ``icelock.pins-file`` the client remembers the last version that it saw of each encrypted table; the first one is trusted. What
+   is loaded later must be that version, byte for byte in its meaning, or follow it: its metadata log names the remembered file.
+   If the log no longer reaches so far back, sequence numbers decide. So a metadata.json that was rolled back, edited in place or
+   exchanged is noticed with any catalog.
 3. Without any setting a catalog object remembers the encrypted tables that it saw, by name and by uuid. One that comes back plain, under
-   another master key or with another key length is refused when it is loaded, before anybody can write plain files for it; and no commit
-   is built on a version that goes back behind one that was seen. Reading an older one is not refused: that takes a file. A name is free
-   for a plain table again when the catalog says that it has no table of it, or when ``forget`` is called. It remembers the
-   tables that were made plain by it, too: those may take plain rows.
+   another master key or with another key length is refused when it is loaded, before plain files can be written for it; and no commit
+   is built on a version older than one that was seen. Reading an older one is not refused: that takes a file. A name is free
+   for a plain table again once the catalog has no table of that name, or after ``forget``. The object also remembers which plain tables
+   it created: those may take plain rows.
 
-Who can forge metadata that claims to come after the remembered version is not noticed by this; key entries and snapshots still have to
-open under the pinned master key.
+Forged metadata that claims to follow the remembered version is not noticed by this; key entries and snapshots still have to open under the
+pinned master key.
 
-Not here: the file (``catalog.trust.pins_file``), when a catalog compares (``catalog.named``).
+Not here: the file (``catalog.trust.pins_file``), when tables are compared (``catalog.named``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a table before it is loaded: by the file, and by this process; and the name that it was asked for."""
+    """What the file and this process know of a table before it is loaded, and the name it is loaded by."""
 
     name: str
     pinned: Seen | None
@@ -50,7 +50,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """What this process saw of an encrypted table last; ``data_key_length`` in bytes."""
+    """The last version of an encrypted table that this process saw; ``data_key_length`` in bytes."""
 
     name: str
     seen: Seen
@@ -77,7 +77,7 @@ class Pins:
         return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
 
     def seen(self, table: Identifier | str) -> Known:
-        """Return what is remembered of a table; to be asked before the table is loaded, because others go on meanwhile.
+        """Return what is remembered of a table; call it before the table is loaded, since others may commit meanwhile.
 
         Raises:
             FormatError, PolicyError: the pins file is damaged, or cannot be read.
@@ -91,8 +91,8 @@ class Pins:
         """Compare what was loaded with the pins, and remember it.
 
         Raises:
-            IntegrityError: it is not the table that was pinned, or an older or other version than was seen, or an encrypted table that
-                this process saw is encrypted no more.
+            IntegrityError: it is not the table that was pinned, or is older than or another than what was seen, or an encrypted table that
+                this process saw is no longer encrypted.
         """
         name, seen = _name(table), known.pinned
         self._check_key(name, metadata, location)
@@ -102,14 +102,14 @@ class Pins:
             return
         encrypted = as_encrypted(metadata)
         if encrypted is None:
-            _refuse(name, location, "it is not encrypted any more")
+            _refuse(name, location, "it is no longer encrypted")
         now = _version(encrypted, location, metadata_hash=metadata_hash(encrypted))
         if seen is not None:
             _compare(seen, now, encrypted, table=name)
         self._file.put(name, now)
 
     def check_base(self, table: Identifier, metadata: TableMetadata, location: str, known: Known) -> None:
-        """Compare as ``check`` the version that a commit is to be built on; it must not go back behind what this process saw either.
+        """Like ``check``, for the version that a commit is built on, which must not be older than what this process saw either.
 
         Raises:
             IntegrityError: likewise; nothing was committed.
@@ -121,23 +121,23 @@ class Pins:
         _compare_here(here.seen, metadata, location, table=name)
 
     def gone(self, table: Identifier | str) -> None:
-        """Take note that the catalog had no table of this name: the next one may be any, but a uuid that was seen stays encrypted."""
+        """Note that the catalog has no table of this name: the next one may be any table, but a uuid that was seen stays encrypted."""
         with self._guard:
             self._here.pop(_name(table), None)
             self._made_plain.pop(_name(table), None)
 
     def made_plain(self, table: Identifier | str, table_uuid: UUID) -> None:
-        """Take note that this client has made a plain table, or says that it is to be one."""
+        """Note that this client created a plain table, or says that it is one."""
         with self._guard:
             self._made_plain[_name(table)] = table_uuid
 
     def made_plain_as(self, table: Identifier | str) -> UUID | None:
-        """Return the uuid of the plain table of this name that this client has made, if any."""
+        """Return the uuid of the plain table of this name that this client created, if any."""
         with self._guard:
             return self._made_plain.get(_name(table))
 
     def is_plain(self, table: Identifier | str, table_uuid: UUID) -> bool:
-        """Whether the client knows by itself that a table is plain: by a pin, or because it made it."""
+        """Whether the client itself knows that a table is plain: by a pin, or because it created the table."""
         with self._guard:
             return self.is_pinned_plain(table) or self._made_plain.get(_name(table)) == table_uuid
 
@@ -146,7 +146,7 @@ class Pins:
         return self._key_ids.get(_name(table)) == ""
 
     def forget(self, table: Identifier | str) -> None:
-        """Forget the versions that were seen of a table: the next one that is loaded is believed."""
+        """Forget the versions of a table that were seen: the next one that is loaded is trusted."""
         name = _name(table)
         with self._guard:
             self._here.pop(name, None)
@@ -168,7 +168,7 @@ class Pins:
                 self._here[table] = self._by_uuid[now.table_uuid] = here
 
     def _check_stripped(self, table: str, metadata: TableMetadata, location: str, known: Known) -> None:
-        """Refuse metadata from which the encryption of a table that was seen was taken, wholly or in part."""
+        """Refuse metadata from which the encryption of a table was removed, wholly or in part, since it was seen."""
         with self._guard:
             # What another thread dropped since it was asked for is not held against the table.
             by_name = known.here if known.here is not None and known.name in self._here else None
@@ -178,9 +178,9 @@ class Pins:
             return
         if as_encrypted(metadata) is None:
             other = "" if by_uuid else f" (it is table {metadata.table_uuid}, and {here.seen.table_uuid} was seen before)"
-            _refuse(table, location, f"it is not encrypted any more{other}")
+            _refuse(table, location, f"it is no longer encrypted{other}")
         if str(metadata.table_uuid) != here.seen.table_uuid:
-            return  # made anew by another client, encrypted
+            return  # recreated by another client, encrypted
         key_id, length = metadata.properties.get(names.ENCRYPTION_KEY_ID), names.data_key_length(metadata.properties)
         if key_id != here.seen.key_id:
             _refuse(table, location, f"its {names.ENCRYPTION_KEY_ID} is {key_id!r}, and was {here.seen.key_id!r}")
@@ -193,7 +193,7 @@ class Pins:
         if pinned is not None and found != (pinned or None):
             raise IntegrityError(
                 f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
-                "metadata was changed or exchanged; restore it, or correct the pin if the table was made anew"
+                "metadata was changed or exchanged; restore it, or correct the pin if the table was recreated"
             )
 
 
@@ -231,7 +231,7 @@ def _compare(seen: Seen, now: Seen, metadata: TableMetadataV3, *, table: str) ->
 
 
 def _compare_here(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> None:
-    """Compare versions of one table where nothing was asked for: a server that keeps no metadata log is not suspected for that."""
+    """Compare versions of one table without a pins file: a server that keeps no metadata log is not suspected for that."""
     if where == seen.metadata_location or _in_log(seen, metadata):
         return
     log = metadata.metadata_log
@@ -246,11 +246,11 @@ def _in_log(seen: Seen, metadata: TableMetadataV3) -> bool:
 
 def _refuse_older(seen: Seen, metadata: TableMetadataV3, where: str, *, table: str) -> NoReturn:
     was = f"{seen.metadata_location} (sequence number {seen.last_sequence_number}) was seen before"
-    _refuse(table, where, f"it has sequence number {metadata.last_sequence_number} and does not come after what was seen: {was}")
+    _refuse(table, where, f"it has sequence number {metadata.last_sequence_number} and does not follow what was seen: {was}")
 
 
 def _refuse(table: str, location: str, why: str) -> NoReturn:
     raise IntegrityError(
         f"metadata {location} of table {table} was rolled back, changed or exchanged: {why}; restore what the catalog named before. If "
-        f"it is right so (made anew, or restored from a backup), call catalog.pins.forget({table!r})"
+        f"this is intended (recreated, or restored from a backup), call catalog.pins.forget({table!r})"
     )

@@ -40,7 +40,7 @@ class Seen:
     metadata_hash: str
 
     def is_before(self, other: Seen) -> bool:
-        """Whether the other one is further, as far as their numbers tell."""
+        """Whether the other one is later, as far as their numbers tell."""
         return (self.last_sequence_number, self.last_updated_ms) < (other.last_sequence_number, other.last_updated_ms)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,16 +52,16 @@ class Seen:
         """Read an entry of the file.
 
         Raises:
-            FormatError: it is none.
+            FormatError: it is invalid.
         """
         kinds = {field.name: int if field.type == "int" else str for field in fields(cls)}
         try:
             values = {name: entry[name.replace("_", "-")] for name in kinds}
         except (TypeError, KeyError) as e:
-            raise FormatError(f"{where}: {e} is missing; restore the file, or remove it and begin anew") from e
+            raise FormatError(f"{where}: {e} is missing; restore the file, or remove it and start again") from e
         wrong = [name for name, value in values.items() if type(value) is not kinds[name]]
         if wrong:
-            raise FormatError(f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and begin anew")
+            raise FormatError(f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and start again")
         return cls(**values)
 
 
@@ -83,7 +83,7 @@ class PinsFile:
         return None if entry is None else Seen.from_json(entry, where=f"{self.path}, table {table}")
 
     def put(self, table: str, seen: Seen) -> None:
-        """Remember a version, unless a further one of the same table is remembered."""
+        """Remember a version, unless a later one of the same table is remembered."""
         known = self.get(table)
         if known == seen:
             return
@@ -113,11 +113,11 @@ class PinsFile:
         except OSError as e:
             raise PolicyError(f"icelock.pins-file {self.path} cannot be read: {e.strerror}") from e
         except ValueError as e:
-            raise FormatError(f"icelock.pins-file {self.path} is damaged: {e}; restore it, or remove it and begin anew") from e
+            raise FormatError(f"icelock.pins-file {self.path} is damaged: {e}; restore it, or remove it and start again") from e
         tables = content.get("tables") if isinstance(content, dict) and content.get("version") == _VERSION else None
         if not isinstance(tables, dict) or not all(isinstance(entries, dict) for entries in tables.values()):
             raise FormatError(
-                f"icelock.pins-file {self.path} is no file of pins of version {_VERSION}; restore it, or remove it and begin anew"
+                f"icelock.pins-file {self.path} is not a pins file of version {_VERSION}; restore it, or remove it and start again"
             )
         return tables
 
