@@ -243,7 +243,7 @@ def test_a_table_that_another_process_staged_is_resumed_with_credentials(lake: S
     stub.credentials = _ending({"s3.access-key-id": "two"}, 4_000_000_000_000)
     stub.table_config = {"s3.endpoint": "http://lent"}
     resumed = lake.catalog().resume_create_transaction("db.t", staged)
-    settings = storage_of(resumed.current_io()).properties
+    settings = storage_of(resumed.staged.io).properties
     assert (settings["s3.access-key-id"], settings["s3.endpoint"]) == ("two", "http://lent")
     resumed.append(people(0, 2))
     assert stub.tables == {}

@@ -106,7 +106,7 @@ def test_init_takes_a_key_file_that_is_there(run, tmp_path):
 
 def test_init_does_not_overwrite(orders):
     before = Path(orders.path).read_bytes()
-    assert "is there already" in orders.unlocked("init", code=1).stderr
+    assert "exists already" in orders.unlocked("init", code=1).stderr
     assert Path(orders.path).read_bytes() == before
 
 
