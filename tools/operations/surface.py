@@ -14,8 +14,7 @@ from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
-from icelock.table.commit.replace_partitions import EncryptedReplacePartitions
-from icelock.table.commit.row_delta import EncryptedOverwrite
+from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions
 from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
 from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable

@@ -188,6 +188,7 @@ def producer_recipes(owner: str, way: str) -> list[Recipe]:
                 "schema": looking(way, lambda _, made: made.schema()),
                 "snapshot_id": looking(way, lambda _, made: made.snapshot_id),
                 "spec": looking(way, lambda p, made: made.spec(p.table.spec().spec_id)),
+                "named_columns": looking(way, lambda p, made: list(made.named_columns(p.table.schema()))),
                 "delete_by_predicate": looking(way, lambda _, made: made.delete_by_predicate(AlwaysTrue())),
             },
         ),
@@ -220,7 +221,6 @@ def removing_producer_recipes(owner: str, way: str) -> list[Recipe]:
             owner,
             Outcome.READS,
             {
-                "named_columns": looking(way, lambda p, made: list(made.named_columns(p.table.schema()))),
                 "planned_on": looking(way, lambda p, made: made.planned_on(p.first)),
                 "reads_data": looking(way, lambda _, made: made.reads_data),
             },
