@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_serializer
 from pyiceberg.io import InputFile
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
-from pyiceberg.types import StructType
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from pyiceberg.types import NestedField, StructType
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format.encrypted_key import EncryptedKey
@@ -23,13 +25,17 @@ from icelock.io.limits import gunzip, read_all, refuse
 from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.coherence import check_document
 from icelock.metadata.column_types import with_types
-from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.json_values import check_values, parse_json
-from icelock.metadata.snapshot import Snapshot
+from icelock.metadata.manifest_list import read_manifest_list
 from icelock.properties import ENCRYPTED_VERSION, ENCRYPTION_KEY_ID, LIMIT_METADATA_BYTES, LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionSpec
+
+    from icelock.metadata.manifest import ManifestFile
 
 SUPPORTED_VERSIONS = (1, 2, ENCRYPTED_VERSION)
 
@@ -44,6 +50,32 @@ if TYPE_CHECKING:
     EncryptionKeys = list[EncryptedKey]
 else:  # pydantic must not look into the dataclass
     EncryptionKeys = Annotated[list[Any], PlainValidator(_parse_keys), PlainSerializer(lambda keys: [key.to_json() for key in keys])]
+
+
+class Snapshot(IcebergSnapshot):
+    """A snapshot of a v3 table.
+
+    ``key_id`` names the entry of the table's ``encryption-keys`` that holds the key metadata of the manifest list; None
+    means that the list is plain (source: Iceberg spec, snapshots; format.md "v3 metadata"). PyIceberg's planners, producers, inspection
+    and validation all reach a manifest list through ``manifests``.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    key_id: str | None = Field(alias="key-id", default=None)
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:  # type: ignore[override]
+        """Read the manifest list, decrypting it when the snapshot has a key id.
+
+        Raises:
+            KeyUnavailableError: the list is encrypted and ``io`` has no key manager, or the key cannot be had.
+            IntegrityError: the list's bytes are not those that were written.
+        """
+        return read_manifest_list(io, location=self.manifest_list, key_id=self.key_id, snapshot_id=self.snapshot_id)
+
+    def unknown_fields(self) -> dict[str, Any]:
+        """Return fields of the JSON object that this version does not know."""
+        return dict(self.__pydantic_extra__ or {})
 
 
 class TableMetadataV3(IcebergTableMetadataV3):
@@ -86,6 +118,26 @@ def is_encrypted(metadata: TableMetadata) -> bool:
 def as_encrypted(metadata: TableMetadata) -> TableMetadataV3 | None:
     """Return the metadata of an encrypted table, typed so that its keys can be read; None for a table that is not encrypted."""
     return metadata if isinstance(metadata, TableMetadataV3) and is_encrypted(metadata) else None
+
+
+def with_sources(schema: Schema, specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> Schema:
+    """Return a schema that has the source columns of all specs; dropped ones are added at its end, with the type that they had last.
+
+    Java forbids dropping a source column of the default spec only, so older specs may lack theirs. Without a type no manifest of such a
+    spec can be rewritten, as deletes, overwrites and merges do.
+
+    Args:
+        schema: the table's current one; returned unchanged if it has all of them.
+        specs: partition specs of the table.
+        schemas: all schemas of the table.
+    """
+    missing = {field.source_id for spec in specs for field in spec.fields} - set(schema.field_ids)
+    if not missing:
+        return schema
+    ordered = sorted(schemas, key=lambda known: known.schema_id)
+    dropped = {field_id: known.find_type(field_id) for known in ordered for field_id in missing.intersection(known.field_ids)}
+    added = (NestedField(field_id, f"dropped column {field_id}", dropped[field_id], required=False) for field_id in sorted(dropped))
+    return Schema(*schema.fields, *added, schema_id=schema.schema_id)
 
 
 def parse_metadata(text: str | bytes, *, location: str) -> TableMetadata:

@@ -18,7 +18,7 @@ from pyiceberg.table import ALWAYS_TRUE, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.write.given_rows import check_rows
+from icelock.arrow.write.conform import check_rows
 from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter

@@ -59,7 +59,7 @@ def left(*gone: int) -> list[int]:
 
 
 def test_a_deletion_vector_hides_its_rows_in_every_row_group_and_batch(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 77)
+    monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", 77)
     gone = [0, 76, 77, 299, 300, 301, 650, 999]
     assert ids(context(SCHEMA), with_deletes(data, deleting.vector(tmp_path / "dv.puffin", data, gone))) == left(*gone)
     assert ids(context(SCHEMA), with_deletes(data, deleting.vector(tmp_path / "all.puffin", data, range(ROWS)))) == []
@@ -365,7 +365,7 @@ def test_columns_need_not_be_selected_and_deletes_work_together(data: Path, tmp_
 
 
 def test_many_deleted_values_are_matched_in_small_batches(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 10)
+    monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", 10)
     columns = Schema(*SCHEMA.fields)
     gone = [{"id": i, "name": f"n{i % 7}"} for i in range(-5000, ROWS, 2)]
     delete = deleting.equality(tmp_path / "eq.parquet", rows_table(columns, gone), columns)

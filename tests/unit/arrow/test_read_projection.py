@@ -115,7 +115,7 @@ def test_small_batches_of_rebuilt_nested_columns_join_to_the_whole(old_file: Pat
     scan = context(REBUILT, row_filter, table_schema=OLD)
     one = task(old_file, key=metadata(old_file))
     whole = read(scan, one).to_pylist()
-    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", batch_rows)
+    monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", batch_rows)
     assert read(scan, one).to_pylist() == whole
     assert len(whole) == {None: 3, "NotEqualTo": 1, "IsNull": 1}[row_filter and type(row_filter).__name__]
 

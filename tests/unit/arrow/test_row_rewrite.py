@@ -189,7 +189,7 @@ def test_a_rewrite_that_fails_leaves_no_file(data: Path, tmp_path: Path) -> None
 def test_no_more_than_a_batch_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: DeleteMode, given: list[int] | None) -> None:
     rows = 10_000
     path = write(tmp_path / "long.parquet", rows_table(SCHEMA, [{"id": i, "x": 0.5} for i in range(rows)]))
-    monkeypatch.setattr("icelock.arrow.read.batches.BATCH_ROWS", 100)
+    monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", 100)
     taken: list[int] = []
     real = row_rewrite.read_task
 

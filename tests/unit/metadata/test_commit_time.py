@@ -10,7 +10,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from icelock.metadata.commit_time import commit_time_ms
-from icelock.metadata.snapshot import Snapshot
+from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import apply_updates
 from tests.lakes.sqlite import KEYED, TestLake, people
 

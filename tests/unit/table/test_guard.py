@@ -43,7 +43,7 @@ from icelock.format.encrypted_key import EncryptedKey
 from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
 from icelock.metadata.manifest_list import write_manifest_list
-from icelock.metadata.snapshot import Snapshot
+from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.secret import SecretBytes
 from icelock.table.guard import check_updates

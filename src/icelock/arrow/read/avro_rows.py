@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 
 from icelock.arrow.read.avro_types import AvroColumn, avro_columns
-from icelock.arrow.read.batches import BATCH_BYTES, BATCH_ROWS, batch_rows
 from icelock.arrow.read.file_schema import FileField, file_fields
+from icelock.arrow.read.stored_file import BATCH_BYTES, BATCH_ROWS, batch_rows
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import Limits

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from icelock.arrow.read.batches import batch_rows
 from icelock.arrow.read.file_schema import FileField, file_fields
 from icelock.arrow.read.prune import matching_row_groups
+from icelock.arrow.read.stored_file import batch_rows
 from icelock.errors import IntegrityError
 from icelock.io.parquet import ParquetInput
 

@@ -17,11 +17,11 @@ from pyarrow import types as pat
 from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import And, BooleanExpression, Not, Or
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluationVisitor as InclusiveMetricsVisitor
 from pyiceberg.expressions.visitors import extract_field_ids, rewrite_not, visit
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from icelock.arrow.read.file_schema import fields_by_id
-from icelock.arrow.read.seams import InclusiveMetricsVisitor
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("PARQUET", "AVRO")
 """Formats whose rows are read."""
+BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 64 << 20
+
+
+def batch_rows(rows: int, size: int) -> int:
+    """Return the rows of a batch when ``rows`` rows take ``size`` bytes: fewer where a batch would be larger than ``BATCH_BYTES``."""
+    width = size // max(1, rows)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
 
 
 class Rows(Protocol):

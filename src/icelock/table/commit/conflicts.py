@@ -28,7 +28,7 @@ from pyiceberg.types import LongType
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED
 from icelock.metadata.sound_bounds import is_sound
-from icelock.plan.delete_files import referenced_data_file
+from icelock.plan.delete_index import referenced_data_file
 from icelock.plan.planner import Planner
 
 if TYPE_CHECKING:

@@ -32,12 +32,11 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import PolicyError
 from icelock.metadata.commit_time import commit_time_ms
-from icelock.metadata.dropped_sources import with_sources
 from icelock.metadata.given import whole_number
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
-from icelock.metadata.snapshot import Snapshot
+from icelock.metadata.table_metadata import Snapshot, with_sources
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh

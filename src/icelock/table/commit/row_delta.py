@@ -29,7 +29,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.sound_bounds import on_sound_manifests
-from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.plan.delete_index import DeleteFileId, delete_file_id, referenced_data_file
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.partition_set import PartitionSet

@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summar
 
 from icelock.metadata.given import is_long
 from icelock.metadata.partition_identity import identity_of
-from icelock.plan.delete_files import is_vector
+from icelock.plan.delete_index import is_vector
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

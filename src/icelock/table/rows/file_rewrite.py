@@ -21,7 +21,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.arrow.write.row_rewrite import DeleteMode, Rewrite, RewriteContext, rewrite_file, with_lineage
 from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.metadata.manifest import DataFile
-from icelock.plan.delete_files import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.plan.delete_index import DeleteFileId, delete_file_id, referenced_data_file
 from icelock.table.commit.row_delta import Change
 
 if TYPE_CHECKING:
