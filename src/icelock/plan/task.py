@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.types import NestedField, PrimitiveType, StructType
 
 from icelock.errors import FormatError
+from icelock.metadata.schema_paths import path_to
 from icelock.secret import SecretBytes
 
 if TYPE_CHECKING:
@@ -144,26 +145,18 @@ class TaskBuilder:
             self._columns[ids] = tuple(self._equality_column(field_id, path).model_dump_json() for field_id in ids)
         return self._columns[ids]
 
-    def _equality_column(self, field_id: int, path: str) -> NestedField:
+    def _equality_column(self, field_id: int, location: str) -> NestedField:
+        """Return the column, optional; in structs that have no other field, if it is in some."""
         for schema in self._schemas:
-            found = _path_to(schema.fields, field_id)
-            if found is not None:
+            path = path_to(schema.fields, field_id)
+            if path is not None and isinstance(path.field.field_type, PrimitiveType):
+                found = path.field.model_copy(update={"required": False})
+                for struct in reversed(path.fields[:-1]):
+                    found = struct.model_copy(update={"required": False, "field_type": StructType(found)})
                 return found
         raise FormatError(
-            f"equality delete file {path} compares field id {field_id}, which no schema of the table has as a single value a row"
+            f"equality delete file {location} compares field id {field_id}, which no schema of the table has as a single value a row"
         )
-
-
-def _path_to(fields: Iterable[NestedField], field_id: int) -> NestedField | None:
-    """Return an optional field that holds nothing but the path to a primitive one."""
-    for field in fields:
-        if field.field_id == field_id and isinstance(field.field_type, PrimitiveType):
-            return field.model_copy(update={"required": False})
-        if isinstance(field.field_type, StructType):
-            below = _path_to(field.field_type.fields, field_id)
-            if below is not None:
-                return field.model_copy(update={"required": False, "field_type": StructType(below)})
-    return None
 
 
 def secret(value: bytes | None) -> SecretBytes | None:

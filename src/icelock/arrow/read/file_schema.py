@@ -52,15 +52,16 @@ def file_fields(schema: pa.Schema, name_mapping: NameMapping | None, *, location
         FormatError: no ids in the file and no name mapping of the table, or an id that two fields share.
     """
     fields = tuple(_fields(schema, 0))
-    if not any(field.field_id is not None for top in fields for field in _walk(top)):
+    root = FileField(
+        name="", field_id=None, arrow_type=pa.struct(schema), leaves=range(fields[-1].leaves.stop if fields else 0), children=fields
+    )
+    if not any(field.field_id is not None for _, field, _ in walk(root)):
         if name_mapping is None:
             raise FormatError(
                 f"{location} has no field ids, and its table has no name mapping: set the table property schema.name-mapping.default, "
                 "or rewrite the file with field ids"
             )
-        fields = tuple(_with_mapping(field, list(name_mapping)) for field in fields)
-    leaves = range(fields[-1].leaves.stop if fields else 0)
-    root = FileField(name="", field_id=None, arrow_type=pa.struct(schema), leaves=leaves, children=fields)
+        return with_names(root, name_mapping, location=location)
     _check_unique(root, location)
     return root
 
@@ -74,6 +75,16 @@ def with_names(root: FileField, mapping: NameMapping, *, location: str) -> FileF
     named = dataclasses.replace(root, children=tuple(_with_mapping(field, list(mapping)) for field in root.children))
     _check_unique(named, location)
     return named
+
+
+def walk(
+    field: FileField, above: tuple[str, ...] = (), parent: FileField | None = None
+) -> Iterator[tuple[tuple[str, ...], FileField, FileField | None]]:
+    """Yield the fields below one, each with its names and the field that it is part of, None at the top."""
+    for child in field.children:
+        names = (*above, child.name)
+        yield names, child, parent
+        yield from walk(child, names, child)
 
 
 def fields_by_id(root: FileField) -> dict[int, FileField]:
@@ -134,15 +145,9 @@ def _with_mapping(field: FileField, mapping: list[MappedField]) -> FileField:
     return dataclasses.replace(field, field_id=None if found is None else found.field_id, children=children)
 
 
-def _walk(field: FileField) -> Iterator[FileField]:
-    yield field
-    for child in field.children:
-        yield from _walk(child)
-
-
 def _check_unique(root: FileField, location: str) -> None:
     seen: dict[int, str] = {}
-    for field in _walk(root):
+    for _, field, _ in walk(root):
         if field.field_id is None:
             continue
         if field.field_id in seen:

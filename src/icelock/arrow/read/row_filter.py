@@ -22,15 +22,14 @@ from pyarrow import types as pat
 from pyiceberg.expressions import BooleanExpression, BoundTerm
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, extract_field_ids, visit
 from pyiceberg.schema import Schema, prune_columns
-from pyiceberg.types import StructType, UUIDType
+from pyiceberg.types import UUIDType
 
 from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.types import UUID_STORAGE, output_schema, output_type, plain_array
+from icelock.metadata.schema_paths import schema_paths
 from icelock.plan.filters.exact import exact_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.expressions.literals import Literal
 
 
@@ -56,7 +55,7 @@ class FilterPlan:
         bound = bind(table_schema, exact_filter(row_filter, table_schema, case_sensitive=case_sensitive), case_sensitive=True)
         ids = extract_field_ids(bound)
         schema = prune_columns(table_schema, ids, select_full_types=True)
-        paths = {field_id: path for field_id, path in _paths(schema.as_struct()) if field_id in ids}
+        paths = {path.field.field_id: path.positions for path in schema_paths(schema.fields) if path.field.field_id in ids}
         return cls(expression=bound, schema=schema, arrow_schema=output_schema(schema), paths=paths)
 
 
@@ -77,13 +76,6 @@ class RowFilter:
         return None if mask.true_count == len(mask) else mask
 
 
-def _paths(struct: StructType, above: tuple[int, ...] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each field id with its position at every level of structs."""
-    for position, field in enumerate(struct.fields):
-        path = (*above, position)
-        yield field.field_id, path
-        if isinstance(field.field_type, StructType):
-            yield from _paths(field.field_type, path)
 
 
 def _at(batch: pa.RecordBatch, path: tuple[int, ...]) -> pa.Array:

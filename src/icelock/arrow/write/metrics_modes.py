@@ -18,7 +18,9 @@ from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+
+from icelock.metadata.schema_paths import child_fields
 
 DEFAULT: Final = "write.metadata.metrics.default"
 COLUMN: Final = "write.metadata.metrics.column."
@@ -80,17 +82,7 @@ def _max_inferred(properties: Mapping[str, str]) -> int:
 
 def _primitives(kind: IcebergType) -> Iterator[NestedField]:
     """Yield primitive fields in the order in which Java fills its limit (``MetricsConfig.limitFieldIds``)."""
-    fields = _children(kind)
+    fields = child_fields(kind)
     yield from (field for field in fields if isinstance(field.field_type, PrimitiveType))
     for field in fields:
         yield from _primitives(field.field_type)
-
-
-def _children(kind: IcebergType) -> tuple[NestedField, ...]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    if isinstance(kind, MapType):
-        return (kind.key_field, kind.value_field)
-    return ()

@@ -28,6 +28,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StringType, StructTy
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import find_column, is_metadata_column, shortened
 from icelock.metadata.column_types import UnreadType
+from icelock.metadata.schema_paths import path_to
 from icelock.plan.filters.literals import FLOATS, compared
 
 if TYPE_CHECKING:
@@ -121,11 +122,13 @@ class _Exact:
             raise PolicyError(
                 f"column {shortened(name)!r} is inside a list or map: a row has many values of it, so it cannot be filtered by"
             ) from e
-        nullable = _nullable(self._schema.fields, field.field_id)
-        if nullable is None:
+        path = path_to(self._schema.fields, field.field_id)
+        nullable = [one.field_id for one in path.fields if not one.required] if path else []
+        if not nullable:
             return _Column(name=name, kind=field.field_type, present=ex.AlwaysTrue(), missing=ex.AlwaysFalse())
-        path = self._schema.find_column_name(nullable) or name
-        return _Column(name=name, kind=field.field_type, present=_made(ex.NotNull, path), missing=_made(ex.IsNull, path))
+        # The innermost one: a struct that is null makes the optional fields below it null.
+        tested = self._schema.find_column_name(nullable[-1]) or name
+        return _Column(name=name, kind=field.field_type, present=_made(ex.NotNull, tested), missing=_made(ex.IsNull, tested))
 
     def _field(self, given: Any) -> NestedField:
         term = getattr(given, "term", None)
@@ -142,24 +145,6 @@ class _Exact:
 
 def _known(schema: Schema, name: str) -> bool:
     return name.lower() in {known.lower() for known in schema.column_names}
-
-
-def _nullable(fields: Any, field_id: int) -> int | None:
-    """Return the innermost field on the way to a field, itself included, that may be null: it is null when the field is."""
-    for field in fields:
-        if field.field_id == field_id:
-            return None if field.required else field_id
-        if isinstance(field.field_type, StructType) and _within(field.field_type, field_id):
-            below = _nullable(field.field_type.fields, field_id)
-            return below if below is not None or field.required else field.field_id
-    return None
-
-
-def _within(struct: StructType, field_id: int) -> bool:
-    return any(
-        field.field_id == field_id or (isinstance(field.field_type, StructType) and _within(field.field_type, field_id))
-        for field in struct.fields
-    )
 
 
 def _word(kind: Any) -> str:

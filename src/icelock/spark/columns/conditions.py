@@ -28,7 +28,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from icelock.arrow.types import output_type
-from icelock.spark.columns.paths import path_of, quoted
+from icelock.metadata.schema_paths import names_to
+from icelock.spark.columns.paths import quoted
 from icelock.spark.columns.types import spark_type
 
 _FLOATS: Final = (ice.FloatType, ice.DoubleType)
@@ -45,7 +46,7 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         self._schema = schema
 
     def _column(self, term: Any) -> Column:
-        return F.col(quoted(*path_of(self._schema.fields, term.ref().field.field_id)))
+        return F.col(quoted(*names_to(self._schema.fields, term.ref().field.field_id)))
 
     def _literal(self, term: Any, value: Any) -> Column:
         import pyarrow as pa

@@ -32,7 +32,8 @@ from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
-from icelock.spark.columns.paths import path_of, quoted
+from icelock.metadata.schema_paths import names_to
+from icelock.spark.columns.paths import quoted
 from icelock.spark.columns.transforms import spark_transform
 from icelock.spark.settings.options import DISTRIBUTION_MODE, FANOUT
 
@@ -157,7 +158,7 @@ class _Keys:
     def _path(self, field_id: int) -> list[str] | None:
         """Return where the rows have a table's column; None if they lack it."""
         known, path = self._rows.schema, []
-        for part in path_of(self._schema.fields, field_id):
+        for part in names_to(self._schema.fields, field_id):
             same = [item for item in known.fields if item.name == part or (not self._case_sensitive and item.name.lower() == part.lower())]
             if not same:
                 return None

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,7 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.types import output_type
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
+from icelock.metadata.schema_paths import schema_paths
 from icelock.spark.columns.paths import quoted
 from icelock.spark.columns.types import has_spark_type, spark_schema, spark_type
 
@@ -167,12 +168,12 @@ def pushable(wanted: Schema, schemas: Sequence[Schema]) -> Pushable:
     if {schema.schema_id for schema in schemas} != set(range(len(schemas))):
         return Pushable(names=(), floats=())
     meanings: dict[str, set[tuple[int, str]]] = {}
-    for path, field in _paths(field for schema in schemas for field in schema.fields):
-        meanings.setdefault(".".join(path).lower(), set()).add((field.field_id, _kind(field)))
+    for path in schema_paths(field for schema in schemas for field in schema.fields):
+        meanings.setdefault(".".join(path.names).lower(), set()).add((path.field.field_id, _kind(path.field)))
     found = {
-        _in_filters(path): field
-        for path, field in _paths(wanted.fields)
-        if meanings.get(".".join(path).lower()) == {(field.field_id, _kind(field))}
+        _in_filters(path.names): path.field
+        for path in schema_paths(wanted.fields)
+        if meanings.get(".".join(path.names).lower()) == {(path.field.field_id, _kind(path.field))}
     }
     floats = [name for name, field in found.items() if isinstance(field.field_type, (ice.FloatType, ice.DoubleType))]
     return Pushable(names=list(found), floats=floats)
@@ -189,14 +190,6 @@ def _in_filters(path: Iterable[str]) -> str:
 
 def _plain(name: str) -> bool:
     return name.replace("_", "").isalnum() and name.isascii() and not name[0].isdigit()
-
-
-def _paths(fields: Iterable[ice.NestedField], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], ice.NestedField]]:
-    for field in fields:
-        path = (*above, field.name)
-        yield path, field
-        if isinstance(field.field_type, ice.StructType):
-            yield from _paths(field.field_type.fields, path)
 
 
 def _parts(field: ice.NestedField) -> list[ice.NestedField]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg import types as ice
 from pyiceberg.exceptions import ValidationException
 
+from icelock.metadata.schema_paths import child_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -63,8 +65,8 @@ def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, t
 
 def _changed(written: ice.IcebergType, now: ice.IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
     """Describe each written column that can no longer hold its values."""
-    there = {field.field_id: field for field in _children(now)}
-    for field in _children(written):
+    there = {field.field_id: field for field in child_fields(now)}
+    for field in child_fields(written):
         name = f"{'.'.join((*above, field.name))!r} (id {field.field_id})"
         found = there.get(field.field_id)
         if found is None:
@@ -75,14 +77,6 @@ def _changed(written: ice.IcebergType, now: ice.IcebergType, above: tuple[str, .
             if found.required and not field.required:
                 yield f"{name} is now required"
             yield from _changed(field.field_type, found.field_type, (*above, field.name))
-
-
-def _children(kind: ice.IcebergType) -> tuple[ice.NestedField, ...]:
-    if isinstance(kind, ice.ListType):
-        return (kind.element_field,)
-    if isinstance(kind, ice.MapType):
-        return (kind.key_field, kind.value_field)
-    return kind.fields if isinstance(kind, ice.StructType) else ()
 
 
 def _takes(now: ice.IcebergType, written: ice.IcebergType) -> bool:

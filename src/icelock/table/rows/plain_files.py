@@ -18,7 +18,7 @@ from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType, UnknownType
 
-from icelock.arrow.read.file_schema import FileField, file_fields, with_names
+from icelock.arrow.read.file_schema import FileField, file_fields, walk, with_names
 from icelock.arrow.read.parquet_rows import ParquetRows
 from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.types import can_read, output_schema, output_type, storage
@@ -122,7 +122,7 @@ class _Names:
         """
         by_name = with_names(file, self.mapping, location=path)
         own, contradicted = True, None
-        for (_, field, parent), (_, named, _) in zip(_walk(file), _walk(by_name), strict=True):
+        for (_, field, parent), (_, named, _) in zip(walk(file), walk(by_name), strict=True):
             if field.field_id is None or not (parent is None or pat.is_struct(parent.arrow_type)):
                 continue
             own &= field.name in self.ever.get(field.field_id, ())
@@ -145,7 +145,7 @@ def _mapped(mapping: Iterable[MappedField] | None) -> Iterator[tuple[int, Iterab
 
 def _check_columns(path: str, file: FileField, schema: Schema) -> None:
     known = set(schema.field_ids)
-    extra = [".".join(names) for names, field, _ in _walk(file) if field.field_id not in known]
+    extra = [".".join(names) for names, field, _ in walk(file) if field.field_id not in known]
     if extra:
         raise PolicyError(
             f"{path} has columns that the table lacks: {', '.join(extra)}; add them with union_by_name, or write the file without them"
@@ -162,7 +162,7 @@ def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset
     Reading alone accepts more, as other writers may have left it in a table. INT96 timestamps have no zone in the file, and are instants.
     """
     problems = []
-    for names, field, _ in _walk(file):
+    for names, field, _ in walk(file):
         kind = schema.find_type(field.field_id) if field.field_id is not None else None
         if (
             field.children
@@ -180,13 +180,3 @@ def _check_types(path: str, file: FileField, schema: Schema, instants: frozenset
         raise PolicyError(
             f"{path} does not fit the table: {'; '.join(problems)}. Write the file with the table's types, or cast its rows and append them"
         )
-
-
-def _walk(
-    field: FileField, above: tuple[str, ...] = (), parent: FileField | None = None
-) -> Iterator[tuple[tuple[str, ...], FileField, FileField | None]]:
-    """Yield the fields below a field, each with its names and its parent, None at the top."""
-    for child in field.children:
-        names = (*above, child.name)
-        yield names, child, parent
-        yield from _walk(child, names, child)
