@@ -16,7 +16,9 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self, cast
+
+from tenacity import Future, RetryCallState, Retrying, before_sleep_log, retry_if_exception
 
 from icelock.errors import KmsError, KmsErrorKind, PolicyError
 from icelock.kms.client import KmsClient
@@ -132,22 +134,28 @@ class RetryingKms:
 
     def _call(self, call: Callable[[], bytes]) -> bytes:
         start = self._clock()
-        failures = 0
-        while True:
-            try:
-                return call()
-            except KmsError as e:
-                if e.kind is not KmsErrorKind.UNAVAILABLE:
-                    raise
-                failures += 1
-                wait = self._policy.wait_seconds(failures, self._jitter())
-                spent = self._clock() - start
-                if failures >= self._policy.attempts or (spent + wait) * 1_000 > self._policy.total_timeout_ms:
-                    if failures == 1:
-                        raise
-                    raise KmsError(f"{e} (gave up after {failures} calls in {spent:.1f} s)", kind=e.kind, key_id=e.key_id) from e
-                _log.debug("KMS unavailable, call %d again in %.3f s", failures, wait)
-            self._sleep(wait)
+
+        def is_over(state: RetryCallState) -> bool:
+            late = (self._clock() - start + state.upcoming_sleep) * 1_000 > self._policy.total_timeout_ms
+            return late or state.attempt_number >= self._policy.attempts
+
+        def give_up(state: RetryCallState) -> NoReturn:
+            error, spent = cast("Future", state.outcome).exception(), self._clock() - start
+            if not isinstance(error, KmsError) or state.attempt_number == 1:
+                raise cast("BaseException", error)
+            raise KmsError(
+                f"{error} (gave up after {state.attempt_number} calls in {spent:.1f} s)", kind=error.kind, key_id=error.key_id
+            ) from error
+
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, KmsError) and error.kind is KmsErrorKind.UNAVAILABLE),
+            wait=lambda state: self._policy.wait_seconds(state.attempt_number, self._jitter()),
+            stop=is_over,
+            retry_error_callback=give_up,
+            before_sleep=before_sleep_log(_log, logging.DEBUG),
+            sleep=self._sleep,
+        )
+        return retrying(call)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inner!r}, {self._policy!r})"
