@@ -19,6 +19,7 @@ from icelock.format.ags1 import MAGIC
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
+from icelock.io.plain_input import key_is_missing, plain_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,10 +96,7 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
     if key_metadata is not None:
         return EncryptedInputFile(storage_of(io).new_input(location), KeyMetadata.decode(key_metadata))
     if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
-        raise PolicyError(
-            f"{location} has no key metadata, but its table is encrypted: refused to read a plain file; "
-            "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
-        )
+        raise plain_refused(f"{location} has no key metadata")
     plain = io.new_input(location)
     if isinstance(io, EncryptingFileIO):
         _refuse_encrypted(plain)
@@ -106,13 +104,11 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
 
 
 def _refuse_encrypted(file: InputFile) -> None:
-    """A policy lets files without key metadata through; an encrypted one whose key is gone is none of them."""
+    """The policy lets plain files through, not encrypted ones whose key was lost."""
     with file.open() as stream:
         first = stream.read(len(MAGIC))
     if first == MAGIC:
-        raise KeyUnavailableError(
-            f"{file.location} is an encrypted stream (AGS1), but its parent has no key for it any more: restore the metadata file"
-        )
+        raise key_is_missing(file.location)
 
 
 def manager_of(io: FileIO, *, what: str) -> EncryptionManager:

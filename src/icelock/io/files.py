@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, cast
 
 from pyiceberg.io import InputFile, OutputFile
 
-from icelock.errors import IntegrityError, PolicyError
+from icelock.errors import PolicyError
 from icelock.format import ags1
 from icelock.io.raw import Sink, Source
+from icelock.io.stored import check_size
 from icelock.io.streams import Ags1Reader, Ags1Writer
 
 if TYPE_CHECKING:
@@ -86,17 +87,13 @@ class EncryptedOutputFile(OutputFile):
         return self._file_key.closed(self._closed_writer().encrypted_length)
 
     def check_stored(self) -> None:
-        """Look, after closing, whether the storage has as many bytes as were written.
+        """Check, after closing, that storage has all bytes that were written.
 
         Raises:
-            IntegrityError: it lost some.
+            IntegrityError: it has fewer or more.
             ValueError: The stream is not closed yet, or was aborted.
         """
-        written, found = self._closed_writer().encrypted_length, len(self._inner)
-        if found != written:
-            raise IntegrityError(
-                f"{self.location} has {found} bytes on storage, {written} were written: the storage lost some; write again"
-            )
+        check_size(self._inner, self._closed_writer().encrypted_length)
 
     def exists(self) -> bool:
         """Return whether the storage has a file at this location."""

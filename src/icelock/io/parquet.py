@@ -32,6 +32,7 @@ from icelock.format.parquet_crypto import (
     check_signed_footer,
     footer_length,
 )
+from icelock.io.plain_input import key_is_missing
 from icelock.io.raw import read_up_to
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import InputFile, InputStream
 
     from icelock.format.key_metadata import FileKey, KeyMetadata
-    from icelock.io.raw import Source
+from icelock.io.raw import Source
 
 MIN_PYARROW: Final = 25
 _END_READ: Final = 1 << 16
@@ -279,10 +280,7 @@ def _size(stream: InputStream) -> int:
 
 def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockError:
     if first == ENCRYPTED_MAGIC:
-        return KeyUnavailableError(
-            f"{location} is an encrypted Parquet file (PARE), but its manifest entry has no key metadata: "
-            "read it through a table with encryption.key-id and a KMS configured"
-        )
+        return key_is_missing(location, "Parquet file (PARE)")
     if first != PLAIN_MAGIC:
         return FormatError(f"{location} is no Parquet file: expected first bytes PAR1, got {first!r}; {_RESTORE}")
     return FormatError(f"{location} is a damaged plain Parquet file ({str(error).strip()}); {_RESTORE}")

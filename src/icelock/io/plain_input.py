@@ -1,7 +1,7 @@
-"""``PlainInput``: the plain bytes of one Avro or Puffin file, read by position.
+"""``PlainInput``: the plain bytes of one Avro or Puffin file, read by position; and the errors for files that are plain, or lack a key.
 
-Whether the file is an AGS1 stream is said by the parent's key metadata, never by its bytes; they are looked at only to word an
-error. The length of an AGS1 stream is the authenticated one, so nothing that was cut or added is missed.
+The parent's key metadata says whether the file is an AGS1 stream, never its bytes; those are looked at only to word an error. The length
+of an AGS1 stream is the authenticated one, so cut or added bytes are noticed.
 
 Not here: what the bytes mean (``io.avro.read``, ``io.puffin.read``).
 """
@@ -12,7 +12,7 @@ import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, cast
 
-from icelock.errors import FormatError, KeyUnavailableError
+from icelock.errors import FormatError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.io.files import EncryptedInputFile
 from icelock.io.raw import Source, read_up_to
@@ -25,6 +25,22 @@ if TYPE_CHECKING:
     from icelock.format.key_metadata import KeyMetadata
 
 RESTORE: Final = "restore the file from a backup, or read a snapshot that does not need it"
+
+
+def plain_refused(what: str, refused: str = "a plain file") -> PolicyError:
+    """Return the error for a file of an encrypted table that no key is known for; ``what`` says what lacks it."""
+    return PolicyError(
+        f"{what}, but its table is encrypted: refused to read {refused}; "
+        "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
+    )
+
+
+def key_is_missing(location: str, form: str = "stream (AGS1)") -> KeyUnavailableError:
+    """Return the error for an encrypted file whose parent has no key metadata for it."""
+    return KeyUnavailableError(
+        f"{location} is an encrypted {form}, but its parent has no key metadata for it: "
+        "read it through a table with encryption.key-id and a KMS configured, or restore the metadata file"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +68,12 @@ class PlainBytes:
 class PlainInput:
     """One open file; use it as a context manager, in one thread at a time. ``length`` counts plain bytes.
 
-    ``key_metadata`` None means a plain file: that it is allowed is for the caller to know.
+    ``key_metadata`` None means a plain file; the caller knows that it is allowed.
 
     Raises:
         IntegrityError: another length on storage than the key metadata says, or a block that does not authenticate.
         FormatError: key metadata without a length, or no AGS1 stream where one is expected.
-        KeyUnavailableError: an AGS1 stream, but there is no key metadata.
+        KeyUnavailableError: an AGS1 stream without key metadata.
     """
 
     def __init__(self, source: InputFile, key_metadata: KeyMetadata | None) -> None:
@@ -107,10 +123,7 @@ class PlainInput:
 
     def _refuse_encrypted(self) -> None:
         if self.length >= len(ags1.MAGIC) and self.read_at(0, len(ags1.MAGIC)) == ags1.MAGIC:
-            raise KeyUnavailableError(
-                f"{self.location} is an encrypted stream (AGS1), but its manifest entry has no key metadata: "
-                "read it through a table with encryption.key-id and a KMS configured"
-            )
+            raise key_is_missing(self.location)
 
 
 def _check_range(location: str, length: int, offset: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""A data file that is finished: what its manifest entry needs, and the check that storage has it.
+"""A finished file: what its manifest entry needs, and the check that storage has it.
 
 Not here: how it was written (``arrow.write.parquet_file``, ``arrow.write.avro_file``).
 """
@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
@@ -49,16 +49,25 @@ class EncryptedFile(Protocol):
         """Stop writing."""
 
 
+def check_size(stored: InputFile | OutputFile, written: int) -> None:
+    """Check that storage has all bytes of a file that was just closed.
+
+    Raises:
+        IntegrityError: it has fewer or more.
+    """
+    found = len(stored)
+    if found != written:
+        raise IntegrityError(f"{stored.location} has {found} bytes on storage, {written} were written: the storage lost some; write again")
+
+
 def check_stored(io: FileIO, location: str, *, size: int, magic: bytes) -> None:
-    """Look at a file that was just closed.
+    """Check the size and the first bytes of an encrypted file that was just closed.
 
     Raises:
         IntegrityError: storage does not have the bytes that were written, or they are not encrypted.
     """
     stored = io.new_input(location)
-    found = len(stored)
-    if found != size:
-        raise IntegrityError(f"{location} has {found} bytes on storage, {size} were written: the storage lost some; write again")
+    check_size(stored, size)
     with stored.open() as stream:
         first = bytes(stream.read(len(magic)))
     if first != magic:

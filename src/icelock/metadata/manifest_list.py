@@ -21,6 +21,7 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.io.file_io import EncryptingFileIO, manager_of, open_input, storage_of
 from icelock.io.files import EncryptedInputFile
 from icelock.io.limits import Limits
+from icelock.io.plain_input import plain_refused
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import ManifestFile, read_manifest_rows
 from icelock.properties import ENCRYPTED_VERSION
@@ -41,10 +42,7 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
     """
     if key_id is None:
         if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
-            raise PolicyError(
-                f"snapshot {snapshot_id} has no key-id, but its table is encrypted: refused to read the plain manifest list {location}; "
-                "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
-            )
+            raise plain_refused(f"snapshot {snapshot_id} has no key-id", f"the plain manifest list {location}")
         return read_manifest_rows(open_input(io, location, None), Limits.of(io.properties))
     manager = manager_of(io, what=f"manifest list {location} of snapshot {snapshot_id}")
     key_metadata = manager.open_manifest_list_key(key_id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from icelock.errors import FormatError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
+from icelock.io.plain_input import plain_refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,8 +86,5 @@ def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> K
         except FormatError as e:
             raise FormatError(f"{planned.path}: the manifest entry's key metadata is damaged: {e}") from e
     if not allow_plaintext:
-        raise PolicyError(
-            f"{planned.path} has no key metadata, but its table is encrypted: refused to read a plain file; "
-            "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
-        )
+        raise plain_refused(f"{planned.path} has no key metadata")
     return None
