@@ -1,7 +1,7 @@
 """The whole exception tree.
 
-``IcelockError`` has six branches. A message names the file or key id, what was expected, what was found and what to
-do; it never holds key bytes. Causes are chained.
+``IcelockError`` has six branches. A message names the file or key id, what was expected, what was found and what to do; it
+never contains key bytes. Causes are chained.
 
 Not here: PyIceberg's own exceptions (``NoSuchTableError``, ``CommitFailedException`` ...), which pass through unchanged.
 """
@@ -16,7 +16,7 @@ class IcelockError(Exception):
 
 
 class FormatError(IcelockError, ValueError):
-    """Bytes or JSON that are not what the format demands (truncated, another magic, another version)."""
+    """Bytes or JSON that violate the format (truncated, another magic, another version)."""
 
 
 class IntegrityError(IcelockError):
@@ -24,11 +24,11 @@ class IntegrityError(IcelockError):
 
 
 class KeyUnavailableError(IcelockError):
-    """A key that is needed cannot be had: no KMS configured, a key entry is missing, or the KMS refused."""
+    """A key is unavailable: no KMS configured, a key entry is missing, or the KMS refused."""
 
 
 class KmsErrorKind(Enum):
-    """The five reasons a KMS gives, told apart for every service (case C-39)."""
+    """The five reasons why a KMS refuses, the same for every service (case C-39)."""
 
     MISSING = "key not found"
     DISABLED = "key disabled or pending deletion"
@@ -51,7 +51,7 @@ class PolicyError(IcelockError, ValueError):
 
 
 class KmsClientError(KeyUnavailableError, PolicyError):
-    """A KMS client cannot be made: the class that the configuration names failed. So no key can be had, and the setting is wrong."""
+    """A KMS client cannot be constructed: the configured class failed. So keys are unavailable, and the setting is wrong."""
 
 
 class CommitError(IcelockError):

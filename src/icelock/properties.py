@@ -84,18 +84,18 @@ KMS_PKCS11_PIN_FILE: Final = "kms.pkcs11.pin-file"
 KMS_PKCS11_PIN_ENV: Final = "kms.pkcs11.pin-env"
 KMS_RETRY_PREFIX: Final = "kms.retry."
 
-# What a catalog's configuration says of the tables that it makes (Java CatalogProperties)
+# Defaults and overrides for a catalog's new tables (Java CatalogProperties)
 TABLE_DEFAULT_PREFIX: Final = "table-default."
 TABLE_OVERRIDE_PREFIX: Final = "table-override."
-# Said when a table is made, and not kept: it makes a plain one where plain ones are not made otherwise.
+# Given when a table is created, and not stored: it allows a plain table where tables are encrypted otherwise.
 PLAIN: Final = "icelock.plain"
 
 FORMAT_VERSION: Final = "format-version"
 # Encryption came with format version 3. Nothing below has a place for keys, and version 4 is refused (``metadata.table_metadata``).
 ENCRYPTED_VERSION: Final = 3
 
-# Names that are no table's own. Java keeps none of the first (TableProperties.RESERVED_PROPERTIES), Spark gives the second another
-# meaning (SparkTable, Spark3Util); the last are parameters of a table's row in Hive or Glue (metadata_hash_location is ours).
+# Reserved names. Java does not store the first group (TableProperties.RESERVED_PROPERTIES), Spark gives the second another meaning
+# (SparkTable, Spark3Util); the others are parameters of a table's row in Hive or Glue (metadata_hash_location is ours).
 _RESERVED: Final = frozenset(
     (
         *(FORMAT_VERSION, "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms"),
@@ -133,7 +133,7 @@ _KMS_PREFIXES: Final = ("kms.", "azure.keyvault.")
 
 
 def _folded(name: str) -> str:
-    """Return a name without what other ways of writing it change: capitals and separators (environment variables have ``_`` only)."""
+    """Return a name in lower case with one kind of separator (environment variables have ``_`` only)."""
     return re.sub(r"[._-]+", "-", name.lower()).strip("-")
 
 
@@ -147,7 +147,7 @@ _BARE: Final[Mapping[str, str]] = {
     "kms": KMS_TYPE,
     "icelock": REQUIRE_ENCRYPTION,
 }
-"""What was meant by names that lack their first part, or all but it."""
+"""What was meant by names without their first part, or with nothing else."""
 _FAMILIES: Final = ("encryption", "kms", "icelock", "table-default", "table-override")
 
 
@@ -174,10 +174,10 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_misplaced(given: Iterable[str]) -> None:
-    """Refuse names of table properties that were to set encryption, and would be any user's property.
+    """Refuse table properties that look like encryption settings but are not: they would be stored and have no effect.
 
     Raises:
-        PolicyError: names the property, and how it is set.
+        PolicyError: names the property, and how to set it.
     """
     for name in given:
         folded = _folded(name)
@@ -190,7 +190,7 @@ def check_misplaced(given: Iterable[str]) -> None:
 
 
 def check_nested(properties: Mapping[str, object]) -> None:
-    """Refuse encryption settings in blocks of their own, as YAML can have them: PyIceberg hands them on as one value, which says nothing.
+    """Refuse encryption settings in nested blocks, as YAML allows: PyIceberg passes a block on as one value, which has no effect.
 
     Raises:
         PolicyError: names the property as it is written.
@@ -201,7 +201,7 @@ def check_nested(properties: Mapping[str, object]) -> None:
             if folded in _SPELT or _family(folded) is not None:
                 right = _SPELT.get(folded, inner)
                 raise PolicyError(
-                    f"catalog property {name!r} holds others: write each with its whole name and one value, such as {right!r}"
+                    f"catalog property {name!r} is a block of others: write each with its full name and one value, such as {right!r}"
                 )
 
 
@@ -228,24 +228,23 @@ def _leaves(name: str, value: object) -> list[str]:
 
 
 def _family(folded: str) -> str | None:
-    """Return the first part of a name if it is one of ours."""
+    """Return a name's first part if it is one of ours."""
     return next((first for first in _FAMILIES if folded == first or folded.startswith(f"{first}-")), None)
 
 
 def _setting(name: str) -> str | None:
-    """Return the setting of a table that a name ends with."""
+    """Return the table setting that a name ends with."""
     return next((known for known in _TABLE if name.lower().replace("_", "-").endswith(known)), None)
 
 
 def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
-    """Refuse names that Java Iceberg, Spark, Hive or Glue keep for themselves, in capitals too.
+    """Refuse names that Java Iceberg, Spark, Hive or Glue reserve, in upper or lower case.
 
-    Stored as a property, ``format-version`` is a request that makes every later change of Java's fail; others replace what a metastore
-    knows of the table.
+    A stored ``format-version`` makes every later commit by Java fail; others overwrite what a metastore knows of the table.
 
     Args:
         given: names of table properties.
-        making: a table is made, and ``format-version`` says in which version; it is not stored.
+        making: a table is created; ``format-version`` then gives its version, and is not stored.
 
     Raises:
         PolicyError: names the first one.
@@ -254,7 +253,7 @@ def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
         if name.lower() not in _RESERVED or (making and name == FORMAT_VERSION):
             continue
         hint = "upgrade the table by upgrade_table_version" if name.lower() == FORMAT_VERSION else "choose another name"
-        raise PolicyError(f"{name!r} cannot be a table property: Iceberg and its catalogs keep the name for themselves; {hint}")
+        raise PolicyError(f"{name!r} cannot be a table property: Iceberg and its catalogs reserve this name; {hint}")
 
 
 def check_catalog_properties(properties: Mapping[str, object]) -> None:
@@ -306,7 +305,7 @@ def limit(properties: Mapping[str, object], name: str) -> int:
     """Return a limit, or its default.
 
     Raises:
-        PolicyError: it is no whole number above 0.
+        PolicyError: it is not a whole number above 0.
     """
     value = str(properties.get(name, LIMITS[name])).strip()
     if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
@@ -320,7 +319,7 @@ def has_kms(properties: Mapping[str, object]) -> bool:
 
 
 def _refuse_misplaced(name: str) -> None:
-    """Refuse a catalog property that was to say something of new tables and would say nothing."""
+    """Refuse a catalog property that was meant for new tables or for encryption, and would have no effect."""
     if name.startswith(_OF_NEW_TABLES) and name not in _OF_NEW_TABLES:
         return
     lowered = name.lower()
@@ -334,7 +333,7 @@ def _refuse_misplaced(name: str) -> None:
         msg = f"unknown catalog property {name!r}; did you mean {near[0] + (lowered.partition('.')[2] or '<table property>')!r}?"
     elif setting is not None:
         msg = (
-            f"{name!r} is no catalog property: for all new tables of the catalog set {TABLE_DEFAULT_PREFIX + setting!r}, or give "
+            f"{name!r} is not a catalog property: for all new tables of the catalog set {TABLE_DEFAULT_PREFIX + setting!r}, or give "
             f"{setting!r} to create_table"
         )
     else:
@@ -343,7 +342,7 @@ def _refuse_misplaced(name: str) -> None:
 
 
 def _meant(name: str) -> str | None:
-    """Return the catalog property that a name was to be, or None for one that is right, or no concern of ours."""
+    """Return the catalog property that a misspelt name was meant to be; None for a correct name, or one that is not ours."""
     folded = _folded(name)
     near = difflib.get_close_matches(folded, _SPELT, n=1, cutoff=0.9)
     family = _family(folded)
@@ -356,14 +355,14 @@ def _meant(name: str) -> str | None:
 
 
 def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:
-    """Return a catalog property that is a whole number from 1 on.
+    """Return a catalog property that is a whole number above 0.
 
     Raises:
-        PolicyError: it is something else.
+        PolicyError: another value.
     """
     text = str(properties.get(name, default))
     if not (text.isascii() and text.isdigit() and len(text) <= _LONG and int(text) > 0):
-        raise PolicyError(f"{name} is {text[:80]!r}; it must be a whole number from 1 on")
+        raise PolicyError(f"{name} is {text[:80]!r}; it must be a whole number above 0")
     return int(text)
 
 
@@ -371,13 +370,13 @@ def encryption_key_id(properties: Mapping[str, str]) -> str | None:
     """Return the table's master key id, or None for a plain table.
 
     Raises:
-        PolicyError: the id is empty or has white space around it (case C-59).
+        PolicyError: the id is empty or is surrounded by white space (case C-59).
     """
     key_id = properties.get(ENCRYPTION_KEY_ID)
     if key_id is None:
         return None
     if not isinstance(key_id, str) or not key_id or key_id != key_id.strip():
-        raise PolicyError(f"{ENCRYPTION_KEY_ID} is {key_id!r}; it must be a key id of the KMS without white space around it")
+        raise PolicyError(f"{ENCRYPTION_KEY_ID} is {key_id!r}; it must be a key id of the KMS, without white space around it")
     return key_id
 
 

@@ -1,8 +1,7 @@
-"""``SecretBytes``: key bytes that do not show up in reprs, logs or pickles.
+"""``SecretBytes``: key bytes that do not appear in reprs, logs or pickles.
 
-Memory is not claimed to be wiped (docs/threat-model.md). What is promised: the repr shows the length only, comparison
-takes constant time, and pickling is refused, so that a key reaches another process only where code says so by calling
-``reveal``.
+Memory is not wiped (docs/threat-model.md). But the repr shows only the length, comparison takes constant time, and pickling
+is refused, so that a key reaches another process only where code explicitly calls ``reveal``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Contract tests for plug-ins, for use with pytest.
 
-``KmsContract`` is what every KMS client has to pass. A package with a client of its own writes::
+``KmsContract`` has the tests that every KMS client must pass. For your own client, write::
 
     import pytest
     from icelock.testing import KmsContract
@@ -14,7 +14,7 @@
         def key_id(self):
             return "a-key-that-exists"
 
-The other fixtures are optional, and the tests that need them are skipped without. To see values in failed assertions, put
+The other fixtures are optional; tests that need a missing one are skipped. To see values in failed assertions, put
 ``pytest.register_assert_rewrite("icelock.testing")`` into conftest.py.
 
 pytest is not a dependency of icelock: import this module from tests only.
@@ -36,7 +36,7 @@ import pytest
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms.client import KmsClient
 
-# Text, line ends, zeros and bytes that are no UTF-8: nothing in a key or blob has a meaning.
+# Text, line ends, zeros and bytes that are not UTF-8: key bytes have no meaning.
 _KEYS: Final = (b"0123456789012345", b"\x00" * 16, b"\xff" * 24, bytes(range(24)), b"\r\n\x00\x1a" * 8, bytes(range(224, 256)))
 _IDS: Final = [f"{len(key)}-{key[:3].hex()}" for key in _KEYS]
 _THREADS: Final = 8
@@ -77,7 +77,7 @@ class KmsContract:
 
     @pytest.fixture
     def secrets(self) -> Sequence[bytes]:
-        """Return master keys, passwords and tokens that must show up nowhere (optional)."""
+        """Return master keys, passwords and tokens that must not appear anywhere (optional)."""
         return ()
 
     @pytest.mark.parametrize("key", _KEYS, ids=_IDS)
@@ -90,7 +90,7 @@ class KmsContract:
         assert unwrapped == key
 
     def test_wraps_the_same_key_differently_each_time(self, kms: KmsClient, key_id: str) -> None:
-        """Equal keys are not seen to be equal."""
+        """Equal keys give different blobs."""
         blobs = {kms.wrap_key(b"k" * 16, key_id) for _ in range(4)}
         assert len(blobs) == 4  # noqa: PLR2004
         assert {kms.unwrap_key(blob, key_id) for blob in blobs} == {b"k" * 16}
@@ -102,12 +102,12 @@ class KmsContract:
         assert not any(form in blob for form in _forms(key))
 
     def test_opens_a_blob_that_was_stored_as_text(self, kms: KmsClient, key_id: str) -> None:
-        """The blob is opaque: base64, as in table metadata, keeps it whole, and it is not used up by unwrapping."""
+        """The blob is opaque: it survives base64, as in table metadata, and can be unwrapped again."""
         blob = base64.b64decode(base64.b64encode(kms.wrap_key(b"k" * 32, key_id)))
         assert [kms.unwrap_key(blob, key_id) for _ in range(2)] == [b"k" * 32] * 2
 
     def test_refuses_an_unknown_key_id(self, kms: KmsClient, key_id: str, missing_key_id: str) -> None:
-        """A missing master key is told apart, and named, for both calls."""
+        """Both calls report a missing master key by its kind, and name it."""
         blob = kms.wrap_key(b"k" * 16, key_id)
         calls = partial(kms.wrap_key, b"k" * 16, missing_key_id), partial(kms.unwrap_key, blob, missing_key_id)
         for call in calls:
@@ -126,7 +126,7 @@ class KmsContract:
 
     @pytest.mark.parametrize("length", [0, 1, 15, -1], ids=["nothing", "one-byte", "15-bytes", "one-byte-less"])
     def test_refuses_a_cut_blob(self, kms: KmsClient, key_id: str, length: int) -> None:
-        """A blob that was cut is noticed."""
+        """A shortened blob is noticed."""
         _assert_foreign(kms, kms.wrap_key(b"k" * 16, key_id)[:length], key_id)
 
     def test_refuses_the_blob_of_another_key(self, kms: KmsClient, key_id: str, other_key_id: str | None) -> None:
@@ -144,7 +144,7 @@ class KmsContract:
         assert kms.unwrap_key(blob, key_id) == b"k" * 16
 
     def test_serves_many_threads(self, kms: KmsClient, key_id: str) -> None:
-        """Calls from many threads do not get in each other's way."""
+        """Calls from many threads do not disturb each other."""
         keys = [bytes([n]) * 16 for n in range(_THREADS * 4)]
         with ThreadPoolExecutor(_THREADS) as pool:
             unwrapped = list(pool.map(lambda key: kms.unwrap_key(kms.wrap_key(key, key_id), key_id), keys))
@@ -166,7 +166,7 @@ class KmsContract:
             assert not any(form in text for form in _forms(secret))
 
     def test_is_made_anew_from_pickled_properties(self, kms: KmsClient, key_id: str, properties: Mapping[str, str] | None) -> None:
-        """Plain configuration is enough to make the client in another process."""
+        """The plain configuration is enough to construct the client in another process."""
         if properties is None:
             pytest.skip("no fixture properties")
         copied = pickle.loads(pickle.dumps(dict(properties)))  # noqa: S301 - our own bytes

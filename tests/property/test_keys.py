@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +47,7 @@ class Writer:
 
     def refresh(self):
         self.base = self.table.keys
-        self.manager = self.manager.with_keys(self.base, spare=self.spare)
+        self.manager = replace(self.manager, keys=self.base, spare=self.spare)
 
     def seal(self):
         metadata = self.manager.mint_file_key().closed(100)
@@ -77,7 +79,7 @@ def test_every_snapshot_opens_after_interleaved_commits(steps, length):
         clock.now += days * DAY_MS
         getattr(writers[index], action)()
 
-    reader = writers[0].manager.with_keys(table.keys)
+    reader = replace(writers[0].manager, keys=table.keys)
     assert [reader.open_manifest_list_key(key_id) for key_id, _ in table.snapshots] == [metadata for _, metadata in table.snapshots]
     assert len({key.key_id for key in table.keys}) == len(table.keys)
     used = {key.encrypted_by_id for key in table.keys}

@@ -1,9 +1,9 @@
 """Partition transforms over whole Arrow arrays, with Java's values (spec, "Partition Transforms" and Appendix B).
 
-Results are physical: dates are days (int32), times and timestamps their ticks (int64), uuids 16 bytes, decimals and text as they
-are. Time and number transforms are arithmetic on arrays; what Arrow has no function for (hashes of text, decimals) goes through
-PyIceberg's Python transform once for each distinct value. PyIceberg's own ``pyarrow_transform`` needs the package
-pyiceberg-core, which knows fewer Arrow forms, so it is not used.
+Results are physical: dates are days (int32), times and timestamps ticks (int64), uuids 16 bytes; decimals and text are unchanged.
+Time and number transforms are arithmetic on arrays; where Arrow has no function (hashes of text, decimals), PyIceberg's Python
+transform runs once for each distinct value. PyIceberg's own ``pyarrow_transform`` is not used: it needs the package
+pyiceberg-core, which supports fewer Arrow forms.
 
 Not here: partition tuples and paths (``arrow.write.partition``, ``arrow.write.partition_path``).
 """
@@ -55,11 +55,11 @@ def array_transform(transform: Transform[Any, Any], source: ice.PrimitiveType) -
     """Return the function from arrays of a column to arrays of physical partition values; nulls stay nulls.
 
     Raises:
-        PolicyError: a transform that is not known, or that the column's type does not have.
+        PolicyError: an unknown transform, or one that the column's type does not have.
     """
     if not transform.can_transform(source):
         raise PolicyError(
-            f"the transform {transform} is not known for columns of type {source}: write with an engine that knows it, or change the spec"
+            f"the transform {transform} is not supported for columns of type {source}: write with another engine, or change the spec"
         )
     if isinstance(transform, VoidTransform):
         result = physical(pa.nulls(0, output_type(source))).type
@@ -82,7 +82,7 @@ def _month(array: pa.Array) -> pa.Array:
 
 
 def _day(array: pa.Array) -> pa.Array:
-    return array.cast(pa.date32(), safe=False).cast(pa.int32())  # the cast rounds down, before 1970 too
+    return array.cast(pa.date32(), safe=False).cast(pa.int32())  # the cast rounds down, also before 1970
 
 
 def _hour(array: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """Iceberg types as Arrow types: what comes out of a scan, and which stored types may be read as which.
 
-Out: PyIceberg's ``schema_to_pyarrow`` with 32-bit offsets everywhere (string, binary, list), which is what Spark's Arrow reader
-takes (case C-51): timestamps in microseconds (``_ns``: nanoseconds), zone ``UTC`` or none, decimal128, ``arrow.uuid``.
+Out: PyIceberg's ``schema_to_pyarrow`` with 32-bit offsets everywhere (string, binary, list), as Spark's Arrow reader requires
+(case C-51): timestamps in microseconds (``_ns``: nanoseconds), zone ``UTC`` or none, decimal128, ``arrow.uuid``.
 In: the type promotions of the Iceberg spec ("Schema Evolution"), and narrower or differently laid out Arrow forms of the same
 values, such as int16 for int or dictionaries for strings.
 
@@ -32,7 +32,7 @@ def output_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of a scan's batches: names and docs of ``schema``, no field ids, 32-bit offsets.
 
     Raises:
-        PolicyError: a column is of a type that is not read, or has a part of one.
+        PolicyError: the type of a column, or of a part of it, is not read.
     """
     check_read(schema)
     wide = schema_to_pyarrow(schema, include_field_ids=False)
@@ -40,10 +40,10 @@ def output_schema(schema: Schema) -> pa.Schema:
 
 
 def check_read(schema: Schema) -> None:
-    """Refuse columns that are not read.
+    """Refuse columns whose types are not read.
 
     Raises:
-        PolicyError: names them and the others.
+        PolicyError: names them, and the readable ones.
     """
     found = dict(unread(schema))
     if found:
@@ -52,7 +52,7 @@ def check_read(schema: Schema) -> None:
         hint = f" ({shortened(', '.join(others))})" if others else ""
         raise PolicyError(
             f"icelock neither reads nor writes values of these columns' types: {named}. Select others{hint}, delete rows with "
-            "write.delete.mode=merge-on-read, and do with another engine what takes these columns"
+            "write.delete.mode=merge-on-read, and use another engine for what needs these columns"
         )
 
 
@@ -62,7 +62,7 @@ def output_type(iceberg_type: ice.IcebergType) -> pa.DataType:
 
 
 def small(arrow_type: pa.DataType) -> pa.DataType:
-    """Return the same type with 32-bit offsets at every level; names, nullability and metadata stay."""
+    """Return the same type with 32-bit offsets at every level, keeping names, nullability and metadata."""
     if pat.is_large_string(arrow_type):
         return pa.string()
     if pat.is_large_binary(arrow_type):
@@ -92,7 +92,7 @@ def plain_array(array: pa.Array) -> pa.Array:
 
 
 def repeated(value: Any, arrow_type: pa.DataType, length: int) -> pa.Array:
-    """Return ``length`` times a value in PyIceberg's internal form (days, microseconds, ``Decimal``, UUID or its bytes).
+    """Return an array of ``length`` equal values, given in PyIceberg's internal form (days, microseconds, ``Decimal``, UUID or its bytes).
 
     A struct's value is a mapping by field name.
     """
@@ -108,7 +108,7 @@ def repeated(value: Any, arrow_type: pa.DataType, length: int) -> pa.Array:
 
 
 def can_read(stored: pa.DataType, wanted: ice.PrimitiveType) -> bool:
-    """Whether the spec lets a column stored as ``stored`` be read as ``wanted`` without loss of meaning."""
+    """Whether the spec allows reading a column stored as ``stored`` as ``wanted``."""
     found = storage(stored)
     if pat.is_null(found) or isinstance(wanted, ice.UnknownType):
         return True
@@ -123,7 +123,7 @@ def can_read(stored: pa.DataType, wanted: ice.PrimitiveType) -> bool:
 
 
 def _integer(bits: int) -> Callable[[pa.DataType], bool]:
-    """Signed integers up to ``bits``, unsigned ones that fit below the sign (for long: any, checked value by value)."""
+    """Signed integers up to ``bits``, unsigned ones that fit (for long: any, checked value by value)."""
 
     def rule(found: pa.DataType) -> bool:
         unsigned = bits if bits == pa.int64().bit_width else bits - 1
@@ -148,7 +148,7 @@ def _text(found: pa.DataType) -> bool:
 
 
 def _naive(found: pa.DataType) -> bool:
-    """Timestamps without zone; one in UTC has the same wall time (Spark writes such files), and a date is midnight."""
+    """Timestamps without zone; UTC ones have the same wall time (Spark writes such files), and dates mean midnight."""
     return bool(pat.is_date32(found) or (pat.is_timestamp(found) and (found.tz is None or found.tz in UTC_NAMES)))
 
 

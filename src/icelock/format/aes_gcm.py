@@ -23,7 +23,7 @@ KEY_LENGTHS: Final = (16, 24, 32)
 
 
 def check_key_length(length: int) -> None:
-    """Accept an AES key of ``length`` bytes.
+    """Check the length of an AES key.
 
     Raises:
         FormatError: ``length`` is not 16, 24 or 32.
@@ -62,5 +62,5 @@ def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
         return cipher.decrypt(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad)
     except InvalidTag as e:
         raise IntegrityError(
-            f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is another one"
+            f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is wrong"
         ) from e

@@ -6,8 +6,8 @@ Wire layout, integers little-endian::
     block i = nonce (12) | ciphertext (1 MiB, the last block less) | tag (16)
     AAD of block i = AAD prefix | int32 i
 
-Invariants: only the last block may be short; a stream is never without a block, so nothing is one empty block (36
-bytes); otherwise no block is empty. A plaintext length has exactly one encrypted length, and the encrypted length comes
+Invariants: only the last block may be short; a stream has at least one block, so an empty plaintext is one empty block (36
+bytes); no other block is empty. A plaintext length has exactly one encrypted length, and the encrypted length comes
 from key metadata, never from the file system: a stream cut between two blocks is otherwise valid.
 
 Source: Iceberg's AES GCM Stream spec; Java ``Ciphers``, ``AesGcmInputStream``, ``AesGcmOutputStream``. Not here: I/O and
@@ -87,7 +87,7 @@ def authenticated_length(key_metadata: KeyMetadata, location: str) -> EncryptedL
     if key_metadata.encrypted_length is None:
         raise FormatError(
             f"{location}: its key metadata has no file length, so a stream cut between two blocks would not be noticed; "
-            "have it written again by a writer that sets the length"
+            "rewrite it with a writer that sets the length"
         )
     length = EncryptedLength(key_metadata.encrypted_length)
     try:
@@ -130,7 +130,7 @@ def header() -> bytes:
 
 
 def check_header(data: bytes, location: str) -> None:
-    """Accept the first 8 bytes of the file at ``location``.
+    """Check the first 8 bytes of the file at ``location``.
 
     Raises:
         FormatError: Too few bytes, another magic, or another block size.

@@ -64,7 +64,7 @@ class EncryptedKey:
 
     @classmethod
     def from_json(cls, entry: object) -> EncryptedKey:
-        """Return the value of one JSON entry; fields that the spec does not know are passed over.
+        """Return the value of one JSON entry; fields that the spec does not know are ignored.
 
         Raises:
             FormatError: Not an object, a field is missing or has another type, or the base64 is broken.

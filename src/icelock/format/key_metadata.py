@@ -36,7 +36,7 @@ class FileKey:
     """The fresh key of one file that is about to be written: a DEK and 16 random bytes of AAD prefix.
 
     Raises:
-        FormatError: The DEK has not 16, 24 or 32 bytes, or the prefix not 16.
+        FormatError: The DEK does not have 16, 24 or 32 bytes, or the prefix does not have 16.
     """
 
     dek: SecretBytes
@@ -63,7 +63,7 @@ class KeyMetadata:
     ``None`` means that the writer left the field null; icelock's own files always have both.
 
     Raises:
-        FormatError: The DEK has not 16, 24 or 32 bytes, or the length is negative or beyond int64.
+        FormatError: The DEK does not have 16, 24 or 32 bytes, or the length is negative or beyond int64.
     """
 
     dek: SecretBytes
@@ -148,7 +148,7 @@ class _Cursor:
         return self._data[self._position - length : self._position]
 
     def branch(self, field: str) -> bool:
-        """Read a union's branch: is a value there?"""
+        """Read a union's branch: whether a value follows."""
         index = self.long(field)
         if index not in (_NULL, _VALUE):
             raise FormatError(f"key metadata: {field} is null (0) or a value (1), not branch {index}")

@@ -8,12 +8,12 @@ Wire layout::
     FileCryptoMetaData {1: EncryptionAlgorithm, 2: key_metadata}; union EncryptionAlgorithm {1: AES_GCM_V1, 2: AES_GCM_CTR_V1}, each of
     {1: aad_prefix, 2: aad_file_unique, 3: supply_aad_prefix}; in Thrift's compact protocol
 
-FileCryptoMetaData is neither encrypted nor in the AAD of anything. With AES_GCM_V1 changed to AES_GCM_CTR_V1 there, one byte, Parquet's
-readers decrypt pages without a tag, and who knows no key chooses values (ADR 0013). So only the form is taken that Arrow, parquet-java
-and parquet-rs write for AES_GCM_V1: fields in order, each once, none beside, shortest numbers, and the encrypted footer right after it,
-to the last byte. Key metadata in the file, which Iceberg's writers leave out, is passed over. What is left to choose is authenticated
-by the footer's tag: aad_file_unique is in its AAD, and so is the prefix, be it stored or supplied. A signed footer is under its
-signature, algorithm included.
+FileCryptoMetaData is neither encrypted nor part of any AAD. One changed byte there, AES_GCM_V1 to AES_GCM_CTR_V1, makes Parquet's readers
+decrypt pages without a tag, so that someone without a key can choose values (ADR 0013). So only the form is accepted that Arrow,
+parquet-java and parquet-rs write for AES_GCM_V1: fields in order, each once, no others, shortest numbers, and the encrypted footer right
+after it, to the last byte. Key metadata in the file, which Iceberg's writers leave out, is ignored. What remains open is authenticated
+by the footer's tag: aad_file_unique is in its AAD, and so is the prefix, whether stored or supplied. A signed footer's signature covers
+the algorithm.
 
 Source: parquet-format's Encryption.md and parquet.thrift; Thrift's compact protocol. Not here: reading the file (``io.parquet``).
 """
@@ -72,7 +72,7 @@ def check_encrypted_footer(footer: bytes, location: str) -> None:
         location: of the file, for the message.
 
     Raises:
-        IntegrityError: another algorithm, above all AES_GCM_CTR_V1; bytes that no writer makes; bytes between the parts.
+        IntegrityError: another algorithm, above all AES_GCM_CTR_V1; bytes that no writer produces; bytes between the parts.
     """
     reader = _Thrift(footer, location, strict=True)
     if reader.field(0) != (1, _STRUCT):
@@ -87,14 +87,14 @@ def check_encrypted_footer(footer: bytes, location: str) -> None:
 def check_signed_footer(footer: bytes, location: str) -> None:
     """Check that a plaintext footer, if it names an algorithm, names AES_GCM_V1; its signature is for Parquet's reader to verify.
 
-    A footer that names none is that of a plain file, which is for the caller to refuse.
+    A footer that names none belongs to a plain file; refusing that is up to the caller.
 
     Args:
         footer: all bytes before the footer's length.
         location: of the file, for the message.
 
     Raises:
-        IntegrityError: another algorithm, above all AES_GCM_CTR_V1; bytes that are no Thrift; no signature, or more than one.
+        IntegrityError: another algorithm, above all AES_GCM_CTR_V1; bytes that are not Thrift; no signature, or more than one.
     """
     reader = _Thrift(footer, location, strict=False)
     named = 0
@@ -147,7 +147,7 @@ class _Thrift:
         if (member, kind) == (_CTR, _STRUCT):
             _refuse(self._location, f"it names {_UNAUTHENTICATED} as its algorithm, which leaves pages without authentication")
         if (member, kind) != (_GCM, _STRUCT):
-            _refuse(self._location, f"it names no algorithm that is known (member {member} of type {kind})")
+            _refuse(self._location, f"it names an unknown algorithm (member {member} of type {kind})")
         self._aes_gcm()
         if self.field(_GCM) != (0, _STOP):
             _refuse(self._location, "it names a second algorithm")
@@ -167,7 +167,7 @@ class _Thrift:
         field, kind = self.field(0)
         while kind != _STOP:
             if field in found:
-                _refuse(self._location, f"field {field} of its algorithm is there twice")
+                _refuse(self._location, f"field {field} of its algorithm occurs twice")
             if field == _SUPPLY and kind in (_TRUE, _FALSE):
                 found[field] = b"supplied" if kind == _TRUE else b""
             elif field in (_PREFIX, _UNIQUE) and kind == _BINARY:
@@ -182,7 +182,7 @@ class _Thrift:
             _refuse(self._location, "its AAD prefix is said to be both stored and supplied")
 
     def skip(self, kind: int, depth: int = 0, *, element: bool = False) -> None:
-        """Pass over a value; booleans in a list or map (``element``) take a byte, those of a field none."""
+        """Skip a value; booleans in a list or map (``element``) take a byte, those of a field none."""
         if depth > _MAX_DEPTH:
             _refuse(self._location, "its footer is nested too deep")
         if kind in (_TRUE, _FALSE):
@@ -211,7 +211,7 @@ class _Thrift:
             both = self.take(1)[0] if count else 0
             kinds = [both >> 4, both & 0x0F]
         else:
-            _refuse(self._location, f"its footer has a value of type {kind}, which Thrift has not")
+            _refuse(self._location, f"its footer has a value of type {kind}, which Thrift does not have")
         if count > self.left():
             _refuse(self._location, f"its footer claims {count} values in {self.left()} bytes")
         for _ in range(count):
@@ -229,13 +229,13 @@ class _Thrift:
                 break
             index += 1
         if self._strict and index and not byte:
-            _refuse(self._location, "it has a number that is longer than it needs to be")
+            _refuse(self._location, "it has a number that is longer than necessary")
         return value
 
 
 def _refuse(location: str, what: str) -> NoReturn:
     raise IntegrityError(
         f"{location} failed authentication at its end: {what}. Encrypted Iceberg files have the algorithm {ALGORITHM}, in the one form "
-        "that Parquet's writers give it: the file was changed, or it is the work of a writer that chose otherwise; restore it from a "
-        "backup, read a snapshot that does not need it, or have it written again"
+        "that Parquet's writers give it: the file was changed, or its writer chose another algorithm; restore it from a "
+        "backup, read a snapshot that does not need it, or rewrite it"
     )

@@ -1,8 +1,8 @@
-"""A storage whose Avro files are looked at before they are handed on: for readers that are not ours.
+"""A storage whose Avro files are checked before PyIceberg reads them.
 
-Manifests and manifest lists of plain tables of versions 1 and 2 are read by PyIceberg, which unpacks what it is given whatever its size,
-and whose decoder in C believes lengths. It gets the bytes of ``check`` instead of the file's. An Avro file is known by how it begins, not
-by its name, which the table's metadata makes up; what is none (Parquet) is handed on as it is.
+PyIceberg reads manifests and manifest lists of plain tables of versions 1 and 2; it unpacks them whatever their size, and its decoder in C
+trusts lengths. So it gets what ``check`` returns instead of the file's bytes. An Avro file is known by its first bytes, not by its name,
+which comes from the table's metadata; other files (Parquet) are passed on unchanged.
 
 Not here: what is checked (``metadata.checked_avro``), encrypted files (``io.file_io``).
 """
@@ -26,22 +26,22 @@ _NAMED: Final = ".avro"
 
 
 class CheckedFileIO(FileIO):
-    """A storage's FileIO, ``inner``; ``check`` takes an Avro file's bytes, its location and the limits, and returns what is to be read."""
+    """A storage's FileIO, ``inner``; ``check`` takes an Avro file's bytes, its location and the limits, and returns the bytes to read."""
 
     def __init__(self, inner: FileIO, check: Callable[[bytes, str, Limits], bytes]) -> None:
         self.inner, self._check = inner, check
 
     @property
     def properties(self) -> Properties:  # type: ignore[override]  # as ours is never set
-        """Those of the storage as they are now: credentials that a catalog lends change."""
+        """The storage's current ones: credentials that a catalog lends change."""
         return self.inner.properties
 
     def new_input(self, location: str) -> InputFile:
-        """Return a handle of a file that is there."""
+        """Return a handle to read a file."""
         return CheckedInputFile(self.inner.new_input(location), self._check, Limits.of(self.properties))
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a handle of a file that is to be written."""
+        """Return a handle to write a file."""
         return self.inner.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:

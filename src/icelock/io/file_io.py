@@ -1,8 +1,8 @@
-"""``EncryptingFileIO``: the only way by which files of an encrypted table are opened or made.
+"""``EncryptingFileIO``: the only way to open or create files of an encrypted table.
 
-It wraps PyIceberg's FileIO of the storage and knows the table's key manager. Which file is encrypted is decided by the
-parent's key metadata, never by looking at the file. Plain output is refused (cases C-65): ``new_output`` gives a handle for
-metadata.json only; all else goes through ``new_encrypted_output``.
+It wraps the storage's PyIceberg FileIO and knows the table's key manager. The parent's key metadata decides which file is
+encrypted, never the file's bytes. Plain output is refused (case C-65): ``new_output`` gives a handle for
+metadata.json only; everything else goes through ``new_encrypted_output``.
 
 Not here: the stream (``io.streams``), Parquet's own encryption (``io.parquet``), keys (``keys.manager``).
 """
@@ -33,7 +33,7 @@ METADATA_SUFFIX = ".metadata.json"
 class EncryptingFileIO(FileIO):
     """Storage access of one version of one encrypted table.
 
-    ``inner`` is the storage's own FileIO; ``manager`` makes the key manager when a key is first needed; ``allow_plaintext`` is
+    ``inner`` is the storage's own FileIO; ``manager`` returns the key manager when a key is first needed; ``allow_plaintext`` is
     the catalog's policy for files without key metadata (``icelock.plaintext-files``). It is not pickled: executors get the
     inner FileIO and keys of their own files.
     """
@@ -55,11 +55,11 @@ class EncryptingFileIO(FileIO):
         return self._make_manager()
 
     def new_input(self, location: str) -> InputFile:
-        """Return a handle on the stored bytes, as they are."""
+        """Return a handle to read the stored bytes, not decrypted."""
         return self.inner.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a handle for a metadata.json.
+        """Return a handle to write a metadata.json.
 
         Raises:
             PolicyError: any other file, which would be plain.
@@ -69,7 +69,7 @@ class EncryptingFileIO(FileIO):
         return self.inner.new_output(location)
 
     def new_encrypted_output(self, location: str) -> EncryptedOutputFile:
-        """Return a handle for a new AGS1 file with a key of its own."""
+        """Return a handle to write an AGS1 file under a new key."""
         return EncryptedOutputFile(self.inner.new_output(location), self.manager.mint_file_key(), self.entropy)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -86,12 +86,12 @@ def storage_of(io: FileIO) -> FileIO:
 
 
 def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFile:
-    """Return a handle that reads plain bytes: decrypting when the parent has key metadata for the file.
+    """Return a handle to read plain bytes, decrypted when the parent has key metadata for the file.
 
     Raises:
-        PolicyError: no key metadata in an encrypted table, and no policy lets plain files through.
-        KeyUnavailableError: no key metadata, plain files are let through, and the file is encrypted.
-        FormatError: the key metadata is not what the format demands.
+        PolicyError: no key metadata in an encrypted table, and the policy does not allow plain files.
+        KeyUnavailableError: no key metadata, the policy allows plain files, but the file is encrypted.
+        FormatError: invalid key metadata.
     """
     if key_metadata is not None:
         return EncryptedInputFile(storage_of(io).new_input(location), KeyMetadata.decode(key_metadata))
@@ -104,7 +104,7 @@ def open_input(io: FileIO, location: str, key_metadata: bytes | None) -> InputFi
 
 
 def _refuse_encrypted(file: InputFile) -> None:
-    """The policy lets plain files through, not encrypted ones whose key was lost."""
+    """The policy allows plain files, not encrypted ones whose key was lost."""
     with file.open() as stream:
         first = stream.read(len(MAGIC))
     if first == MAGIC:
@@ -115,8 +115,8 @@ def manager_of(io: FileIO, *, what: str) -> EncryptionManager:
     """Return the key manager behind ``io``.
 
     Raises:
-        KeyUnavailableError: ``io`` has none; ``what`` says what is encrypted.
+        KeyUnavailableError: ``io`` has none; the message says ``what`` is encrypted.
     """
     if isinstance(io, EncryptingFileIO):
         return io.manager
-    raise KeyUnavailableError(f"{what} is encrypted, but no key manager is there: load the table through icelock with a KMS configured")
+    raise KeyUnavailableError(f"{what} is encrypted, but there is no key manager: load the table through icelock with a KMS configured")

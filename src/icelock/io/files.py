@@ -1,11 +1,11 @@
 """PyIceberg's ``InputFile`` and ``OutputFile`` over one AGS1 file.
 
 An `EncryptedInputFile` looks like the plain file: its length and its bytes are the plain ones. An `EncryptedOutputFile`
-takes plain bytes; its length is that on storage, which is what manifest lists record (field 501), and after closing it
-has the `KeyMetadata` that the parent must keep. One output file is written once, because its key is for one file.
+takes plain bytes; its length is the stored one, which manifest lists record (field 501), and after closing it has the
+`KeyMetadata` that the parent must keep. An output file is written once, because its key is for one file.
 
 Source: Java ``EncryptedInputFile``, ``EncryptedOutputFile``. Not here: which files are encrypted and who has the keys
-(``io.file_io``), Parquet (``io.parquet``), deleting an aborted file (the FileIO).
+(``io.file_io``), Parquet (``io.parquet``), deleting an aborted file (``io.listing``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class EncryptedInputFile(InputFile):
     """An AGS1 file that reads as its plain bytes.
 
-    ``inner`` is the stored file, ``key_metadata`` what its parent says of it.
+    ``inner`` is the stored file, ``key_metadata`` comes from its parent.
 
     Raises:
         FormatError: The key metadata has no file length, or one that no AGS1 stream has.
@@ -41,7 +41,7 @@ class EncryptedInputFile(InputFile):
         self._length = ags1.plaintext_length(ags1.authenticated_length(key_metadata, inner.location))
 
     def __len__(self) -> int:
-        """Return the plaintext length, from key metadata; the storage is not asked."""
+        """Return the plaintext length, from key metadata, without asking the storage."""
         return self._length
 
     def exists(self) -> bool:
@@ -112,7 +112,7 @@ class EncryptedOutputFile(OutputFile):
         return self._writer
 
     def abort(self) -> None:
-        """Give up an open stream: it has no key metadata afterwards. The file itself stays for the FileIO to delete."""
+        """Abort an open stream, which then has no key metadata. Deleting the file is up to the caller."""
         if self._writer is not None:
             self._writer.abort()
 

@@ -1,8 +1,8 @@
-"""How much may come out of a file: limits that are looked at while it is unpacked, so that a short file does not take all memory.
+"""How much a file may hold: limits that are checked while it is unpacked, so that a short file cannot use up all memory.
 
-What is encrypted was written by someone with the key; plain tables, metadata.json and files that are added come from whoever can write to
-storage. The limits hold for all of them, and for executors too: they are among the properties of the storage's FileIO, which come from
-the client's configuration, not from a table or a server.
+Encrypted files were written by someone with the key; plain tables, metadata.json and added files by anyone who can write to storage. The
+limits hold for all of them, on executors too: they are among the properties of the storage's FileIO, which come from the client's
+configuration, not from a table or a server.
 
 Not here: Parquet, whose pages Arrow unpacks one at a time (docs/threat-model.md says what that leaves open).
 """
@@ -35,10 +35,10 @@ class Limits:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> Limits:
-        """Return the limits that properties set, and the defaults of the others.
+        """Return the limits in the properties, and the defaults of the others.
 
         Raises:
-            PolicyError: a limit that is no number above 0.
+            PolicyError: a limit that is not a number above 0.
         """
         return cls(**{name.removeprefix(names.LIMITS_PREFIX).replace("-", "_"): names.limit(properties, name) for name in names.LIMITS})
 
@@ -47,13 +47,13 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 def refuse(location: str, what: str, limit: int, name: str) -> NoReturn:
-    """Say that a file holds too much.
+    """Raise the error for a file that holds too much.
 
     Raises:
         FormatError: always; names the file and the property.
     """
     raise FormatError(
-        f"{location} holds more than {limit} {what}, so it was not unpacked: it is damaged, or was made to take all memory; if it is "
+        f"{location} holds more than {limit} {what}, so it was not unpacked: it is damaged, or was made to use up all memory; if it is "
         f"sound, set the catalog property {name} higher"
     )
 
@@ -62,7 +62,7 @@ def read_all(stream: Any, location: str, *, limit: int, name: str) -> bytes:
     """Return all bytes of an open file.
 
     Raises:
-        FormatError: there are more than the limit.
+        FormatError: it has more than the limit.
     """
     if stream.seek(0, io.SEEK_END) > limit:
         refuse(location, "bytes", limit, name)
@@ -71,7 +71,7 @@ def read_all(stream: Any, location: str, *, limit: int, name: str) -> bytes:
 
 
 def read_pieces(stream: Any, limit: int) -> bytes | None:
-    """Return what a stream that unpacks gives, or None when that is more than the limit."""
+    """Return all bytes of an unpacking stream, or None if they are more than the limit."""
     pieces: list[bytes] = []
     left = limit + 1
     while left > 0:
@@ -84,26 +84,26 @@ def read_pieces(stream: Any, limit: int) -> bytes | None:
 
 
 def inflate(data: bytes, limit: int) -> tuple[bytes, bytes] | None:
-    """Return the plain bytes of a raw deflate stream and those behind it, or None when the first are more than the limit.
+    """Return the plain bytes of a raw deflate stream and the bytes after it, or None if the plain bytes exceed the limit.
 
     Raises:
-        ValueError: the stream is cut.
-        zlib.error: it is no deflate stream.
+        ValueError: the stream is incomplete.
+        zlib.error: it is not a deflate stream.
     """
     decoder = zlib.decompressobj(-15)
     plain = decoder.decompress(data, limit + 1)
     if len(plain) > limit:
         return None
     if not decoder.eof:
-        raise ValueError("the deflate stream is cut")
+        raise ValueError("the deflate stream is incomplete")
     return plain, decoder.unused_data
 
 
 def gunzip(data: bytes, limit: int) -> bytes | None:
-    """Return the plain bytes of a gzip file, or None when there are more than the limit.
+    """Return the plain bytes of a gzip file, or None if they exceed the limit.
 
     Raises:
-        OSError, EOFError, zlib.error: it is no gzip file, or cut.
+        OSError, EOFError, zlib.error: it is not a gzip file, or cut.
     """
     with gzip.open(io.BytesIO(data)) as stream:
         return read_pieces(stream, limit)

@@ -32,7 +32,7 @@ _FSSPEC_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file as its storage lists it: size in stored bytes, ``modified_ms`` since 1970 UTC (None: the storage does not say)."""
+    """A file as its storage lists it: size in stored bytes, ``modified_ms`` since 1970 UTC (None if the storage does not say)."""
 
     location: str
     size: int
@@ -58,7 +58,7 @@ class DeletesMany(Protocol):
 def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
     """Yield every file below a location; their locations begin with it.
 
-    Symbolic links to folders of a local storage are not followed: one that leads back would name files by endless other paths.
+    Symbolic links to folders of a local storage are not followed: one that leads back would give files endless other paths.
 
     Raises:
         PolicyError: this FileIO cannot list.

@@ -1,8 +1,7 @@
-"""Locations as text: scheme, authority and path of one, and whether one lies below another.
+"""Locations as text: their scheme, authority and path, and whether one lies below another.
 
-A location is a name, not a URI to decode: nothing is unquoted, and ``#``, ``?``, ``%`` and the rest are characters of the path, as in
-Hadoop's ``Path`` (Java ``HadoopFileIO``). Java's ``S3FileIO`` cuts a key off at ``?`` and ``#``, so it cannot
-read a table at such a location.
+A location is a name, not a URI to decode: nothing is unquoted, and ``#``, ``?``, ``%`` and the like are part of the path, as in Hadoop's
+``Path`` (Java ``HadoopFileIO``). Java's ``S3FileIO`` cuts a key off at ``?`` and ``#``, so it cannot read a table at such a location.
 
 Not here: opening files (``io.storage``), listing (``io.listing``).
 """
@@ -22,13 +21,13 @@ _FAMILIES: Final = {
     "wasb": "abfs",
     "wasbs": "abfs",
 }
-# Schemes whose authority is a bucket at the endpoint of the client's own settings; that of others names a host.
+# Schemes whose authority is a bucket at the endpoint in the client's settings; that of others names a host.
 _BUCKETS: Final = frozenset({"s3", "gs", "oss"})
 _DOTS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:[/\\]|$)")
 
 
 class Location(NamedTuple):
-    """The three parts: scheme in lower case (``file`` when there is none), authority and path as they are written."""
+    """The three parts: scheme in lower case (``file`` if missing), authority and path as written."""
 
     scheme: str
     authority: str
@@ -36,7 +35,7 @@ class Location(NamedTuple):
 
     @property
     def family(self) -> str:
-        """The scheme that stands for all spellings of one storage: ``s3`` for ``s3a`` and ``s3n``."""
+        """One scheme for all spellings of a storage: ``s3`` for ``s3a`` and ``s3n``."""
         return _FAMILIES.get(self.scheme, self.scheme)
 
 
@@ -55,12 +54,12 @@ def split_location(location: str) -> Location:
 
 
 def has_scheme(location: str) -> bool:
-    """Whether a location says on which storage it is; a bare path does not."""
+    """Whether a location names its storage; a bare path does not."""
     return _URI.fullmatch(location) is not None
 
 
 def place_of(location: str) -> str:
-    """Return what two spellings of one location have in common: ``file:/a``, ``file:///a`` and ``/a``; ``s3://b/x`` and ``s3a://b/x``.
+    """Return the same text for all spellings of one location: ``file:/a``, ``file:///a`` and ``/a``; ``s3://b/x`` and ``s3a://b/x``.
 
     A location is text: nothing is unquoted.
     """
@@ -72,10 +71,10 @@ def place_of(location: str) -> str:
 
 
 def lies_below(location: str, folder: str) -> bool:
-    """Whether a location is strictly below a folder of the same storage, whatever a storage makes of dots, slashes and links.
+    """Whether a location is strictly below a folder of the same storage, however that treats dots, slashes and links.
 
     Anything that could lead out of the folder is outside: ``.`` and ``..`` as parts, empty parts, other schemes, hosts and buckets, names
-    that only begin like the folder, and on a local disk a symbolic link on the way.
+    that only begin like the folder, and on a local disk a symbolic link in the path.
 
     >>> lies_below("file:///wh/t/a", "file:/wh/t/"), lies_below("/wh/t2/a", "/wh/t"), lies_below("/wh/t/../u/a", "/wh/t")
     (True, False, False)
@@ -95,9 +94,9 @@ def lies_below(location: str, folder: str) -> bool:
 
 
 def asks_elsewhere(location: str, home: str, folder: str) -> bool:
-    """Whether opening a location would ask another storage or host than that of ``home``, which the client trusts.
+    """Whether opening a location would contact another storage or host than that of ``home``, which the client trusts.
 
-    Another bucket is at the same endpoint, so it may be that of ``folder``, the table's location.
+    Another bucket at the same endpoint may be that of ``folder``, the table's location.
     """
     there, here, table = split_location(location), split_location(home), split_location(folder)
     if there.family != here.family:

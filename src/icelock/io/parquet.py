@@ -1,13 +1,13 @@
-"""Parquet modular encryption through Arrow: the one place where Parquet files are opened, and where their keys go in.
+"""Parquet modular encryption through Arrow: the one place where Parquet files are opened and given their keys.
 
 Form of an encrypted file (format.md, "Files"): AES_GCM_V1, encrypted footer (magic ``PARE``), every column under the footer
 key = DEK, AAD prefix supplied and not stored, no key metadata in the file. Arrow keeps state in its property objects, so each
 file gets fresh ones and no open reader is shared (cases C-18, C-19).
 
-Whether a file is encrypted is said by the parent's key metadata, never by its bytes; they are looked at only to word an error.
-Arrow would believe the file about its algorithm, whose bytes nothing authenticates (ADR 0013). So the end of an encrypted file is read
-once, here, checked by ``format.parquet_crypto``, and given to Arrow from memory; the reader of the pages has no other key than the one
-that came with that footer, and never sees the end on storage, which may be another by then.
+The parent's key metadata says whether a file is encrypted, never its bytes; those are looked at only to word an error. Arrow would
+trust the file about its algorithm, whose bytes are not authenticated (ADR 0013). So the end of an encrypted file is read once, here,
+checked by ``format.parquet_crypto``, and given to Arrow from memory; the page reader has no other key than the one that came with that
+footer, and never reads the end on storage, which may have changed.
 
 Not here: projection and filters (``arrow``), streams (``io.streams``).
 """
@@ -46,7 +46,7 @@ from icelock.io.raw import Source
 
 MIN_PYARROW: Final = 25
 _END_READ: Final = 1 << 16
-"""As much as Arrow reads of a file's end at first; smaller files are read whole."""
+"""What Arrow first reads of a file's end; smaller files are read whole."""
 # INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
 _READER: Final[dict[str, Any]] = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": True}
 _MOST_SECONDS: Final = 2**63 // 1_000_000
@@ -56,7 +56,7 @@ _STORAGE_ERROR: Final = re.compile(r"AWS Error|HTTP|curl|GCS|Azure|HDFS|[Cc]onne
 
 
 def check_pyarrow(version: str = pa.__version__) -> None:
-    """Check that Arrow can take a data key and an AAD prefix directly, which it can since version 25 (case C-28).
+    """Check that Arrow takes a data key and an AAD prefix directly, as it does since version 25 (case C-28).
 
     Raises:
         PolicyError: an older pyarrow.
@@ -90,15 +90,15 @@ def encryption_properties(file_key: FileKey) -> pe.FileEncryptionProperties:
 class ParquetInput:
     """One open Parquet file; use it as a context manager, in one thread at a time.
 
-    ``key_metadata`` None means a plain file: that it is allowed is for the caller to know. ``schema`` is the file's Arrow schema
-    and ``metadata`` its footer. All that Arrow raises on bad bytes comes out as an icelock error that names the file; errors of
-    the storage pass through.
+    ``key_metadata`` None means a plain file; the caller knows that it is allowed. ``schema`` is the file's Arrow schema and
+    ``metadata`` its footer. Whatever Arrow raises for bad bytes becomes an icelock error that names the file; errors of the
+    storage pass through.
 
     Raises:
-        IntegrityError: wrong key or AAD prefix, bytes changed, cut or swapped, another length than the key metadata says, or a
+        IntegrityError: wrong key or AAD prefix, bytes changed, cut or swapped, a length other than in the key metadata, or a
             plain file where an encrypted one is expected.
-        FormatError: the bytes are no Parquet file.
-        KeyUnavailableError: the file is encrypted, but there is no key metadata; or a column has a key of its own (case C-68).
+        FormatError: the bytes are not a Parquet file.
+        KeyUnavailableError: the file is encrypted, but has no key metadata; or a column has a key of its own (case C-68).
     """
 
     def __init__(self, source: InputFile, key_metadata: KeyMetadata | None) -> None:
@@ -125,13 +125,13 @@ class ParquetInput:
     def batches(self, row_group: int, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield a row group's rows in file order, with the columns that ``leaf_paths`` named.
 
-        One row group at a time keeps memory to its stored bytes, read ahead in few requests, and a batch. Columns whose dotted
-        paths are the same text come together, so look columns up by name.
+        Memory is bounded by one row group's stored bytes, read ahead in few requests, and a batch. Columns with equal dotted paths
+        come together, so look columns up by name.
 
         Raises:
             IntegrityError: bytes of the file were changed.
             KeyUnavailableError: a column has a key of its own.
-            FormatError: a plain file is damaged, or an INT96 timestamp is beyond what 64 bits of microseconds hold.
+            FormatError: a plain file is damaged, or an INT96 timestamp does not fit into 64 bits of microseconds.
         """
         try:
             self._check_instants(row_group, columns, batch_rows)
@@ -144,7 +144,7 @@ class ParquetInput:
 
     @property
     def int96_leaves(self) -> frozenset[int]:
-        """The numbers of the leaf columns that are INT96 timestamps."""
+        """The indices of the leaf columns that are INT96 timestamps."""
         schema = self.metadata.schema
         return frozenset(leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96")
 
@@ -154,7 +154,7 @@ class ParquetInput:
         return tuple(self.leaf_paths(sorted(self.int96_leaves)))
 
     def _check_instants(self, row_group: int, columns: Sequence[str], batch_rows: int) -> None:
-        """Check the INT96 timestamps among some columns: Arrow lets those that do not fit run over, without an error.
+        """Check the INT96 timestamps among some columns: Arrow lets too large ones overflow, without an error.
 
         Raises:
             FormatError: one does not fit.
@@ -179,7 +179,7 @@ class ParquetInput:
         return pq.ParquetFile(self._stream, **_READER)
 
     def _encrypted_file(self, key_metadata: KeyMetadata) -> pq.ParquetFile:
-        """Return Arrow's reader of the pages; the footer that it goes by, algorithm included, is the one that was checked."""
+        """Return Arrow's page reader, which uses the footer that was checked, including its algorithm."""
         size = self._checked_size(key_metadata.encrypted_length)
         end = self._read(max(0, size - _END_READ), size)
         whole = len(end) == size
@@ -203,13 +203,13 @@ class ParquetInput:
         return found
 
     def _read(self, start: int, end: int) -> bytes:
-        """Return the bytes of a range of the file, or fewer where the storage has no more."""
+        """Return a range of the file, shorter where the file ends."""
         self._stream.seek(start)
         view = memoryview(bytearray(end - start))
         return bytes(view[: read_up_to(cast("Source", self._stream), view)])
 
     def _check_magic(self, first: bytes, last: bytes) -> None:
-        """Arrow looks at the last four bytes only; a file whose footer is signed and not encrypted has PAR1 at both ends."""
+        """Check both ends: Arrow checks the last four bytes only. A file with a signed plaintext footer has PAR1 at both."""
         if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
             raise IntegrityError(_no_parquet(self.location, first))
         if first != last:
@@ -255,12 +255,12 @@ def _check_seconds(array: pa.Array, where: str) -> None:
         ends = pc.min_max(array.cast(pa.int64())).as_py()
         if ends["min"] is not None and max(-ends["min"], ends["max"]) >= _MOST_SECONDS:
             raise FormatError(
-                f"{where} has INT96 timestamps from {ends['min']} to {ends['max']} s from 1970, and Iceberg's end in the year 294247"
+                f"{where} has INT96 timestamps from {ends['min']} to {ends['max']} s from 1970, and Iceberg ends in the year 294247"
             )
 
 
 def _is_arrows(error: BaseException) -> bool:
-    """Whether Arrow's decoder raised it; the storage's errors have a class of their own, an errno, or a telling text."""
+    """Whether Arrow's decoder raised it; the storage's errors have another class, an errno, or a known text."""
     if isinstance(error, MemoryError):
         return False
     if isinstance(error, pa.ArrowException):
@@ -282,7 +282,7 @@ def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockEr
     if first == ENCRYPTED_MAGIC:
         return key_is_missing(location, "Parquet file (PARE)")
     if first != PLAIN_MAGIC:
-        return FormatError(f"{location} is no Parquet file: expected first bytes PAR1, got {first!r}; {_RESTORE}")
+        return FormatError(f"{location} is not a Parquet file: expected first bytes PAR1, got {first!r}; {_RESTORE}")
     return FormatError(f"{location} is a damaged plain Parquet file ({str(error).strip()}); {_RESTORE}")
 
 
@@ -296,12 +296,12 @@ def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str)
             f"{location} is a plain Parquet file (PAR1), but its key metadata says that it is encrypted: the file was replaced; {_RESTORE}"
         )
     if "AAD prefix used for file encryption, but not stored" in text:
-        return IntegrityError(f"{location} needs an AAD prefix, and its key metadata has none: the manifest entry is not the file's own")
+        return IntegrityError(f"{location} needs an AAD prefix, but its key metadata has none: the manifest entry belongs to another file")
     if "AAD Prefix in file and in properties is not the same" in text:
-        return IntegrityError(f"{location} holds another AAD prefix than its key metadata: the file was swapped; {_RESTORE}")
+        return IntegrityError(f"{location} has a different AAD prefix than its key metadata: the file was swapped; {_RESTORE}")
     if "Wrong key length: 0" in text:
         return KeyUnavailableError(
-            f"{location} has columns under keys of their own, which Iceberg's scheme does not know: "
+            f"{location} has columns under keys of their own, which Iceberg does not support: "
             "select other columns, or rewrite the file with one key"
         )
     if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):

@@ -45,7 +45,7 @@ def key_is_missing(location: str, form: str = "stream (AGS1)") -> KeyUnavailable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainBytes:
-    """The plain bytes of a whole file that was read, and is closed."""
+    """The plain bytes of a whole file, which is closed again."""
 
     location: str
     data: bytes = field(repr=False)
@@ -71,8 +71,8 @@ class PlainInput:
     ``key_metadata`` None means a plain file; the caller knows that it is allowed.
 
     Raises:
-        IntegrityError: another length on storage than the key metadata says, or a block that does not authenticate.
-        FormatError: key metadata without a length, or no AGS1 stream where one is expected.
+        IntegrityError: a stored length other than in the key metadata, or a block that does not authenticate.
+        FormatError: key metadata without a length, or not an AGS1 stream where one is expected.
         KeyUnavailableError: an AGS1 stream without key metadata.
     """
 

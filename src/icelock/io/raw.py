@@ -1,7 +1,7 @@
-"""The streams of encrypted bytes below AGS1: what is asked of a storage, and reading and writing that leave nothing over.
+"""The streams of encrypted bytes below AGS1: what a storage has to offer, and complete reads and writes.
 
-A raw stream may give or take less than it was asked to; the two functions here ask again until it is done. Not here:
-anything about the bytes (``io.streams``).
+A raw stream may read or write less than requested; the two functions here repeat until it is done. Not here: what the
+bytes mean (``io.streams``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 
 class Source(Protocol):
-    """A seekable stream of encrypted bytes, as PyIceberg's ``InputFile.open`` gives it; ``readinto`` is used where it has one."""
+    """A seekable stream of encrypted bytes, as PyIceberg's ``InputFile.open`` gives it; ``readinto`` is used if it has one."""
 
     def read(self, size: int, /) -> bytes | None:
-        """Return at most ``size`` bytes, none at the end."""
+        """Return at most ``size`` bytes; nothing at the end."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Move, and return the position from the start."""
@@ -26,14 +26,14 @@ class Sink(Protocol):
     """A stream that takes encrypted bytes, as PyIceberg's ``OutputFile.create`` gives it."""
 
     def write(self, data: Any, /) -> int | None:
-        """Take some or all of ``data``, and return how many bytes."""
+        """Write some or all of ``data``, and return the number of bytes."""
 
     def close(self) -> None:
-        """Make durable what was written, and release the stream."""
+        """Make the written bytes durable, and release the stream."""
 
 
 def read_up_to(raw: Source, view: memoryview) -> int:
-    """Fill ``view`` from ``raw`` and return the number of bytes, fewer than asked only where ``raw`` ends."""
+    """Fill ``view`` from ``raw`` and return the number of bytes, fewer only if ``raw`` ends."""
     readinto = getattr(raw, "readinto", None)
     done = 0
     while done < len(view):
@@ -50,7 +50,7 @@ def read_up_to(raw: Source, view: memoryview) -> int:
 
 
 def write_all(raw: Sink, view: memoryview, location: str) -> None:
-    """Give all of ``view`` to ``raw``.
+    """Write all of ``view`` to ``raw``.
 
     Raises:
         OSError: ``raw`` takes no more.

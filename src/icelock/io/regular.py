@@ -1,4 +1,4 @@
-"""Whether a local path is a file that reading comes to the end of.
+"""Whether a local path is a regular file, whose reading comes to an end.
 
 Not here: opening it (``io.storage``, ``io.storage_fsspec``).
 """
@@ -21,7 +21,7 @@ _KINDS: Final = (
 
 
 def check_regular(path: str, *, location: str) -> None:
-    """Look whether a local path is a regular file, which reading comes to the end of. What is not there is for the opening to say.
+    """Check that a local path is a regular file. A missing one is left for the opening to report.
 
     Raises:
         FormatError: it is a directory, named pipe, socket or device.

@@ -1,10 +1,10 @@
-"""PyIceberg's two FileIOs with locations taken as text, and local files that are files.
+"""PyIceberg's two FileIOs, with locations taken as text and only regular local files.
 
-PyIceberg parses a location as a URL: what follows ``#`` or ``?`` is dropped, so that files of one table become one file. And whatever
-lies at a local path is opened: a named pipe waits for a writer for good, a device has no end. Here the path is what the location says
+PyIceberg parses a location as a URL and drops what follows ``#`` or ``?``, so that several files of a table become one. It also opens
+whatever is at a local path: a named pipe waits for a writer forever, a device has no end. Here the path is what the location says
 (``io.locations``), and only regular files are opened for reading.
 
-Not here: FileIO classes of a user, which are used as they are; keys (``io.file_io``).
+Not here: users' own FileIO classes, which are used unchanged; keys (``io.file_io``).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DISTRIBUTED: Final = ("hdfs", "viewfs")
 
 
 def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:
-    """Return the FileIO that PyIceberg would choose for settings of a client and a location, its own two in the form of this module.
+    """Return the FileIO that PyIceberg would choose for a client's settings and a location; its own two in this module's form.
 
     Raises:
-        ValueError: ``py-io-impl`` names no class of a FileIO.
+        ValueError: ``py-io-impl`` does not name a FileIO class.
     """
-    # The scheme alone chooses; PyIceberg parses the rest as a URL, which some names are not.
+    # Only the scheme matters; PyIceberg parses the rest as a URL, which fails for some names.
     place = None if location is None else f"{split_location(location).scheme}://"
     io = load_file_io(dict(properties), place)
     if type(io) is PyArrowFileIO:
@@ -47,14 +47,14 @@ def open_storage(properties: Mapping[str, str], location: str | None = None) -> 
 
 
 class ArrowFile(PyArrowFile):
-    """A file of Arrow's file systems."""
+    """A file on one of Arrow's file systems."""
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature
         """Open the file for reading.
 
         Raises:
             FileNotFoundError: it is not there.
-            FormatError: on a local disk, it is no regular file.
+            FormatError: on a local disk, it is not a regular file.
         """
         if isinstance(self._filesystem, LocalFileSystem):
             check_regular(self._path, location=self.location)
@@ -66,11 +66,11 @@ class ArrowFile(PyArrowFile):
 
 
 class ArrowFileIO(PyArrowFileIO):
-    """Arrow's file systems, by locations that are text."""
+    """Arrow's file systems, with locations as text."""
 
     @staticmethod
     def parse_location(location: str, properties: Properties | None = None) -> tuple[str, str, str]:
-        """Return scheme, authority, and the path as Arrow's file system of that scheme takes it.
+        """Return scheme, authority, and the path in the form of Arrow's file system for that scheme.
 
         >>> ArrowFileIO.parse_location("s3://bucket/wh#1/a?b/x%20y")
         ('s3', 'bucket', 'bucket/wh#1/a?b/x%20y')
@@ -84,11 +84,11 @@ class ArrowFileIO(PyArrowFileIO):
         return scheme, authority, path if scheme in _DISTRIBUTED else f"{authority}{path}"
 
     def new_input(self, location: str) -> ArrowFile:
-        """Return a handle on a file."""
+        """Return a handle to read a file."""
         return self._file(location)
 
     def new_output(self, location: str) -> ArrowFile:
-        """Return a handle on a file that is to be written."""
+        """Return a handle to write a file."""
         return self._file(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:

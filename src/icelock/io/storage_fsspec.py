@@ -1,6 +1,6 @@
-"""PyIceberg's FileIO over fsspec with locations taken as text; see ``io.storage``.
+"""PyIceberg's FileIO over fsspec, with locations taken as text; see ``io.storage``.
 
-fsspec's ``rm`` takes ``*``, ``?`` and ``[]`` in a name for patterns, and would delete what they match; here one name is one file.
+fsspec's ``rm`` treats ``*``, ``?`` and ``[]`` in a name as patterns, and would delete what they match; here a name is one file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class _LocalOutput(FsspecOutputFile):
 
 
 class FsspecFileIO(IcebergFsspecFileIO):
-    """fsspec's file systems, by locations that are text."""
+    """fsspec's file systems, with locations as text."""
 
     def new_input(self, location: str) -> FsspecInputFile:
-        """Return a handle on a file."""
+        """Return a handle to read a file."""
         kind = _LocalInput if split_location(location).scheme == "file" else FsspecInputFile
         return kind(location=location, fs=self.filesystem_of(location))
 
     def new_output(self, location: str) -> FsspecOutputFile:
-        """Return a handle on a file that is to be written."""
+        """Return a handle to write a file."""
         kind = _LocalOutput if split_location(location).scheme == "file" else FsspecOutputFile
         return kind(location=location, fs=self.filesystem_of(location))
 

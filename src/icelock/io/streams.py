@@ -2,10 +2,10 @@
 
 The layout is in ``format.ags1``. Invariants:
 
-- No unauthenticated byte reaches the caller, also not through the caller's own buffer when ``readinto`` fails.
+- No unauthenticated byte reaches the caller, not even through its own buffer when ``readinto`` fails.
 - The reader takes the length from key metadata and compares it with the storage: bytes missing or left over are an error
   at opening. Header and block 0 are checked then too, so a wrong key or file shows before the first read.
-- After an error every call fails (with that error); so does a writer that was interrupted.
+- After an error every call fails with that error; so does every call of an interrupted writer.
 - A writer has a result, its encrypted length, only when it and the stream below it were closed without error.
 - Both own the stream below them and close it, also when opening fails.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from icelock.keys.entropy import Entropy
 
 _FIRST_BUFFER: Final = 1 << 16
-"""Most manifests are smaller, so a writer does not begin with a buffer of a whole block."""
+"""Most manifests are smaller, so a writer does not start with a buffer for a whole block."""
 
 
 class Ags1Reader(io.RawIOBase):
@@ -47,7 +47,7 @@ class Ags1Reader(io.RawIOBase):
     reads decrypt each block once; reads of whole blocks are decrypted in the caller's buffer.
 
     Raises:
-        FormatError: Key metadata without a length or with an impossible one.
+        FormatError: Key metadata without a length, or with an impossible one.
         IntegrityError: Bytes missing or left over, another magic or block size; a block that does not authenticate (on opening or reading).
     """
 
@@ -82,7 +82,7 @@ class Ags1Reader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move in the plain bytes and return the new position; beyond the end is allowed and reads nothing.
+        """Move in the plain bytes and return the new position; it may be beyond the end, where reads return nothing.
 
         Raises:
             ValueError: A position before the start, or an unknown ``whence``.
@@ -115,7 +115,7 @@ class Ags1Reader(io.RawIOBase):
             raise
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; None or a negative size is all that is left."""
+        """Return ``size`` bytes, fewer only at the end; None or a negative size means all that is left."""
         self._check()
         left = max(0, self._size - self._position)
         data = bytearray(left if size is None or size < 0 else min(size, left))
@@ -157,14 +157,14 @@ class Ags1Reader(io.RawIOBase):
         _check_stored_length(stored, self._encrypted, self._location)
         if got < len(first):
             self._refuse_missing(0, len(first), got)
-        # Block 0 is never shorter than another one, so its place serves them all.
+        # No block is longer than block 0, so its buffer serves all of them.
         self._ciphertext = first[HEADER_LENGTH:]
         self._block = memoryview(bytearray(len(self._ciphertext) - OVERHEAD))
         self._block_index = 0
         self._decrypt(0, self._ciphertext, self._block)
 
     def _check_header(self, header: bytes) -> None:
-        """The parent's key metadata says that the file is AGS1, so another header is a change and no question of format."""
+        """The parent's key metadata says that the file is AGS1, so another header is a matter of integrity, not of format."""
         try:
             ags1.check_header(header, self._location)
         except FormatError as e:
@@ -205,9 +205,9 @@ class Ags1Reader(io.RawIOBase):
         try:
             self._cipher.decrypt_into(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad, target)
         except InvalidTag as e:
-            target[:] = bytes(len(target))  # OpenSSL has left what it decrypted there before it saw the tag
+            target[:] = bytes(len(target))  # OpenSSL wrote decrypted bytes there before it checked the tag
             raise IntegrityError(
-                f"{self._name(index)} does not authenticate: its bytes were changed or moved, or the key is another file's; "
+                f"{self._name(index)} does not authenticate: its bytes were changed or moved, or the key belongs to another file; "
                 "restore the file, or the metadata that holds its key, from a copy"
             ) from e
 
@@ -222,7 +222,7 @@ class Ags1Writer(io.RawIOBase):
     """Encrypts plain bytes into one new AGS1 file; memory is one block, whatever the size of the file.
 
     ``file_key`` must be fresh: one key, one file. Every block gets its nonce from ``entropy``. ``flush`` does nothing: a
-    block leaves when it is full or at ``close``. As a context manager it aborts when the body raises.
+    block is written when it is full or at ``close``. As a context manager it aborts when the body raises.
     """
 
     def __init__(self, raw: Sink, file_key: FileKey, location: str, entropy: Entropy) -> None:
@@ -303,9 +303,9 @@ class Ags1Writer(io.RawIOBase):
         super().close()
 
     def abort(self) -> None:
-        """Give up: close the stream below without a last block, so that no key metadata can be had for what it holds.
+        """Close the stream below without a last block, so that there is no key metadata for its content.
 
-        Never raises. Deleting the file is for whoever made it.
+        Never raises. Deleting the file is up to the caller.
         """
         if self.closed:
             return
@@ -323,7 +323,7 @@ class Ags1Writer(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        # RawIOBase would close, and a file forgotten half-way would look whole.
+        # RawIOBase would close, and a file abandoned half-way would look complete.
         with suppress(Exception):
             self.abort()
 
@@ -335,8 +335,8 @@ class Ags1Writer(io.RawIOBase):
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
-            # A KeyboardInterrupt is raised once; what stays is that nobody knows how much was written.
-            interrupted = InterruptedError(f"{self._location}: the write was interrupted by {type(error).__name__}; write the file anew")
+            # A KeyboardInterrupt is raised once; from then on nobody knows how much was written.
+            interrupted = InterruptedError(f"{self._location}: the write was interrupted by {type(error).__name__}; write the file again")
             self._failure = error if isinstance(error, Exception) else interrupted
 
     def _take(self, view: memoryview) -> None:
@@ -365,7 +365,7 @@ class Ags1Writer(io.RawIOBase):
         head = b"" if self._blocks else ags1.header()
         start = len(head) + NONCE_LENGTH
         nonce = self._entropy.random_bytes(NONCE_LENGTH)
-        # A new buffer each time: Arrow's streams take it by reference and may send it after write() has returned.
+        # A new buffer each time: Arrow's streams keep a reference and may send it after write() has returned.
         out = memoryview(bytearray(len(head) + len(plaintext) + OVERHEAD))
         out[:start] = head + nonce
         self._cipher.encrypt_into(nonce, plaintext, ags1.block_aad(self._aad_prefix, self._blocks), out[start:])

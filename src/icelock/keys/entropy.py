@@ -1,7 +1,7 @@
 """Where keys, AAD prefixes, nonces and key ids come from.
 
-Everything random in icelock is drawn from an ``Entropy`` that is passed in, so that a test can hold it still; no function
-of the public API takes a nonce or a key. (KMS clients make their own nonces: they are below this layer.)
+Everything random in icelock comes from an ``Entropy`` that is passed in, so that tests can fix it; no function of the public
+API takes a nonce or a key. (KMS clients generate their own nonces: they are below this layer.)
 
 Executors use ``mint_file_key`` alone: it needs no KMS and no KEK.
 """
@@ -22,12 +22,12 @@ class Entropy(Protocol):
     """A source of random bytes fit for keys."""
 
     def random_bytes(self, n: int) -> bytes:
-        """Return ``n`` bytes that nobody can foresee and that were never returned before."""
+        """Return ``n`` unpredictable bytes that were never returned before."""
         ...
 
 
 class SystemEntropy:
-    """The operating system's generator. It has no state, so it can go to other processes."""
+    """The operating system's generator. It has no state, so it can be sent to other processes."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class SystemEntropy:
 
 
 def mint_file_key(entropy: Entropy, length: int) -> FileKey:
-    """Return a new file's DEK of ``length`` bytes and AAD prefix of 16; call it once a file.
+    """Return a new file's DEK of ``length`` bytes and AAD prefix of 16; call it once for each file.
 
     Raises:
         FormatError: a length other than 16, 24 or 32.

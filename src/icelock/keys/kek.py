@@ -1,13 +1,13 @@
-"""The rules of a KEK: how it is made, how long it lives, how the KMS is asked for it.
+"""The rules of a KEK: how it is made, how long it lives, how the KMS wraps and unwraps it.
 
-- Made locally, ``encryption.data-key-length`` bytes; the raw bytes are wrapped by the KMS and nothing else goes there. A new KEK is
-  unwrapped once before anything is sealed under it: a KMS that does not give it back would make all that it protects unreadable.
+- Generated locally, ``encryption.data-key-length`` bytes; the KMS gets only these bytes, to wrap. A new KEK is unwrapped once before
+  anything is sealed under it: if the KMS did not give it back, all that it protects would be unreadable.
 - ``KEY_TIMESTAMP`` (decimal ms) is its creation time. The exact text is the AAD of all that the KEK encrypts, so an old
-  KEK cannot be made to look young (iceberg PR 14396). A KEK without it cannot be used.
+  KEK cannot be made to look new (iceberg PR 14396). A KEK without it cannot be used.
 - New snapshots use a KEK for 730 days from then (NIST SP 800-57; Java ``StandardEncryptionManager``); old snapshots keep
-  theirs for good.
-- A KEK of the future, made by a clock that was ahead, is passed over by new snapshots until its time comes: else it would be the newest
-  for as long as the clock was ahead, and 730 days more. Five minutes are allowed for clocks that differ. Java takes it.
+  theirs forever.
+- A KEK from the future, made by a clock that was ahead, is not used for new snapshots until its time comes: otherwise it would be the
+  newest for as long as the clock was ahead, plus 730 days. Clocks may differ by five minutes. Java uses such a KEK.
 
 Source: format "Key entries in table metadata". Not here: caching (``keys/cache.py``), which KEK is chosen (``keys/manager.py``).
 """
@@ -43,7 +43,7 @@ def timestamp_aad(kek: EncryptedKey) -> bytes:
 
     Raises:
         KeyUnavailableError: it has none.
-        FormatError: it is no UTF-8.
+        FormatError: it cannot be encoded as UTF-8.
     """
     text = _timestamp_text(kek)
     try:
@@ -57,7 +57,7 @@ def created_ms(kek: EncryptedKey) -> int:
 
     Raises:
         KeyUnavailableError: it has no timestamp.
-        FormatError: the timestamp is no decimal number of 63 bits.
+        FormatError: the timestamp is not a decimal number of at most 63 bits.
     """
     text = _timestamp_text(kek)
     if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS and int(text) <= _INT64_MAX):
@@ -66,21 +66,21 @@ def created_ms(kek: EncryptedKey) -> int:
 
 
 def is_live(kek: EncryptedKey, now_ms: int) -> bool:
-    """Tell whether new snapshots may use the KEK: it is younger than 730 days, and not of the future.
+    """Whether new snapshots may use the KEK: it is younger than 730 days, and not from the future.
 
     Raises:
         KeyUnavailableError: it has no timestamp.
-        FormatError: the timestamp is no decimal number.
+        FormatError: the timestamp is not a decimal number.
     """
     return -CLOCKS_DIFFER_MS <= now_ms - created_ms(kek) < KEK_LIFESPAN_MS
 
 
 def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> MintedKek:
-    """Make a KEK of ``length`` bytes and have it wrapped by the master key, and unwrapped once to see that it can be; two KMS calls.
+    """Generate a KEK of ``length`` bytes, have the master key wrap it, and unwrap it once as a trial; two KMS calls.
 
     Raises:
         KmsError: the KMS refused.
-        KeyUnavailableError: the KMS client failed otherwise, or does not give the KEK back.
+        KeyUnavailableError: the KMS client failed otherwise, or did not give the KEK back.
     """
     raw = entropy.random_bytes(length)
     blob = ask.wrapped_for_good(kms, raw, master_key_id)
@@ -110,7 +110,7 @@ def _timestamp_text(kek: EncryptedKey) -> str:
     text = kek.properties.get(KEY_TIMESTAMP)
     if text is None:
         raise KeyUnavailableError(
-            f"KEK {kek.key_id!r} has no {KEY_TIMESTAMP}, so nothing can be opened with it; restore a metadata file that still has it"
+            f"KEK {kek.key_id!r} has no {KEY_TIMESTAMP}, so it cannot open anything; restore a metadata file that still has it"
         )
     return text
 

@@ -1,7 +1,7 @@
 """``KeyEntries``: the ``encryption-keys`` of one version of table metadata, by id.
 
-The view is a copy and never changes. New entries are committed along with the snapshot that needs them and show up in
-the next version's view: a key store that is changed in place loses keys under concurrent commits (iceberg 17990, 17984).
+The view is a copy and never changes. New entries are committed together with the snapshot that needs them and appear in the
+next version's view: a key store that is changed in place loses keys under concurrent commits (iceberg 17990, 17984).
 
 An entry wrapped by another entry is a manifest-list key; every other entry is a KEK.
 
@@ -22,10 +22,10 @@ class KeyEntries:
     """An immutable view of key entries in the order of the metadata.
 
     Args:
-        keys: the entries. One that is there twice with the same content counts once (a retried commit may do that).
+        keys: the entries. Equal entries count once (a retried commit may repeat them).
 
     Raises:
-        FormatError: one id with two contents.
+        FormatError: one id with two different entries.
     """
 
     __slots__ = ("_by_id",)
@@ -36,25 +36,25 @@ class KeyEntries:
             known = by_id.setdefault(key.key_id, key)
             if known != key:
                 raise FormatError(
-                    f"encryption-keys: key id {key.key_id!r} is there twice with different content; restore an older metadata file"
+                    f"encryption-keys: key id {key.key_id!r} occurs twice with different content; restore an older metadata file"
                 )
         self._by_id = by_id
 
     def get(self, key_id: str) -> EncryptedKey:
-        """Return the entry of that id.
+        """Return the entry with that id.
 
         Raises:
-            KeyUnavailableError: there is none.
+            KeyUnavailableError: there is no such entry.
         """
         try:
             return self._by_id[key_id]
         except KeyError as e:
             raise KeyUnavailableError(
-                f"encryption-keys has no entry {key_id!r} ({len(self)} others are there); restore a metadata file that still has it"
+                f"encryption-keys has no entry {key_id!r} ({len(self)} others); restore a metadata file that still has it"
             ) from e
 
     def kek(self, key_id: str) -> EncryptedKey:
-        """Return the entry of that id, which must be a KEK.
+        """Return the entry with that id, which must be a KEK.
 
         Raises:
             KeyUnavailableError: there is no such entry.
@@ -69,7 +69,7 @@ class KeyEntries:
         return entry
 
     def is_kek(self, entry: EncryptedKey) -> bool:
-        """Tell whether no entry wraps this one, so that a master key must."""
+        """Whether no entry wraps this one, so that a master key must have."""
         return entry.encrypted_by_id not in self._by_id
 
     def keks(self, master_key_id: str) -> Iterator[EncryptedKey]:

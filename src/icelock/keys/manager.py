@@ -2,14 +2,14 @@
 
 Read:  1 snapshot's ``key-id`` → manifest-list key entry.  2 ``encrypted-by-id`` → KEK entry.  3 the KMS unwraps the KEK
        (cached).  4 AES-GCM opens the entry under the KEK, AAD = UTF-8 of the KEK's ``KEY_TIMESTAMP``.  5 key metadata.
-Write: 1 the newest live KEK of this master key, else one left over from a failed attempt, else a new one (a wrap, and an unwrap to try it).
+Write: 1 the newest live KEK of this master key, else one left over from a failed attempt, else a new one (a wrap and a trial unwrap).
        2 the key metadata of the closed manifest list is sealed under it.  3 the new entries are returned.
 
-A manager never changes: what it mints it returns, and the commit puts the entries into the metadata along with the
-snapshot that needs them. The next version of the metadata gets its own manager (iceberg 17990, 17984 lost keys otherwise).
+A manager never changes: it returns what it mints, and the commit puts the entries into the metadata together with the snapshot
+that needs them. The next version of the metadata gets its own manager (otherwise keys get lost: iceberg 17990, 17984).
 
 Source: format "Key entries in table metadata"; Java ``StandardEncryptionManager``. Deviation: Java takes the first live KEK,
-this the newest that is not of the future; Java unwraps every KEK with the table's key id, this refuses a KEK of another master key.
+this the newest one whose time has come; Java unwraps every KEK with the table's key id, this refuses a KEK of another master key.
 Not here: files (``io``), and what executors need, which is ``keys/entropy.py`` only.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, PolicyError
@@ -43,9 +43,8 @@ class SealedKey:
     """A sealed manifest-list key.
 
     Attributes:
-        key_id: what the snapshot's ``key-id`` has to be.
-        new_entries: what has to be added to ``encryption-keys`` in the same commit: the KEK if it is not there yet, then
-            the manifest-list key.
+        key_id: the snapshot's ``key-id``.
+        new_entries: to be added to ``encryption-keys`` in the same commit: the KEK if it is new, then the manifest-list key.
     """
 
     key_id: str
@@ -56,8 +55,8 @@ class SealedKey:
 class EncryptionManager:
     """Mints, seals and opens keys for one version of a table's metadata. Immutable; may be used by many threads.
 
-    A KMS is called at most once for each distinct KEK while the cache keeps it, and at most once to wrap, and to try it, for each seal.
-    A manager is not pickled: executors get file keys only.
+    The KMS is called at most once for each distinct KEK while the cache keeps it, and for each seal at most once to wrap and once to try
+    the result. A manager is not pickled: executors get file keys only.
 
     Attributes:
         table: the table's name, for messages.
@@ -66,14 +65,14 @@ class EncryptionManager:
         keys: the metadata's ``encryption-keys``.
         kms: the catalog's KMS client.
         cache: unwrapped KEKs.
-        spare: entries that were minted for the same commit and that did not reach the metadata. A live KEK among
-            them is used again, so that a commit wraps once however often it is tried.
+        spare: entries that were minted for the same commit but did not reach the metadata. A live KEK among them is used
+            again, so that a commit wraps once however often it is tried.
         entropy: source of keys, nonces and ids.
         clock: ms since 1970, UTC.
 
     Raises:
-        PolicyError: another data key length, or no master key id.
-        FormatError: one key id with two contents.
+        PolicyError: an invalid data key length, or no master key id.
+        FormatError: one key id with two different entries.
     """
 
     table: str
@@ -96,17 +95,8 @@ class EncryptionManager:
         object.__setattr__(self, "spare", tuple(self.spare))
         object.__setattr__(self, "_entries", KeyEntries(self.keys))
 
-    def with_keys(self, keys: Sequence[EncryptedKey], *, spare: Sequence[EncryptedKey] = ()) -> EncryptionManager:
-        """Return the manager of another version of the same table's metadata.
-
-        Args:
-            keys: that version's ``encryption-keys``.
-            spare: what ``prepare_kek`` or ``SealedKey.new_entries`` of the attempts that failed gave, to use their KEK again.
-        """
-        return replace(self, keys=keys, spare=spare)
-
     def mint_file_key(self) -> FileKey:
-        """Return a new file's DEK and AAD prefix; call it once a file."""
+        """Return a new file's DEK and AAD prefix; call it once for each file."""
         return mint_file_key(self.entropy, self.data_key_length)
 
     def open_manifest_list_key(self, snapshot_key_id: str) -> KeyMetadata:
@@ -119,7 +109,7 @@ class EncryptionManager:
             KeyUnavailableError: an entry or a timestamp is missing, or the KEK is another master key's; KmsError if the KMS
                 refused.
             IntegrityError: the entry or the KEK's timestamp was changed, or the KMS returned another key.
-            FormatError: an entry is not what it has to be.
+            FormatError: an invalid entry.
         """
         with self._naming(snapshot_key_id):
             entry = self._entries.get(snapshot_key_id)
@@ -137,16 +127,16 @@ class EncryptionManager:
             return KeyMetadata.decode(data)
 
     def prepare_kek(self) -> tuple[EncryptedKey, ...]:
-        """Make sure, before anything is written, that a KEK for sealing can be had.
+        """Make sure, before anything is written, that there is a KEK to seal with.
 
-        A live KEK of the metadata or among ``spare`` is unwrapped; if there is none, one is minted (one wrap, and one unwrap to try it).
+        A live KEK of the metadata or among ``spare`` is unwrapped; otherwise one is minted (one wrap and one trial unwrap).
 
         Returns:
-            The new KEK's entry, to be given as ``spare`` to the managers of this commit; nothing if none was minted.
+            The new KEK's entry, to be given as ``spare`` to the managers of this commit; empty if none was minted.
 
         Raises:
             KeyUnavailableError: a KEK of the table has no timestamp; KmsError if the KMS refused.
-            FormatError: a KEK's timestamp is no number.
+            FormatError: a KEK's timestamp is not a number.
         """
         with self._naming(self.master_key_id):
             kek, _ = self._kek_for_sealing()
@@ -154,7 +144,7 @@ class EncryptionManager:
         return () if known else (kek,)
 
     def seal_manifest_list_key(self, key_metadata: KeyMetadata) -> SealedKey:
-        """Seal the key metadata of a manifest list that is closed, and return the entries to commit with the snapshot.
+        """Seal the key metadata of a closed manifest list, and return the entries to commit with the snapshot.
 
         Args:
             key_metadata: with its encrypted length set.
@@ -194,7 +184,7 @@ class EncryptionManager:
 
     @contextmanager
     def _naming(self, key_id: str) -> Iterator[None]:
-        """Put the table's name and the key id in front of an error's message."""
+        """Prefix error messages with the table's name and the key id."""
         try:
             yield
         except KmsError as e:

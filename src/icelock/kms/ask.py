@@ -1,8 +1,8 @@
 """Asking a KMS client, whoever wrote it: the one place where its methods are called for a key.
 
-Built-in clients raise ``KmsError`` with a kind. A class of the user's may raise anything, or return anything: that becomes a
+Built-in clients raise ``KmsError`` with a kind. A user's own class may raise or return anything: that becomes a
 ``KeyUnavailableError`` that names the class, the call and the master key. The text of its error may hold credentials or keys, so it
-stays in the chained cause, as with built-in clients. What is no ``Exception`` (an interrupt) passes through.
+stays in the chained cause, as with built-in clients. Interrupts (not an ``Exception``) pass through.
 
 Not here: retries (``kms.retry``), making a client (``kms.loader``).
 """
@@ -39,9 +39,9 @@ def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
 
 
 def wrapped_for_good(kms: KmsClient, key: bytes, key_id: str) -> bytes:
-    """Have a key wrapped that rows are going to need, in one call, and see in a second one that the key comes out of it again.
+    """Have a key wrapped that data will depend on, and check in a second call that it unwraps to the same key.
 
-    A client that is broken or set up wrongly would else be found out by the first reader, when nobody has the key any more.
+    Otherwise a broken or misconfigured client would be noticed by the first reader, when the key is lost.
 
     Raises:
         KmsError: the KMS refused to wrap, or to unwrap.
@@ -50,8 +50,8 @@ def wrapped_for_good(kms: KmsClient, key: bytes, key_id: str) -> bytes:
     blob = wrapped(kms, key, key_id)
     if not hmac.compare_digest(unwrapped(kms, blob, key_id), key):
         raise KeyUnavailableError(
-            f"the KMS client {client_name(kms)} does not give back with master key {key_id!r} what it has wrapped: a new key came back as "
-            "another one, so what it protects could not be read by anybody. Nothing was written; look at the client and its settings"
+            f"the KMS client {client_name(kms)} wrapped a new key with master key {key_id!r} and unwrapped it to another one, so "
+            "nobody could read what it protects. Nothing was written; check the client and its settings"
         )
     return blob
 
@@ -65,7 +65,7 @@ def unwrapped(kms: KmsClient, blob: bytes, key_id: str) -> bytes:
     """
     key = _asked("unwrap", lambda: kms.unwrap_key(blob, key_id), kms, key_id)
     if len(key) not in KEY_LENGTHS:
-        raise KeyUnavailableError(f"expected 16, 24 or 32 bytes from the KMS, got {len(key)}; look at the KMS client {client_name(kms)}")
+        raise KeyUnavailableError(f"expected 16, 24 or 32 bytes from the KMS, got {len(key)}; check the KMS client {client_name(kms)}")
     return key
 
 
@@ -77,7 +77,7 @@ def restated(error: KeyUnavailableError, message: str) -> KeyUnavailableError:
 
 
 def client_name(kms: object) -> str:
-    """Return the name of a client's class, of the one that retries are made around."""
+    """Return the name of a client's class; of the inner client where retries are around it."""
     inner = getattr(kms, "inner", kms)
     return type(inner).__name__
 

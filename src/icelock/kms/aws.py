@@ -1,12 +1,12 @@
 """``AwsKms``: AWS Key Management Service.
 
 Wrapped key = the raw ``CiphertextBlob`` of Encrypt, without encryption context, as Java's ``AwsKeyManagementClient``. It says which
-backing key made it, so rotation in the service leaves older ones open. The key id may be an id, an ARN or an alias: it is given to the
-service as it is, and never compared.
+backing key made it, so rotation in the service leaves older ones open. The key id may be an id, an ARN or an alias: it is passed to the
+service unchanged, and never compared.
 
 Properties, with Java's names: ``kms.endpoint``, ``client.region`` and ``kms.encryption-algorithm-spec`` (``SYMMETRIC_DEFAULT``).
-``kms.data-key-spec`` is accepted and means nothing here: keys are made locally. Credentials come from AWS's default chain
-(environment, shared files, container, instance). When they have expired, the chain is asked once more within the call.
+``kms.data-key-spec`` is accepted and ignored: keys are generated locally. Credentials come from AWS's default chain
+(environment, shared files, container, instance). If they have expired, the chain is asked once more within the call.
 
 A reader needs ``kms:Decrypt``, a writer ``kms:Encrypt`` too. boto3's own retries are off (``kms/retry.py``).
 
@@ -78,10 +78,10 @@ class AwsKms:
 
     Args:
         properties: the catalog's properties.
-        client: a ready boto3 client of KMS, used as it is, its retries included.
+        client: a ready boto3 KMS client, used unchanged, including its retries.
 
     Raises:
-        PolicyError: an algorithm that there is not, or an endpoint that is not http or https.
+        PolicyError: an unknown algorithm, or an endpoint that is not http or https.
     """
 
     def __init__(self, properties: Mapping[str, str], *, client: Any = None) -> None:

@@ -3,12 +3,12 @@
 Wrapped key = the raw RSA output of wrapKey, without the key's version, as Java's ``AzureKeyManagementClient``. The key id is a name, or
 ``name/version``.
 
-The service unwraps a bare name with the newest version only. Where that does not open the blob, the versions are listed and the other
-enabled ones tried, so that old blobs open after a rotation (Java does not do this). It takes the right to list keys; without it
-the id has to be ``name/version``.
+The service unwraps a bare name with the newest version only. If that does not open the blob, the versions are listed and the other
+enabled ones tried, so that old blobs open after a rotation (Java does not do this). This needs the permission to list keys;
+without it the id must be ``name/version``.
 
-The requests go through the official client's pipeline, but not through its ``CryptographyClient``: that one asks for the right to get
-the key, and wraps with the public key locally, where neither rights nor a disabled key are looked at (azure-sdk-for-python 45342).
+The requests go through the official client's pipeline, but not through its ``CryptographyClient``: that one needs the permission to
+get the key, and wraps with the public key locally, ignoring permissions and disabled keys (azure-sdk-for-python 45342).
 
 Properties, with Java's names: ``azure.keyvault.url`` and ``azure.keyvault.key-wrap-algorithm`` (``RSA-OAEP-256``). Credentials come from
 ``DefaultAzureCredential`` and are renewed by it. azure-core's own retries are off (``kms/retry.py``).
@@ -69,10 +69,10 @@ class AzureKms:
 
     Args:
         properties: the catalog's properties.
-        client: a ready ``KeyClient``, used as it is, its retries included.
+        client: a ready ``KeyClient``, used unchanged, including its retries.
 
     Raises:
-        PolicyError: no vault, or one that is not https; an algorithm that there is not.
+        PolicyError: no vault, or one that is not https; an unknown algorithm.
     """
 
     def __init__(self, properties: Mapping[str, str], *, client: KeyClient | None = None) -> None:
@@ -128,12 +128,12 @@ class AzureKms:
         except exceptions.AzureError as e:
             raise _SERVICE.failure(KmsErrorKind.UNAVAILABLE, call=call, key_id=key_id, code=type(e).__name__) from e
         except ValueError as e:
-            # The client gives no token to a server that asks for one of another service.
+            # The client refuses to send a token to a server that asks for one of another service.
             code = "the server asks for a token that is not of a key vault in its domain"
             raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=code) from e
 
     def _versions(self, name: str) -> Iterator[str]:
-        """Give the enabled versions, newest first; nothing where they may not be listed."""
+        """Yield the enabled versions, newest first; nothing without the permission to list them."""
         try:
             found = [version for version in self._key_client().list_properties_of_key_versions(name) if version.enabled and version.version]
         except exceptions.AzureError as e:

@@ -1,12 +1,12 @@
-"""``KmsClient``: what icelock asks of a key management service, and how a client of one's own is made.
+"""``KmsClient``: what icelock asks of a key management service, and how to write your own client.
 
 A KMS holds master keys and never hands them out. It is given the raw 16, 24 or 32 bytes of a KEK, and nothing else, so
-that the smallest limit (190 bytes of RSA-2048) is never met (cases C-34). The blob it returns is kept and given back
-byte for byte; whatever tells versions of the master key apart is the KMS's own matter (cases C-37).
+that the smallest limit (190 bytes of RSA-2048) is never reached (case C-34). The blob that it returns is stored and given back
+byte for byte; how versions of the master key are told apart is up to the KMS (case C-37).
 
-A class of one's own is named by ``encryption.kms-impl`` (or ``py-kms-impl``) and is made as ``Class(properties)``, where
-``properties`` are the catalog's; it needs no base class and must use no globals. ``icelock.testing.KmsContract`` is the
-test that such a class has to pass.
+Your own class is named by ``encryption.kms-impl`` (or ``py-kms-impl``) and is constructed as ``Class(properties)`` with the
+catalog's properties; it needs no base class and must not use globals. ``icelock.testing.KmsContract`` has the tests that it
+must pass.
 
 Not here: retries (``kms/retry.py``), caching (``keys/cache.py``), the choice of a class (``kms/loader.py``).
 
@@ -22,8 +22,8 @@ class KmsClient(Protocol):
     """Wraps and unwraps keys with master keys that stay in the KMS.
 
     A client is called from many threads. Reading a table needs ``unwrap_key`` only, so a client must not ask the service
-    for more rights than the call that is made. Credentials that expire are renewed inside a call; what remains expired
-    is ``KmsErrorKind.DENIED``.
+    for more rights than the call needs. Expired credentials are renewed within a call; if that fails, it is
+    ``KmsErrorKind.DENIED``.
     """
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -34,7 +34,7 @@ class KmsClient(Protocol):
             wrapping_key_id: the master key's id, in any form that the KMS takes (id, full name, alias).
 
         Raises:
-            KmsError: with the kind that says why.
+            KmsError: its kind says why.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""``Service``: what a failed call of a key service becomes, in the same words for every service.
+"""``Service``: the error for a failed call of a key service, in the same words for every service.
 
-A message names the service, the master key, the call, the reason of five, the service's own code and the remedy. The text of the
+A message names the service, the master key, the call, one of five reasons, the service's own code and the remedy. The text of the
 service's answer stays in the chained cause: it may hold anything.
 
 Not here: which code means what. Each client knows its service's.

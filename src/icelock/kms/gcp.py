@@ -4,8 +4,8 @@ Wrapped key = the raw ciphertext of Encrypt, without additional authenticated da
 version of the key made it, so rotation in the service leaves older ones open. The key id is the resource name of a CryptoKey,
 ``projects/P/locations/L/keyRings/R/cryptoKeys/K``.
 
-Credentials are the application default ones, renewed by Google's library, or the token in ``gcs.oauth2.token`` (Java's name), which is not.
-The library's own retries are off (``kms/retry.py``): with ``timeout`` alone it went on for a minute.
+Credentials are the application defaults, renewed by Google's library; or the token in ``gcs.oauth2.token`` (Java's name), never renewed.
+The library's own retries are off (``kms/retry.py``): with ``timeout`` alone it kept trying for a minute.
 
 A reader needs ``cloudkms.cryptoKeyVersions.useToDecrypt``, a writer ``useToEncrypt`` too. Not run against the real cloud: the tests have
 a double of the service.
@@ -58,7 +58,7 @@ class GcpKms:
 
     Args:
         properties: the catalog's properties.
-        client: a ready ``KeyManagementServiceClient``, used as it is.
+        client: a ready ``KeyManagementServiceClient``, used unchanged.
     """
 
     def __init__(self, properties: Mapping[str, str], *, client: kms_v1.KeyManagementServiceClient | None = None) -> None:

@@ -18,7 +18,7 @@ from icelock.secret import SecretBytes
 KEY_LENGTH: Final = 32
 SALT_LENGTH: Final = 16
 _MAX_KEY_ID: Final = 255
-# Bounds on what a file may ask of its reader: 1 GiB and 64 passes are far above any sensible choice.
+# Limits for what a file may cost its reader: 1 GiB and 64 passes are far above any sensible choice.
 _MAX_ITERATIONS: Final = 64
 _MAX_LANES: Final = 64
 _MAX_MEMORY_KIB: Final = 1 << 20
@@ -63,7 +63,7 @@ class PassphraseProtection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFileProtection:
-    """The keyring key stands in a file of its own."""
+    """The keyring key is in a file of its own."""
 
 
 Protection = PassphraseProtection | KeyFileProtection
@@ -107,7 +107,7 @@ class Keyring:
     """All master keys of one file. Changes return a new keyring.
 
     Raises:
-        FormatError: an id that is there twice.
+        FormatError: an id occurs twice.
     """
 
     protection: Protection
@@ -119,7 +119,7 @@ class Keyring:
             raise FormatError(f"keyring: expected every key id once, got {ids}")
 
     def get(self, key_id: str) -> MasterKey:
-        """Return the master key of that id.
+        """Return the master key with that id.
 
         Raises:
             KmsError: ``MISSING``.
@@ -145,7 +145,7 @@ class Keyring:
         except FormatError as e:
             raise PolicyError(str(e)) from e
         if any(old.key_id == key_id for old in self.keys):
-            raise PolicyError(f"master key {key_id!r} is there already; use another id, or `icelock keyring rotate` for a new version")
+            raise PolicyError(f"master key {key_id!r} already exists; use another id, or `icelock keyring rotate` for a new version")
         return replace(self, keys=(*self.keys, new))
 
     def rotated(self, key_id: str, *, key: SecretBytes, now_ms: int) -> Keyring:
@@ -172,7 +172,7 @@ class Keyring:
 
 
 def require_enabled(key: MasterKey) -> None:
-    """Let only enabled keys pass.
+    """Refuse a disabled key.
 
     Raises:
         KmsError: ``DISABLED``.

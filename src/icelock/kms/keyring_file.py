@@ -42,13 +42,13 @@ def create_keyring(path: Path, unlocker: Unlocker, keyring: Keyring, *, random_b
     """Write a keyring to a new file.
 
     Raises:
-        PolicyError: there is a file of this name.
+        PolicyError: the file exists.
         KmsError: the secret cannot be had, or the file cannot be written.
     """
     path = path.resolve()
     with _locked(path):
         if path.exists():
-            raise PolicyError(f"keyring {path}: is there already; add keys with `icelock keyring add`, or name another file")
+            raise PolicyError(f"keyring {path} already exists; add keys with `icelock keyring add`, or name another file")
         _replace(path, keyring, unlocker.keyring_key(keyring.protection), random_bytes)
 
 
@@ -62,7 +62,7 @@ def change_keyring(
     Raises:
         KmsError: as ``load_keyring``; ``UNAVAILABLE`` also when another process holds the lock for 10 seconds.
         FormatError: not a keyring.
-        IntegrityError: the keyring was changed by someone else's hand.
+        IntegrityError: the keyring was tampered with.
     """
     path = path.resolve()
     with _locked(path):

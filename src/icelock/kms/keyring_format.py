@@ -13,14 +13,14 @@ The file is UTF-8 JSON, indented by two spaces, keys in this order, a newline at
     }
 
 - The keyring key (32 bytes) is Argon2id of the passphrase (NFC, UTF-8), or what the key file holds.
-- ``check`` = AES-GCM under the keyring key of nothing, AAD = the first three members. It tells a wrong passphrase from a
-  damaged file.
-- ``sealed`` = AES-GCM under the keyring key of all master keys, 32 bytes each, in the order of ``keys`` and ``versions``,
+- ``check`` = AES-GCM of the empty text under the keyring key, AAD = the first three members. It tells a wrong passphrase
+  from a damaged file.
+- ``sealed`` = AES-GCM of all master keys under the keyring key, 32 bytes each, in the order of ``keys`` and ``versions``,
   AAD = every other member. AAD = UTF-8 of the compact JSON of those members. So ids, versions, states and order are
   authenticated along with the keys.
-- A file that is not byte for byte what its content encodes to is refused, so a changed byte is seen wherever it is.
+- A file that is not byte for byte what its content encodes to is refused, so any changed byte is noticed.
 
-What is not seen: a whole older copy of the file put back.
+Not noticed: an older copy of the whole file that was put back.
 
 Not here: the rules of a keyring (``kms/keyring.py``), reading and replacing the file (``kms/keyring_file.py``). Pure: no I/O,
 no clock, no randomness.
@@ -61,7 +61,7 @@ def encode_keyring(keyring: Keyring, keyring_key: SecretBytes, *, check_nonce: b
 
     Args:
         keyring: the content.
-        keyring_key: 32 bytes, what ``keyring.protection`` leads to.
+        keyring_key: 32 bytes, the one that ``keyring.protection`` derives.
         check_nonce: 12 fresh random bytes.
         nonce: 12 other fresh random bytes.
     """
@@ -75,7 +75,7 @@ def encode_keyring(keyring: Keyring, keyring_key: SecretBytes, *, check_nonce: b
 
 
 def decode_keyring(data: bytes, unlock: Unlock) -> tuple[Keyring, SecretBytes]:
-    """Return the keyring and the keyring key that opened it.
+    """Return the keyring and the key that opened it.
 
     Args:
         data: the file's bytes.
@@ -210,7 +210,7 @@ def _bytes(value: dict[str, Any], name: str) -> bytes:
 
 
 def _require_canonical(data: bytes, document: dict[str, Any]) -> None:
-    # Also base64 has spellings that decode to the same bytes. Lone surrogates are JSON and no UTF-8.
+    # Base64, too, has several spellings of the same bytes. Lone surrogates are valid JSON, but not UTF-8.
     spelt = all(_b64(_bytes(document, name)) == document[name] for name in ("check", "sealed"))
     try:
         same = _render(document) == data

@@ -1,7 +1,7 @@
 """``KeystoreKms``: master keys in a PKCS#12 keystore, as Java's ``KeyStoreKmsClient``.
 
 Wrapped key = ``nonce(12) | ciphertext | tag(16)``, AES-GCM under the alias's key, no AAD. Aliases are lower case: ``Lake`` and
-``lake`` are one key. A keystore has no versions: another key under the same alias does not open what the former wrapped.
+``lake`` are one key. A keystore has no versions: a new key under the same alias does not open what the old one wrapped.
 
 Properties: ``kms.client.keystore.path``, and ``kms.client.keystore.password-env``, the name of the environment variable with the
 password (``KEYSTORE_PASSWORD``, which Java always takes). The file is read at every call.

@@ -1,12 +1,12 @@
 """``load_kms_client`` and ``check_kms_properties``: catalog properties → KMS client.
 
-One of three properties chooses: ``encryption.kms-type`` (a client of icelock) or ``encryption.kms-impl`` / ``py-kms-impl``
-(the dotted path of a user's class; the second for configuration shared with Java, where the first names a Java class).
-With a client of icelock every ``kms.*`` name is checked, because a misspelt one would not be noticed (cases C-55, C-59);
-a user's class may have any, so only ``kms.retry.*`` is checked then.
+One of three properties chooses: ``encryption.kms-type`` (one of icelock's clients) or ``encryption.kms-impl`` / ``py-kms-impl``
+(the dotted path of your own class; the second for configuration shared with Java, where the first names a Java class).
+With icelock's own clients every ``kms.*`` name is checked, because a misspelt one would go unnoticed (cases C-55, C-59);
+your own class may take any, so only ``kms.retry.*`` is checked then.
 
-Clients are imported when they are asked for, so that their libraries can be extras. Properties come from
-the client's own configuration, never from a server's answer or a table: that is for the caller to keep.
+Clients are imported on demand, so that their libraries can be extras. The caller takes care that properties come
+from the client's own configuration, never from a server's answer or a table.
 
 Not here: what each client does with its properties.
 """
@@ -88,7 +88,7 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
 
 
 def check_kms_properties(properties: Mapping[str, str]) -> None:
-    """Refuse wrong KMS settings before a key is needed. A user's class is imported but not made; no service is called.
+    """Refuse wrong KMS settings before a key is needed. Your own class is imported, not constructed; no service is called.
 
     Raises:
         PolicyError: as ``load_kms_client``.
@@ -102,13 +102,13 @@ def check_kms_properties(properties: Mapping[str, str]) -> None:
 
 
 def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
-    """Make the KMS client that the catalog properties ask for, with retries around it; None if they ask for none.
+    """Return the KMS client that the catalog properties ask for, with retries around it; None if they name no KMS.
 
     No service is called and no file is read: a wrong key id or an unreachable service shows at the first use.
 
     Raises:
         PolicyError: two choices at once, an unknown type, a class that cannot be used, an unknown or wrong ``kms.*`` setting.
-        KmsClientError: the class failed when it was made; it is a PolicyError and a KeyUnavailableError.
+        KmsClientError: constructing the class failed; it is a PolicyError and a KeyUnavailableError.
     """
     choice = _choice(properties)
     if choice is None:
@@ -119,7 +119,7 @@ def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
 
 
 def _choice(properties: Mapping[str, str]) -> tuple[str, type[Any]] | None:
-    """Return the property that chooses and the class it leads to; the names of the other properties are checked."""
+    """Return the property that chooses and the class that it names; the names of the other properties are checked."""
     chosen = [name for name in (KMS_TYPE, KMS_IMPL, PY_KMS_IMPL) if properties.get(name) is not None]
     if not chosen:
         return None
@@ -169,7 +169,7 @@ def _kms_names(properties: Mapping[str, str]) -> list[str]:
 def _refuse(name: str, known: tuple[str, ...], prefix: str | None) -> None:
     lowered = name.lower()
     near = difflib.get_close_matches(lowered, known, n=1)
-    # A key id behind a misspelt prefix may be of any length, so the prefix alone is compared.
+    # A key id after a misspelt prefix may have any length, so only the prefix is compared.
     if not near and prefix is not None and difflib.get_close_matches(lowered[: len(prefix)], (prefix,), n=1):
         near = [f"{prefix}<key id>"]
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
@@ -185,7 +185,7 @@ def _import_class(path: str, setting: str, *, extra: str | None = None) -> type[
     except Exception as e:
         if extra is not None and isinstance(e, ModuleNotFoundError):
             raise PolicyError(f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'") from e
-        # Of an error that is not Python's own about importing, the text may hold anything.
+        # Except in Python's own import errors, the text may hold anything.
         why = f"{type(e).__name__}: {e}" if isinstance(e, ImportError | SyntaxError) else type(e).__name__
         raise PolicyError(
             f"{setting} = {path!r}: module {module_name!r} cannot be imported ({why}); install it here, or correct the path"

@@ -1,10 +1,10 @@
 """``LocalKms``: the embedded default KMS, a keyring file with AES-256-GCM master keys.
 
-Wrapped key = ``nonce(12) | ciphertext | tag(16)`` under the newest version of the master key, no AAD. The blob names no
-version: to unwrap, each version is tried, newest first, and the tag tells (a wrong version passes with a chance of 2**-128).
+Wrapped key = ``nonce(12) | ciphertext | tag(16)`` under the newest version of the master key, no AAD. The blob does not
+name the version: to unwrap, each one is tried, newest first, until the tag matches (a wrong one with a chance of 2**-128).
 
 The keyring file (``kms/keyring_format.py``) is read at every call, so a key added, rotated or disabled by another process
-is seen at once; the derived keyring key is kept, so that Argon2id runs once a client and protection.
+takes effect at once; the derived keyring key is kept, so that Argon2id runs once for each client and protection.
 
 Properties: ``kms.local.path`` (the keyring file, required), and one of ``kms.local.key-file`` (a 0600 key file) and
 ``kms.local.passphrase-env`` (name of the environment variable with the passphrase; ``ICELOCK_KEYRING_PASSPHRASE`` if
@@ -12,7 +12,7 @@ neither is set). Making a client reads no file, so its plain configuration can b
 
 Not here: changing the keyring (``icelock keyring``, ``kms/keyring_file.py``).
 
-Source: the format is icelock's own, Java has none like it.
+The format is icelock's own; Java has no such client.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``MemoryKms``: master keys from catalog properties, for tests.
 
 Wrapped key = ``nonce(12) | ciphertext | tag(16)``, AES-GCM under the master key, no AAD. These are the bytes of Java
-Iceberg's test KMS (``MemoryMockKMS``, ``UnitestKMS``: keyA = ``0123456789012345``, keyB = ``1123456789012345``), so tables
-of either side open on the other.
+Iceberg's test KMS (``MemoryMockKMS``, ``UnitestKMS``: keyA = ``0123456789012345``, keyB = ``1123456789012345``), so each side
+opens the other's tables.
 
-Master keys stand in the configuration in the clear: nothing is protected by this client.
+Master keys are in the configuration in the clear: this client protects nothing.
 
 Not here: versions of a key (``kms/local.py`` has them).
 """

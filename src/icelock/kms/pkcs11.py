@@ -1,18 +1,18 @@
 """``Pkcs11Kms``: a hardware security module, or any other token with a PKCS#11 library.
 
 Wrapped key = ``nonce(12) | ciphertext | tag(16)``, AES-GCM in the token under a secret key that never leaves it, no AAD. The format is
-icelock's own, Java has no such client.
+icelock's own; Java has no such client.
 
 The master key's id is a label (CKA_LABEL). Keys of one label are its versions: the one with the greatest CKA_ID, as a number, wraps; to
-unwrap each is tried, greatest first, and the tag tells.
+unwrap, each is tried, greatest first, until the tag matches.
 
 Properties: ``kms.pkcs11.library``, ``kms.pkcs11.token-label``, and one of ``kms.pkcs11.pin-file`` and ``kms.pkcs11.pin-env`` (the name of
 an environment variable, ``ICELOCK_PKCS11_PIN`` if neither is set).
 
-One session a client, one call at a time; a session that the token has ended is opened again once within the call. A token has one login
-for a process: where another client holds it, its session is shared, and the PIN is not looked at.
+One session per client, one call at a time; a session that the token has ended is reopened once within the call. A token has one login
+per process: if another client holds it, that is shared, and the PIN is not checked.
 
-A reader needs a key with CKA_DECRYPT, a writer with CKA_ENCRYPT too. A key that lacks what is asked for is a disabled one.
+A reader needs a key with CKA_DECRYPT, a writer with CKA_ENCRYPT too. A key without the attribute counts as disabled.
 
 Source: PKCS#11 3.1, "AES-GCM". Not here: making keys (the HSM's own tools).
 """
@@ -60,7 +60,7 @@ _DISABLED: Final = (
     exceptions.MechanismInvalid,
     exceptions.FunctionNotSupported,
 )
-# What a token may say of a ciphertext that is not its own. SoftHSM says GeneralError, which may mean anything.
+# What tokens raise for a ciphertext that is not theirs. SoftHSM raises GeneralError, which may mean anything.
 _FOREIGN: Final = (
     exceptions.GeneralError,
     exceptions.EncryptedDataInvalid,
@@ -86,7 +86,7 @@ class Pkcs11Kms:
 
     Args:
         properties: the catalog's properties.
-        client: a ready session, logged in, used as it is; it must not be used elsewhere at the same time.
+        client: a ready session, logged in, used unchanged; it must not be used elsewhere at the same time.
         random_bytes: source of nonces.
 
     Raises:
@@ -133,13 +133,13 @@ class Pkcs11Kms:
                 raise _SERVICE.failure(kind, call=call, key_id=key_id, code=type(e).__name__) from e
 
     def _versions(self, call: Call, key_id: str) -> list[Any]:
-        """Return the keys of this label that can do what is asked for, newest first."""
+        """Return the keys with this label that allow the call, newest first."""
         is_new = self._session is None
         if self._session is None:
             self._session = self._given if self._given is not None else self._open(call, key_id)
         found = list(self._session.get_objects({Attribute.LABEL: key_id, Attribute.CLASS: ObjectClass.SECRET_KEY}))
         if not found and not is_new:
-            # A token shows no private keys to whoever has been logged out since.
+            # After a logout a token hides private keys.
             raise exceptions.UserNotLoggedIn
         if not found:
             raise _SERVICE.failure(KmsErrorKind.MISSING, call=call, key_id=key_id, code=f"no secret key of this label on {self._token!r}")
@@ -193,7 +193,7 @@ class Pkcs11Kms:
         raise _SERVICE.failure(KmsErrorKind.FOREIGN, call="unwrap", key_id=key_id, code=code) from cause
 
     def _works(self, key: Any) -> bool:
-        """Tell whether the token opens what it has just made; True where it may not make anything."""
+        """Whether the token opens what it has just encrypted; True where it may not encrypt."""
         if not hasattr(key, "encrypt"):
             return True
         probe = self._encrypted(key, bytes(TAG_LENGTH))

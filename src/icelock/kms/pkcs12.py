@@ -4,7 +4,7 @@
     secretBag: id of pkcs8ShroudedKeyBag, [0] OCTET STRING = EncryptedPrivateKeyInfo: PBES2 (PBKDF2, AES-CBC)
     within: SEQUENCE { version, algorithm, OCTET STRING = the key }
 
-``cryptography`` checks the file's MAC, and with it the password, but leaves secret bags out; asn1crypto takes them apart.
+``cryptography`` checks the file's MAC, and with it the password, but ignores secret bags; asn1crypto parses them.
 Other entries (key pairs, certificates) are not returned. Keystores of Java 8 (PBE with 3DES) are refused.
 
 Source: RFC 7292, RFC 8018; OpenJDK ``sun.security.pkcs12.PKCS12KeyStore``. Not here: files and wrapping (``kms/keystore.py``).
@@ -31,7 +31,7 @@ _HASHES: Final[dict[str, type[hashes.HashAlgorithm]]] = {
     "sha384": hashes.SHA384,
     "sha512": hashes.SHA512,
 }
-# Far above what keytool writes (10,000), and still a matter of seconds.
+# Far above what keytool writes (10,000), and it still takes only seconds.
 _MAX_ITERATIONS: Final = 10_000_000
 
 
@@ -43,7 +43,7 @@ def secret_keys(data: bytes, password: SecretBytes) -> dict[str, SecretBytes]:
     """Return the secret keys of a keystore by alias, in lower case.
 
     Raises:
-        FormatError: not a PKCS#12 keystore with a MAC, or one whose keys are encrypted in another way.
+        FormatError: not a PKCS#12 keystore with a MAC, or its keys are encrypted in another way.
         IntegrityError: the password is wrong, or the file was changed.
     """
     try:

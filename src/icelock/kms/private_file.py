@@ -23,7 +23,7 @@ def write_new(path: Path, data: bytes) -> None:
     """Write a new file with mode 0600, through to the disk.
 
     Raises:
-        FileExistsError: there is a file of this name.
+        FileExistsError: the file exists.
         OSError: it cannot be written.
     """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -33,10 +33,10 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a new file in the place of the one at ``path``, by an atomic rename, through to the disk.
+    """Replace the file at ``path`` by an atomic rename, through to the disk.
 
     Raises:
-        OSError: it cannot be written; the old file is as it was.
+        OSError: it cannot be written; the old file is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
@@ -62,10 +62,10 @@ def lock_path(path: Path) -> Path:
 
 
 def take_lock(lock: Path, *, wait_seconds: float) -> int:
-    """Wait for the exclusive ``flock`` on a lock file, which is made if need be; closing the returned descriptor gives it up.
+    """Wait for the exclusive ``flock`` on a lock file, which is created if needed; closing the returned descriptor releases it.
 
     Raises:
-        TimeoutError: another process has held it all the time; says what to do.
+        TimeoutError: another process held it the whole time.
         OSError: it cannot be opened.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -88,11 +88,11 @@ def take_lock(lock: Path, *, wait_seconds: float) -> int:
 
 
 def read_secret_line(path: Path) -> str:
-    """Return the one line that a file of a token or PIN holds.
+    """Return the one line of a token or PIN file.
 
     Raises:
         OSError: it cannot be read.
-        FormatError: it holds something else, which is not shown.
+        FormatError: it holds something else; the message does not show it.
     """
     data = path.read_bytes().strip()
     if not data or not data.isascii() or b"\n" in data:
@@ -100,15 +100,15 @@ def read_secret_line(path: Path) -> str:
     return data.decode()
 
 
-def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its rights") -> KmsError:
-    """Return the KmsError for a failed file operation: what can pass by itself, such as a file server that is away, is ``UNAVAILABLE``."""
+def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its permissions") -> KmsError:
+    """Return the KmsError for a failed file operation: a cause that may pass, such as an unreachable file server, is ``UNAVAILABLE``."""
     kind = file_kind(error)
     reason = error.strerror or type(error).__name__
     return KmsError(f"{what} {path}: {reason}; {remedy}", kind=kind, key_id="")
 
 
 def file_kind(error: OSError) -> KmsErrorKind:
-    """Return ``DENIED`` for lacking rights, ``MISSING`` where no file is, which waiting does not change, and else ``UNAVAILABLE``."""
+    """Return ``DENIED`` for missing permissions, ``MISSING`` for a missing file (waiting changes neither), otherwise ``UNAVAILABLE``."""
     if isinstance(error, PermissionError):
         return KmsErrorKind.DENIED
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):

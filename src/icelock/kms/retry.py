@@ -1,12 +1,11 @@
 """``RetryingKms``: the one retry policy, around any KMS client.
 
-Only ``KmsErrorKind.UNAVAILABLE`` is tried again (throttling, timeouts, dropped connections); the four other kinds are
-answers, and an answer does not change (cases C-33, C-39). Waits double from ``min_wait_ms`` up to ``max_wait_ms``, and half
-of each is random, so that many readers do not come back together. No wait is begun that would end after
-``total_timeout_ms``.
+Only ``KmsErrorKind.UNAVAILABLE`` is retried (throttling, timeouts, dropped connections); the four other kinds are answers,
+which do not change (cases C-33, C-39). Waits double from ``min_wait_ms`` up to ``max_wait_ms``, and half of each is random,
+so that many readers do not come back together. No wait is begun that would end after ``total_timeout_ms``.
 
-``call_timeout_ms`` bounds one call that hangs. A client takes it from here and switches its library's own retries off, so that
-all services are waited for alike: at most ``total_timeout_ms`` and one call's time-out.
+``call_timeout_ms`` bounds one call that hangs. Clients use it and turn their library's own retries off, so that
+all services behave alike: at most ``total_timeout_ms`` plus one call's timeout.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ class RetryPolicy:
     """How often and how long an unavailable KMS is called again.
 
     Attributes:
-        attempts: calls in all, 1 for none again.
+        attempts: calls in all; 1 means no retry.
         min_wait_ms: longest first wait; each further one is twice as long.
         max_wait_ms: longest wait.
         total_timeout_ms: bound from the first call to the start of the last.
-        call_timeout_ms: how long a call of a service waits for the connection, and then for the answer.
+        call_timeout_ms: how long a call waits for the connection, and then for the answer.
 
     Raises:
-        PolicyError: no attempt, a negative time, no time for a call, or a least wait above the longest.
+        PolicyError: no attempt, a negative time, no time for a call, or a shortest wait above the longest.
     """
 
     attempts: int = 5
@@ -73,7 +72,7 @@ class RetryPolicy:
         """Read ``kms.retry.*``; what is not set keeps its default.
 
         Raises:
-            PolicyError: a value that is no whole number or out of range.
+            PolicyError: a value that is not a whole number, or out of range.
         """
         given: dict[str, int] = {}
         for field in fields(cls):

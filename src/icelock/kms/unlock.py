@@ -41,7 +41,7 @@ class Unlocker(Protocol):
 
         Raises:
             KmsError: ``DENIED`` when the keyring asks for the other kind of protection or the secret may not be read,
-                ``UNAVAILABLE`` when there is none.
+                ``UNAVAILABLE`` when there is no secret.
         """
         ...
 
@@ -164,7 +164,7 @@ def make_key_file(path: Path, *, random_bytes: Callable[[int], bytes] = os.urand
     """Write a new key file with mode 0600.
 
     Raises:
-        PolicyError: there is a file of this name.
+        PolicyError: the file exists.
         KmsError: it cannot be written.
     """
     text = base64.b64encode(random_bytes(KEY_LENGTH)) + b"\n"
@@ -172,7 +172,7 @@ def make_key_file(path: Path, *, random_bytes: Callable[[int], bytes] = os.urand
         write_new(path, text)
         sync_directory(path.parent)
     except FileExistsError as e:
-        raise PolicyError(f"key file {path}: is there already; name another, or use it as it is") from e
+        raise PolicyError(f"key file {path} already exists; name another, or use this one") from e
     except OSError as e:
         raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
 

@@ -1,16 +1,16 @@
 """``VaultKms``: HashiCorp Vault and OpenBao, transit engine.
 
 Wrapped key = UTF-8 of what transit returns, ``vault:vN:base64``; N is the version of the master key, and rotation in the service
-leaves older ones open. The format is icelock's own, Java has no such client.
+leaves older ones open. The format is icelock's own; Java has no such client.
 
 Properties: ``kms.vault.address`` (else ``VAULT_ADDR`` or ``BAO_ADDR``), ``kms.vault.mount`` (``transit``), ``kms.vault.namespace``
 (else ``VAULT_NAMESPACE``), ``kms.vault.ca-file`` (else ``VAULT_CACERT``). The token comes from the file ``kms.vault.token-file``,
-else from ``VAULT_TOKEN`` or ``BAO_TOKEN``, else from ``~/.vault-token``. It is read anew for every call, so that what an agent
-renews is used at once.
+else from ``VAULT_TOKEN`` or ``BAO_TOKEN``, else from ``~/.vault-token``. It is read for every call, so that a token
+that an agent renewed is used at once.
 
-A reader needs ``update`` on ``MOUNT/decrypt/KEY``, a writer also on ``MOUNT/encrypt/KEY``, and neither ``create``, which would
-make keys. Without ``create`` the service denies to encrypt with a key that it does not have, and a second call, to decrypt,
-tells whether it was that.
+A reader needs ``update`` on ``MOUNT/decrypt/KEY``, a writer also on ``MOUNT/encrypt/KEY``, and neither needs ``create``,
+which would create keys. Without ``create`` the service answers "denied" to encrypt with a missing key, and a second call, to
+decrypt, tells the two apart.
 
 Not here: logging in. The Vault or OpenBao agent does it and writes the token file; or give a ready ``hvac.Client``.
 
@@ -57,7 +57,7 @@ _KINDS: Final[tuple[tuple[type[Exception], KmsErrorKind], ...]] = (
     (exceptions.Forbidden, KmsErrorKind.DENIED),
     (exceptions.InvalidPath, KmsErrorKind.MISSING),
 )
-# Words of a 400 answer, the same in HashiCorp Vault and OpenBao; any other means that the ciphertext is not the key's.
+# Words in a 400 answer of HashiCorp Vault and OpenBao; with any others the ciphertext is not this key's.
 _WORDS: Final = (
     ("key not found", KmsErrorKind.MISSING),
     ("soft-deleted", KmsErrorKind.DISABLED),
@@ -72,7 +72,7 @@ class VaultKms:
 
     Args:
         properties: the catalog's properties.
-        client: a ready client, used as it is, its token included.
+        client: a ready client, used unchanged, including its token.
 
     Raises:
         PolicyError: no address, or one that is not http or https.
@@ -110,7 +110,7 @@ class VaultKms:
             raise _strange(call="unwrap", key_id=wrapping_key_id) from e
 
     def _call(self, call: Call, key_id: str, ask: Callable[[Any], Any]) -> str:
-        """Return the one text that the answer has for this call."""
+        """Return the one text in the answer to this call."""
         if not _KEY_NAME.fullmatch(key_id):
             raise _SERVICE.failure(KmsErrorKind.MISSING, call=call, key_id=key_id, code="not a name that a transit key can have")
         with self._client(call, key_id) as client:
@@ -139,7 +139,7 @@ class VaultKms:
 
     @contextmanager
     def _client(self, call: Call, key_id: str) -> Iterator[hvac.Client]:
-        """Give a client for one call: calls are rare, and a session of requests may not be shared between threads."""
+        """Return a client for one call: calls are rare, and a ``requests`` session must not be shared between threads."""
         if self._given is not None:
             yield self._given
             return

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 _EQUALITY_IDS = 135
 _BLOCK_SIZE = 1 << 18
-"""Plain bytes of an Avro block: large enough that readers spend no time between blocks, small enough to be skipped alone."""
+"""Plain bytes of an Avro block: large enough that blocks cost readers no time, small enough to be skipped one by one."""
 
 
 def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
     """Return the Avro schema of an Iceberg schema, with field ids, under the record name ``name``."""
     converted: dict[str, Any] = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)  # type: ignore[assignment]
-    return converted  # a named type may be in it several times; the header has it once
+    return converted  # a named type may occur several times; the header has it once
 
 
 def with_int_equality_ids(data_file: StructType) -> StructType:
-    """Return the data_file struct with ``equality_ids`` as ints, as Java writes them (PyIceberg has longs)."""
+    """Return the data_file struct with ``equality_ids`` as ints, as Java writes them (PyIceberg uses longs)."""
     fields = [
         NestedField(
             field.field_id,
@@ -57,7 +57,7 @@ def with_int_equality_ids(data_file: StructType) -> StructType:
 class AvroFileWriter:
     """Writes one Avro file; on an exception inside the ``with`` block the file is aborted and left without a key.
 
-    ``encoded_as`` is the schema by which rows are encoded, where that is another than the header's (``metadata.stored_schema``).
+    ``encoded_as`` is the schema that rows are encoded by, if it differs from the header's (``metadata.stored_schema``).
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class AvroFileWriter:
         self._output.check_stored()
 
     def tell(self) -> int:
-        """Return the plain bytes that have reached the stream."""
+        """Return the number of plain bytes that have reached the stream."""
         return int(self._stream.tell())
 
     def __enter__(self) -> Self:

@@ -1,9 +1,8 @@
 """The one writer of v3 metadata.json, byte for byte as Java writes it, and ``metadata_hash``.
 
-Java keeps base64(SHA-256(its own compact serialisation)) beside the table (Hive's ``metadata_hash``); when our file has the
-same order, spacing and escapes, the hash of our bytes is that hash (format.md "Canonical JSON and metadata_hash"). Fields
-this version does not know are written after the known ones and left out of the hash, because Java hashes its own writing
-of what it parsed.
+Java keeps base64(SHA-256(its own compact serialisation)) beside the table (Hive's ``metadata_hash``); since our file has the
+same order, spacing and escapes, the hash of our bytes is that hash (format.md "Canonical JSON and metadata_hash"). Unknown
+fields are written after the known ones and left out of the hash, because Java hashes what it parsed and writes again.
 
 Not here: where hashes are kept (``catalog``).
 """
@@ -43,11 +42,11 @@ _ESCAPES: Final = re.compile(r"\\(u00[0-9a-f]{2}|.)")
 
 
 class MetadataV3(Protocol):
-    """Table metadata of version 3 (``metadata.table_metadata``), as far as its text needs it."""
+    """The part of version 3 metadata (``metadata.table_metadata``) that its text needs."""
 
     @property
     def __pydantic_extra__(self) -> Mapping[str, Any] | None:
-        """Fields that are not known."""
+        """Unknown fields."""
 
     @property
     def current_snapshot_id(self) -> int | None:
@@ -75,7 +74,7 @@ def metadata_hash(metadata: MetadataV3) -> str:
 
 
 def canonical_form(metadata: MetadataV3) -> tuple[str, str]:
-    """Return ``canonical_json`` and ``metadata_hash`` for the price of one."""
+    """Return ``canonical_json`` and ``metadata_hash``, computed together."""
     text = canonical_json(metadata)
     if metadata.__pydantic_extra__ or any(snapshot.unknown_fields() for snapshot in metadata.snapshots):
         return text, metadata_hash(metadata)

@@ -1,7 +1,7 @@
-"""Manifests and manifest lists of plain tables, checked for PyIceberg's readers and handed on unpacked.
+"""Manifests and manifest lists of plain tables, checked and unpacked for PyIceberg's readers.
 
-Each block is unpacked within the limits, and is rows of the file's schema byte by byte (``io.avro.check``). What is handed on is those
-blocks, without compression: what was looked at is what is decoded.
+Each block is unpacked within the limits, and checked to be rows of the file's schema, byte by byte (``io.avro.check``). Exactly these
+uncompressed blocks are passed on.
 
 Not here: encrypted manifests and those of tables of version 3, which are read by ``metadata.manifest``.
 """
@@ -20,13 +20,13 @@ def checked_avro(data: bytes, location: str, limits: Limits) -> bytes:
     """Return an Avro file's rows as an Avro file without compression.
 
     Raises:
-        FormatError: it is no Avro file, its blocks are not rows of its schema, or it holds more than the limits allow.
+        FormatError: it is not an Avro file, its blocks are not rows of its schema, or it exceeds the limits.
     """
     avro = AvroFile(PlainBytes(location=location, data=data), limits)
     try:
         rows = RowCheck(forms(avro.schema, location=location)[-1].schema, location=location)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
-        raise FormatError(f"{location}: the file's Avro schema is none ({type(e).__name__}: {e}); {RESTORE}") from e
+        raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__}: {e}); {RESTORE}") from e
     parts = [MAGIC, _header({**avro.header, "avro.codec": b"null"}), avro.sync]
     for block in avro.all_blocks():
         rows.check(block)

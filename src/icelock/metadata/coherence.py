@@ -1,9 +1,9 @@
-"""What a metadata file may not say: contradictions between its parts, checked on the JSON before anything is believed.
+"""What is invalid in a metadata file: contradictions between its parts, checked on the JSON before anything is used.
 
 Java refuses the same in ``TableMetadata``'s constructor and the parsers below it (docs/reference/metadata-checks.md lists each with its
 class), so a table that Java reads passes; so do logs that go back in time, which earlier versions of icelock wrote. Every catalog,
-``StaticTable`` and ``register_table`` come through here. For version 3, which icelock writes, counters that are behind what they count
-are refused too: new columns, partition fields or rows would get ids that are taken.
+``StaticTable`` and ``register_table`` use this. For version 3, which icelock writes, counters below what they count are refused too: new
+columns, partition fields or rows would get ids that are in use.
 
 Not here: types of columns and specs (``metadata.schema_checks``), keys (``table.guard``), JSON itself (``metadata.json_values``).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAIN: Final = "main"
 LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: times beyond are no times."""
+"""The end of the year 9999; later times are invalid."""
 
 
 def check_document(document: Mapping[str, Any], *, location: str) -> None:
@@ -31,7 +31,7 @@ def check_document(document: Mapping[str, Any], *, location: str) -> None:
 
     Args:
         document: the object.
-        location: the file it is from, as the client came to know it, or any other text when there is none yet.
+        location: the file, by the name that the client trusts, or any text if there is no file yet.
 
     Raises:
         FormatError: says which field, what was expected and what was found.
@@ -66,7 +66,7 @@ def _unique(values: Iterable[Hashable], what: str) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise FormatError(f"{what} {value!r} is there twice")
+            raise FormatError(f"{what} {value!r} occurs twice")
         seen.add(value)
 
 
@@ -80,7 +80,7 @@ def _check_snapshots(top: Fields, version: int) -> dict[int, Fields]:
         snapshot_id = snapshot.integer("snapshot-id")
         snapshot.what = f"snapshot {snapshot_id}"
         if snapshot_id in found:
-            raise FormatError(f"snapshot-id {snapshot_id} is there twice")
+            raise FormatError(f"snapshot-id {snapshot_id} occurs twice")
         found[snapshot_id] = snapshot
         number = snapshot.integer("sequence-number", least=0, default=0)
         if number > last:
@@ -124,7 +124,7 @@ def _check_refs(top: Fields, snapshots: Mapping[int, Fields]) -> None:
 
 
 def _check_lists(snapshots: Mapping[int, Fields], table_location: str, location: str) -> None:
-    """Check that manifest lists are on the storage that the metadata file is on: opening one asks whoever the location names."""
+    """Check that manifest lists are on the metadata file's storage: opening one contacts the host that its location names."""
     home = location if has_scheme(location) or location.startswith("/") else table_location
     spoken: set[tuple[str, str]] = set()
     for snapshot in snapshots.values():
@@ -138,14 +138,14 @@ def _check_lists(snapshots: Mapping[int, Fields], table_location: str, location:
             continue
         if asks_elsewhere(manifest_list, home, table_location):
             raise FormatError(
-                f"{snapshot.what}: its manifest list {manifest_list} is on another storage than the metadata file: it was not asked; "
+                f"{snapshot.what}: its manifest list {manifest_list} is on another storage than the metadata file, so it was not opened; "
                 "restore the metadata file"
             )
         spoken.add((parts.scheme, parts.authority))
 
 
 def _check_log(top: Fields, name: str) -> None:
-    """Check the entries of a log. One that goes back in time is put right by the next commit (``metadata.commit_time``)."""
+    """Check the entries of a log. The next commit sorts one that goes back in time (``metadata.commit_time``)."""
     for entry in top.each(name, f"{name} entry", default=()):
         check_names(entry)
         if name == "metadata-log":
@@ -180,7 +180,7 @@ def _statistics(top: Fields) -> Iterator[tuple[str, Fields]]:
 
 
 def _check_row_ids(top: Fields, snapshots: Iterable[Fields]) -> None:
-    """Check row ids (Java TableMetadataParser, BaseSnapshot): the next one is there, and behind none that a snapshot took."""
+    """Check row ids (Java TableMetadataParser, BaseSnapshot): there is a next one, and it is not below one that a snapshot took."""
     following = top.integer("next-row-id", least=0)
     for snapshot in snapshots:
         first = snapshot.integer("first-row-id", least=0, default=None)

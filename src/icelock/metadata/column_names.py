@@ -1,4 +1,4 @@
-"""Columns by the names that users give: in filters, selections and keys.
+"""Columns by the names that users give in filters, selections and keys.
 
 Not here: columns by field id (``file_schema``), names that Spark asks for.
 """
@@ -21,7 +21,7 @@ _SHOWN: Final = 60
 
 
 def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedField:
-    """Return the field of a name, with dots for fields of structs.
+    """Return the field with a name; dots lead to fields of structs.
 
     Raises:
         PolicyError: no such column, with the nearest name; or two whose names differ in case only.
@@ -31,7 +31,7 @@ def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedFie
         same = [known for known in names if known.lower() == name.lower()]
         if len(same) > 1:
             raise PolicyError(
-                f"column {shortened(name)!r} may be {' or '.join(map(repr, same[:3]))}, which differ in case only: ask case-sensitively"
+                f"column {shortened(name)!r} may be {' or '.join(map(repr, same[:3]))}, which differ in case only: use case-sensitive names"
             )
         name = same[0] if same else name
     if name not in names:
@@ -40,7 +40,7 @@ def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedFie
 
 
 def unknown_column(name: str, known: Iterable[str]) -> str:
-    """Return what is said of a name that is none of the columns."""
+    """Return the message for a name that is not a column."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1) or [one for one in names if one.lower() == name.lower()]
     hint = f"did you mean {shortened(near[0])!r}?" if near else f"the table has {shortened(', '.join(names))}"
@@ -48,10 +48,10 @@ def unknown_column(name: str, known: Iterable[str]) -> str:
 
 
 def is_metadata_column(name: str) -> bool:
-    """Return whether a name is one that a scan may select beside the table's columns."""
+    """Whether a scan may select this name beside the table's columns."""
     return name.lower() in _OF_ROWS
 
 
 def shortened(text: str) -> str:
-    """Return text for a message, cut where it is long."""
+    """Return text for a message, cut if it is long."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,14 +1,14 @@
-"""Types of columns that PyIceberg cannot name, and those that it would write in another way than they were read.
+"""Column types that PyIceberg does not know, or would not write the way it read them.
 
-A table is not lost for one column: what no type is made for (``variant``, types of a later spec) stands in the schema as the text that
-it came as, and is written as that text. Its values are neither read nor written, which ``unread`` and its users say by name.
+One column does not make a table unreadable: a type that there is no class for (``variant``, types of a later spec) is kept in the schema
+as its text, and written as that text. Its values are neither read nor written; ``unread`` and its callers name such columns.
 
-    geometry(OGC:CRS84)           Java's form, without quotes; PyIceberg has quotes, which Java takes for part of the name
+    geometry(OGC:CRS84)           Java's form, without quotes; PyIceberg adds quotes, which Java takes for part of the name
     geography(OGC:CRS84, vincenty)
     variant, any_name, any_name(...), any_name[...]
 
-Values of ``geometry`` and ``geography`` are WKB, read as binary. Upper case is lower case in names of types, as in Java's
-``Types.fromTypeName``, which refuses names that it does not know.
+Values of ``geometry`` and ``geography`` are WKB, read as binary. Names of types ignore case, as in Java's
+``Types.fromTypeName``, which refuses unknown names.
 
 Not here: what may be read and written (``arrow.types``, ``arrow.write.schema``, ``spark.columns.types``).
 """
@@ -46,7 +46,7 @@ class UnreadType(PrimitiveType):
     @model_validator(mode="wrap")  # type: ignore[misc]
     @classmethod
     def handle_primitive_type(cls, v: Any, handler: Any) -> IcebergType:
-        """Take the value as it is, where PyIceberg reads each text as the name of a type."""
+        """Keep the value, where PyIceberg would parse each text as a type's name."""
         return handler(v)  # type: ignore[no-any-return]
 
     def minimum_format_version(self) -> Any:
@@ -55,11 +55,11 @@ class UnreadType(PrimitiveType):
 
     @property
     def is_primitive(self) -> bool:
-        """False: nothing is partitioned or sorted by it, or identified; in Java, too, ``variant`` is none."""
+        """False: it cannot partition, sort or identify rows; in Java, too, ``variant`` is not primitive."""
         return False
 
     def __repr__(self) -> str:
-        """Return the text, as what it is."""
+        """Return the text, with the name of the class."""
         return f"UnreadType({self.root!r})"
 
     def __hash__(self) -> int:
@@ -71,12 +71,12 @@ class UnreadType(PrimitiveType):
         return isinstance(other, UnreadType) and self.root == other.root
 
     def __getnewargs__(self) -> tuple[str]:
-        """Return what makes it again from a pickle."""
+        """Return the arguments for unpickling."""
         return (self.root,)
 
 
 class _Geometry(GeometryType):
-    """``geometry`` in another text than PyIceberg's."""
+    """``geometry`` as Java writes it."""
 
     _text: str = PrivateAttr()
 
@@ -87,7 +87,7 @@ class _Geometry(GeometryType):
     @model_validator(mode="wrap")  # type: ignore[misc]
     @classmethod
     def handle_primitive_type(cls, v: Any, handler: Any) -> IcebergType:
-        """Take the value as it is, where PyIceberg reads each text as the name of a type."""
+        """Keep the value, where PyIceberg would parse each text as a type's name."""
         return handler(v)  # type: ignore[no-any-return]
 
     @model_serializer
@@ -100,12 +100,12 @@ class _Geometry(GeometryType):
         return self._text
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Return what makes it again from a pickle."""
+        """Return the arguments for unpickling."""
         return self.crs, self._text
 
 
 class _Geography(GeographyType):
-    """``geography`` in another text than PyIceberg's."""
+    """``geography`` as Java writes it."""
 
     _text: str = PrivateAttr()
 
@@ -116,7 +116,7 @@ class _Geography(GeographyType):
     @model_validator(mode="wrap")  # type: ignore[misc]
     @classmethod
     def handle_primitive_type(cls, v: Any, handler: Any) -> IcebergType:
-        """Take the value as it is, where PyIceberg reads each text as the name of a type."""
+        """Keep the value, where PyIceberg would parse each text as a type's name."""
         return handler(v)  # type: ignore[no-any-return]
 
     @model_serializer
@@ -129,7 +129,7 @@ class _Geography(GeographyType):
         return self._text
 
     def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
-        """Return what makes it again from a pickle."""
+        """Return the arguments for unpickling."""
         return self.crs, self.algorithm, self._text
 
 
@@ -144,7 +144,7 @@ def _default_from_json(_: UnreadType, value: Any) -> Any:
 
 
 def with_types(schema: Any) -> Any:
-    """Return the JSON object of a schema or a column with types in the place of texts that PyIceberg cannot read or keep."""
+    """Return the JSON object of a schema or a column with types in place of texts that PyIceberg cannot read or keep."""
     if isinstance(schema, Mapping):
         return {name: _type(value) if name in _PARTS else value for name, value in schema.items()}
     return schema
@@ -185,7 +185,7 @@ def _type(value: Any) -> Any:
 
 
 def _named(text: str) -> Any:
-    """Return a type, or a text that PyIceberg reads, or refuses."""
+    """Return a type, or the text for PyIceberg to read or refuse."""
     lower = text.lower()
     name = _NAME.fullmatch(lower)
     if lower in _PLAIN or name is None:

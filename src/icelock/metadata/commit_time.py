@@ -1,11 +1,11 @@
 """The times of a commit: the one place that decides them.
 
-Clocks of writers differ. Java Iceberg loads no table whose snapshot log or metadata log goes back by more than a minute, or whose
-``last-updated-ms`` is that much before either log's end (TableMetadata's constructor; its words are "[BUG] Expected sorted snapshot log
-entries."). So times never go back here: a commit has the time of the writer's clock, or of what it is built on if that is later. A
-log that an earlier version of icelock left unsorted is put right by the next commit: an entry takes the time of the one before.
+Writers' clocks differ. Java Iceberg does not load a table whose snapshot log or metadata log goes back by more than a minute, or whose
+``last-updated-ms`` is that much before either log's end (TableMetadata's constructor: "[BUG] Expected sorted snapshot log entries."). So
+times never go back here: a commit has the time of the writer's clock, or of its base if that is later. The next commit corrects a log
+that an earlier version of icelock left unsorted: an entry takes the time of the one before.
 
-Ages of KEKs, and what an expiry takes for old, are told by the clock itself.
+The age of KEKs, and what an expiry considers old, go by the clock itself.
 
 Not here: how updates are applied (``metadata.updates``).
 """
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def commit_time_ms(base: TableMetadata, clock_ms: int) -> int:
-    """Return the time of a commit, or of a snapshot, on top of ``base``, in ms since 1970: never before any that is there."""
+    """Return the time of a commit, or of a snapshot, on top of ``base``, in ms since 1970: never before any earlier one."""
     return max(clock_ms, base.last_updated_ms, _latest(base.snapshot_log), _latest(base.metadata_log))
 
 
 def timed(base: TableMetadata, changed: TableMetadata, clock_ms: int) -> TableMetadata:
     """Return changed metadata with the commit's times: ``last-updated-ms`` and the logs.
 
-    A snapshot that was added has its own time, which then is the commit's; one that became current again (a rollback) has the commit's in
-    the log, as in Java.
+    An added snapshot's own time becomes the commit's; one that became current again (a rollback) gets the commit's time in the log, as in
+    Java.
     """
     there = {snapshot.snapshot_id for snapshot in base.snapshots}
     added = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in changed.snapshots if snapshot.snapshot_id not in there}
@@ -49,7 +49,7 @@ def _latest(log: Sequence[Any]) -> int:
 
 
 def _sorted(log: Sequence[Any]) -> list[Any]:
-    """Return a log in which no entry is before the one before it; the order stays."""
+    """Return a log in the same order, in which no entry's time is before its predecessor's."""
     found: list[Any] = []
     for entry in log:
         before = found[-1].timestamp_ms if found else entry.timestamp_ms

@@ -1,10 +1,10 @@
-"""Records of manifests and manifest lists: blocks by ``io.avro.read``, which misses no byte of a file, rows by PyIceberg's decoders.
+"""Records of manifests and manifest lists: blocks by ``io.avro.read``, which accounts for every byte, rows by PyIceberg's decoders.
 
-PyIceberg's own reader (0.12) takes a file that is cut, or a block without rows, for the end, and looks neither for what a block's rows
-leave over nor for the last sync marker; so rows could be lost without an error. Its decoder in C takes any union branch and any length,
-and reads behind the block's end; so blocks are checked first (``io.avro.check``). PyIceberg also writes partition values in nanoseconds
-that it cannot read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is a long to it; the values are the same. And its
-decoder in C gives doubles the digits of a float (0.1 is 0.10000000149...), so blocks that may have doubles get the one in Python.
+PyIceberg's own reader (0.12) takes a cut in the file, or a block without rows, for the end, and checks neither bytes left over in a block
+nor the last sync marker; so rows could be lost without an error. Its decoder in C accepts any union branch and any length, and reads past
+the end of the block; so blocks are checked first (``io.avro.check``). PyIceberg also writes partition values in nanoseconds that it cannot
+read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is read as a long; the values are the same. And its decoder in C gives
+doubles the digits of a float (0.1 becomes 0.10000000149...), so blocks that may have doubles use the one in Python.
 
 Not here: what the records hold (``metadata.manifest``), many entries at once (``plan.task.manifest_columns``).
 """
@@ -41,13 +41,13 @@ _KEPT_READERS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordKind:
-    """What the records of a file are made to.
+    """How the records of a file are built.
 
     Args:
         what: what the file should be, for messages.
-        schema: of the records that are wanted; fields are matched by id.
-        types: what makes the record of a field id; -1 is the outer one.
-        enums: what makes the value of a field id.
+        schema: of the wanted records; fields are matched by id.
+        types: the class of a field id's record; -1 is the outer one.
+        enums: the enumeration of a field id's values.
     """
 
     what: str
@@ -57,7 +57,7 @@ class RecordKind:
 
 
 def read_records(file: InputFile, kind: RecordKind, limits: Limits) -> Iterator[Any]:
-    """Yield the records of a plain or decrypting file; the whole of it is read first, so all of it is authenticated.
+    """Yield the records of a plain or decrypting file, which is read, and so authenticated, as a whole first.
 
     Raises:
         FormatError: the plain bytes are not such a file; names the file.
@@ -71,7 +71,7 @@ def open_whole(file: InputFile, limits: Limits) -> AvroFile:
     """Read a plain or decrypting file as a whole.
 
     Raises:
-        FormatError: the plain bytes are no Avro file, or more than the limits allow.
+        FormatError: the plain bytes are not an Avro file, or exceed the limits.
         IntegrityError: the bytes are not those that were written.
     """
     with file.open() as stream:
@@ -108,9 +108,9 @@ def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, k
 
 @lru_cache(maxsize=_KEPT_READERS)
 def _reader(stored: str, kind: RecordKind) -> tuple[Reader, Callable[[bytes], BinaryDecoder]]:
-    """Return what reads records of an Avro schema (JSON), and what makes the decoder of a block.
+    """Return the reader for an Avro schema (JSON), and the constructor of a block's decoder.
 
-    Making them takes as long as reading some hundred rows, and they have no state.
+    Making them takes as long as reading some hundred rows; they have no state.
     """
     schema = json.loads(stored)
     found = AvroSchemaConversion().avro_to_iceberg(_as_longs(schema))

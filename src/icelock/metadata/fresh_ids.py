@@ -1,7 +1,7 @@
-"""Ids for the schema, partition spec and sort order of a table that is made or replaced (Java TableMetadata.buildReplacement).
+"""Ids for the schema, partition spec and sort order of a table that is created or replaced (Java TableMetadata.buildReplacement).
 
-A column keeps the id that a column of its full name had; others get ids that the table never had. Partition fields keep theirs by source
-column and transform. Defaults stay with their columns.
+A column keeps the id of the former column with its full name; others get ids that the table never used. Partition fields keep theirs by
+source column and transform. Columns keep their defaults.
 
 Not here: whether a change is allowed (``table.guard``), the updates (``table.replacement``).
 """
@@ -25,18 +25,18 @@ def fresh_schema(schema: Schema, base: Schema | None = None, last_column_id: int
 
     Args:
         schema: its ids only tell its fields apart.
-        base: the table's present schema, if there is one.
-        last_column_id: the highest id that the table ever gave.
+        base: the table's current schema, if there is one.
+        last_column_id: the highest id that the table ever used.
     """
     known = {} if base is None else {base.find_column_name(field_id): field_id for field_id in base.field_ids}
-    # PyIceberg's visitor makes a schema of a schema, and says so of neither.
+    # PyIceberg's visitor returns a schema for a schema, but its types do not say so.
     return pre_order_visit(schema, _FreshIds(schema, known, last_column_id))  # type: ignore[return-value]
 
 
 def fresh_spec(
     spec: PartitionSpec, given: Schema, fresh: Schema, earlier: Iterable[PartitionSpec] = (), last_field_id: int = 999
 ) -> PartitionSpec:
-    """Return a spec about the columns of ``fresh``, with field ids of ``earlier`` specs where source and transform are the same.
+    """Return a spec on the columns of ``fresh``, with the field ids of ``earlier`` specs where source and transform are equal.
 
     Raises:
         ValueError: a source column that ``given`` lacks, or a name that is taken (PyIceberg's errors).

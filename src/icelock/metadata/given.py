@@ -1,4 +1,4 @@
-"""Texts in metadata that others wrote, read as what they should be: numbers of properties and summaries, the name mapping.
+"""Texts in metadata of other writers, parsed: numbers in properties and summaries, the name mapping.
 
 Not here: the settings that writers of data files take (``arrow.write.options``).
 """
@@ -31,7 +31,7 @@ def whole_number(properties: Mapping[str, str], name: str, default: int | None) 
     """Return a property as a number.
 
     Raises:
-        PolicyError: it is none of 64 bits; names it.
+        PolicyError: it is not a number of 64 bits; names it.
     """
     text = properties.get(name)
     if text is None:
@@ -52,5 +52,5 @@ def name_mapping_of(metadata: TableMetadata) -> NameMapping | None:
     except (ValueError, RecursionError) as e:
         name = TableProperties.DEFAULT_NAME_MAPPING
         raise FormatError(
-            f"table property {name} of the table at {metadata.location} is no name mapping: set it anew or remove it ({e})"
+            f"table property {name} of the table at {metadata.location} is not a name mapping: set it again or remove it ({e})"
         ) from e

@@ -1,7 +1,7 @@
-"""JSON as metadata may have it: text to values with limits, and fields of an object read by type, as Java's ``JsonUtil`` reads them.
+"""JSON of metadata: text parsed with limits, and an object's fields read by type, as Java's ``JsonUtil`` does.
 
-Stricter than ``json.loads``: no NaN or Infinity, no half of a surrogate pair, no nesting that a later step could not follow. Stricter
-than pydantic: a number is not text, text and true are not numbers, and numbers fit Java's types.
+Stricter than ``json.loads``: no NaN or Infinity, no lone surrogates, no nesting too deep for later steps. Stricter than pydantic: a
+number is not text, text and true are not numbers, and numbers fit Java's types.
 
 Not here: what the fields mean (``metadata.coherence``).
 """
@@ -29,7 +29,7 @@ def parse_json(text: str | bytes) -> Any:
     """Return the values of JSON text.
 
     Raises:
-        FormatError: no JSON (NaN and Infinity are none), or numbers or nesting beyond all use.
+        FormatError: not JSON (NaN and Infinity are not), or absurd numbers or nesting.
     """
     try:
         return json.loads(text, parse_constant=_no_constant)
@@ -40,7 +40,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def check_values(value: Any) -> None:
-    """Check what can be written again: text that is Unicode, numbers that are finite, nesting of at most ``MAX_DEPTH`` levels.
+    """Check that values can be written again: Unicode text, finite numbers, at most ``MAX_DEPTH`` levels of nesting.
 
     Raises:
         FormatError: says what was found.
@@ -68,17 +68,17 @@ def _check_scalar(value: Any) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError as e:
-                raise FormatError(f"half of a surrogate pair in a text ({value[:40]!r}), which is no Unicode") from e
+                raise FormatError(f"a lone surrogate in a text ({value[:40]!r}), which is not Unicode") from e
     elif isinstance(value, float) and not math.isfinite(value):
         raise FormatError("a number that is not finite")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 class Fields:
-    """One JSON object, its fields read by type; ``what`` names it in messages. A field that is null counts as missing."""
+    """A JSON object with fields read by type; ``what`` names it in messages. A null field counts as missing."""
 
     __slots__ = ("_value", "what")
 
@@ -89,11 +89,11 @@ class Fields:
         self.what = what
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Whether the field is present and not null."""
         return self._value.get(name) is not None
 
     def get(self, name: str) -> Any:
-        """Return the field as it is, None if it is missing."""
+        """Return the field's value, None if it is missing."""
         return self._value.get(name)
 
     def names(self) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ class Fields:
         return self._typed(name, list, "a list", default)
 
     def texts(self, name: str) -> Mapping[str, str]:
-        """Return an object of texts; none if it is missing."""
+        """Return an object of texts; empty if it is missing."""
         found: Mapping[str, str] = self._typed(name, dict, "a JSON object", {})
         for key, value in found.items():
             if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """v3 manifests: entries with row lineage and key metadata, read through the parent's key.
 
-PyIceberg reads manifests with the v2 schema, which drops ``first_row_id`` (carried-over files would silently get new row
-ids) and knows no key metadata; so the three records are subclassed here with every v3 field:
+PyIceberg reads manifests with the v2 schema, which drops ``first_row_id`` (existing files would silently get new row ids)
+and has no key metadata; so the three records are subclassed here with all v3 fields:
 
     ManifestFile (row of a manifest list)  519 key_metadata, 520 first_row_id
     ManifestEntry                          0 status, 1 snapshot_id, 3 and 4 sequence numbers, 2 data_file
@@ -53,7 +53,7 @@ _ENUMS: Final = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 
 def _refuse_pickle(value: object) -> NoReturn:
     raise TypeError(
-        f"{type(value).__name__} is not pickled: its key metadata is a raw data key; pickle its fields where a key has to go elsewhere"
+        f"{type(value).__name__} is not pickled: its key metadata is a raw data key; pickle its fields where a key must go elsewhere"
     )
 
 
@@ -70,23 +70,23 @@ class DataFile(IcebergDataFile):
     sequence_number: int | None
     file_sequence_number: int | None
     fresh: bool
-    """Whether it was just written for a commit, and is in none yet (``table.commit.new_files``)."""
+    """Whether it was just written for a commit, and is not in any yet (``table.commit.new_files``)."""
 
     @classmethod
     def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> DataFile:
-        """Make a data file from field names; fields that are not given are None."""
+        """Make a data file from field names; missing fields are None."""
         return cls._bind(DATA_FILE_TYPE[ENCRYPTED_VERSION], **arguments)
 
     def __init__(self, *data: Any) -> None:
         super().__init__(*data)
-        # Not stored in the file's own record: the entry has them, as Java's DataFile does.
+        # Not stored in the file's own record but in the entry; Java's DataFile has them too.
         self.sequence_number = None
         self.file_sequence_number = None
         self.fresh = False
 
     @property
     def first_row_id(self) -> int | None:
-        """The ``_row_id`` of the file's first row; None until the manifest list has given one."""
+        """The ``_row_id`` of the file's first row; None until the manifest list assigns one."""
         return self._data[16]  # type: ignore[no-any-return]
 
     @first_row_id.setter
@@ -122,7 +122,7 @@ class ManifestEntry(IcebergManifestEntry):
 
     @classmethod
     def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> ManifestEntry:
-        """Make an entry from field names; fields that are not given are None."""
+        """Make an entry from field names; missing fields are None."""
         return cls._bind(MANIFEST_ENTRY_SCHEMAS[ENCRYPTED_VERSION].as_struct(), **arguments)
 
 
@@ -131,7 +131,7 @@ class ManifestFile(IcebergManifestFile):
 
     @classmethod
     def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> ManifestFile:
-        """Make a row from field names; fields that are not given are None."""
+        """Make a row from field names; missing fields are None."""
         return cls._bind(MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].as_struct(), **arguments)
 
     @property
@@ -150,7 +150,7 @@ class ManifestFile(IcebergManifestFile):
 
         Raises:
             IntegrityError: the manifest's bytes are not those that were written.
-            PolicyError: the manifest is plain in an encrypted table and no policy lets it through.
+            PolicyError: the manifest is plain in an encrypted table, and the policy does not allow it.
             FormatError: the plain bytes are not a manifest.
         """
         file = open_input(io, self.manifest_path, self.key_metadata)
@@ -186,16 +186,16 @@ def read_manifest_rows(file: InputFile, limits: Limits = DEFAULT_LIMITS) -> list
     """Read the rows of a plain or decrypting manifest-list file.
 
     Raises:
-        FormatError: the plain bytes are not a manifest list, or one with numbers that cannot be; names the file.
+        FormatError: the plain bytes are not a manifest list, or it has invalid numbers; names the file.
     """
     return checked_rows(read_records(file, _ROWS, limits), file.location)
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
-    """Yield the entries of some blocks of a manifest, without what they inherit; ``stored`` is the manifest's Avro schema.
+    """Yield the entries of some blocks of a manifest, before inheritance; ``stored`` is the manifest's Avro schema.
 
     Raises:
-        FormatError: they are no entries; names the file.
+        FormatError: they are not entries; names the file.
     """
     return decode_records(stored, blocks, location=location, kind=_ENTRIES)
 
@@ -204,7 +204,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     """Fill in what the entry inherits; return the row id for the next file (Java ManifestReader.idAssigner).
 
     Raises:
-        FormatError: a number that no entry may have.
+        FormatError: an invalid number.
     """
     check_entry(entry, manifest.manifest_path)
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
@@ -219,7 +219,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     _with_uuids_as_bytes(data_file.partition._data)  # noqa: SLF001 - PyIceberg's Record
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
-    if manifest.sequence_number != UNASSIGNED_SEQ:  # one of the commit under way, which is merged before it is listed
+    if manifest.sequence_number != UNASSIGNED_SEQ:  # of the current commit, merged before it is listed
         check_inherited(entry, manifest.manifest_path)
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
@@ -228,7 +228,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
 
 
 def _with_uuids_as_bytes(values: list[Any]) -> None:
-    """Give uuids of a partition the form of PyIceberg's literals, which filters compare them with, and of the writers."""
+    """Give uuids of a partition the form of PyIceberg's literals, which filters and writers use."""
     for position, value in enumerate(values):
         if isinstance(value, UUID):
             values[position] = value.bytes

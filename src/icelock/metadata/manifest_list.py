@@ -1,9 +1,9 @@
-"""v3 manifest lists: reading with the snapshot's key, writing with a key of their own.
+"""v3 manifest lists: read with the snapshot's key, written under a new key.
 
-Writing order: the list is written and closed, its encrypted length is known, then its key is sealed by the caller; so the
-key metadata that is stored has the length (docs/reference/format.md, "Key metadata"; case C-01).
+Order of writing: the list is written and closed, so that its encrypted length is known, then the caller seals its key; so the
+stored key metadata has the length (docs/reference/format.md, "Key metadata"; case C-01).
 
-Row ids: each data manifest without ``first_row_id`` gets the next row id, which moves on by its added and existing rows
+Row ids: each data manifest without ``first_row_id`` gets the next row id, which grows by its added and existing rows
 (Java ManifestListWriter.V3Writer).
 
 Not here: manifests (``metadata.manifest``), the snapshot's key entry (``keys.manager``).
@@ -36,9 +36,9 @@ def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapsho
     """Read a snapshot's manifest list.
 
     Raises:
-        KeyUnavailableError: the list's key cannot be had, or the snapshot names none for a list that is encrypted.
+        KeyUnavailableError: the list's key is unavailable, or the snapshot names no key for an encrypted list.
         IntegrityError: the list's bytes are not those that were written.
-        PolicyError: the list is plain in an encrypted table and no policy lets it through.
+        PolicyError: the list is plain in an encrypted table, and the policy does not allow it.
     """
     if key_id is None:
         if isinstance(io, EncryptingFileIO) and not io.allow_plaintext:
@@ -68,13 +68,13 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     sequence_number: int,
     first_row_id: int,
 ) -> WrittenManifestList:
-    """Write a manifest list as an AGS1 file with a new key.
+    """Write a manifest list as an AGS1 file under a new key.
 
     Manifests of this snapshot get ``sequence_number``; data manifests without a row id get the next one.
 
     Raises:
-        PolicyError: a manifest has no key metadata, so it is plain (older ones pass where the catalog's policy lets plain files
-            through), or a new one has key metadata with another length.
+        PolicyError: a manifest has no key metadata, so it is plain (older ones pass if the policy allows plain files), or a new
+            one has key metadata with another length.
     """
     output = io.new_encrypted_output(location)
     schema = MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION]
@@ -104,9 +104,7 @@ def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_i
             return
         raise PolicyError(f"refused to list {manifest.manifest_path}: the manifest was written without encryption")
     if new and KeyMetadata.decode(manifest.key_metadata).encrypted_length != manifest.manifest_length:
-        raise PolicyError(
-            f"refused to list {manifest.manifest_path}: its key metadata and its row do not say the same length; write it again"
-        )
+        raise PolicyError(f"refused to list {manifest.manifest_path}: its key metadata and its row give different lengths; write it again")
 
 
 def _row(manifest: ManifestFile, *, sequence_number: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Writes one v3 manifest as an AGS1 file with a key of its own.
+"""Writes one v3 manifest as an AGS1 file under a new key.
 
-A PyIceberg ``ManifestWriter``, so PyIceberg's snapshot producers drive it; entries go to fastavro one by one. The row
-for the manifest list has the encrypted length (field 501) and the key metadata (field 519). A manifest holds data files or
-delete files, never both, and says which in its header (``content``) and its row (field 517).
+A PyIceberg ``ManifestWriter``, used by PyIceberg's snapshot producers; entries go to fastavro one by one. The row
+for the manifest list has the encrypted length (field 501) and the key metadata (field 519). A manifest holds either data files or
+delete files, and says which in its header (``content``) and its row (field 517).
 
 Not here: which entries there are (``table``), the list (``metadata.manifest_list``).
 """
@@ -49,13 +49,13 @@ _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields
 
 
 class EncryptedManifestWriter(ManifestWriter):
-    """A manifest writer whose file is encrypted; ``sources`` is the schema with the spec's source columns that were dropped.
+    """A manifest writer whose file is encrypted; ``sources`` is the schema including dropped source columns of the spec.
 
     Raises (from ``add_entry``):
-        PolicyError: an added file has no key metadata, so it is plain (older ones pass where the catalog's policy lets plain files
-            through), or key metadata that is not of this table's length, of this file's length, or of this file alone.
-        FormatError: its key metadata is not what the format demands.
-        ValueError: a data file in a manifest of delete files, or the other way round.
+        PolicyError: an added file has no key metadata, so it is plain (older ones pass if the policy allows plain files), or key
+            metadata with another key length or file length, or with another file's key.
+        FormatError: its key metadata is invalid.
+        ValueError: a data file in a manifest of delete files, or vice versa.
     """
 
     def __init__(  # noqa: PLR0913 - what a manifest is made of
@@ -80,7 +80,7 @@ class EncryptedManifestWriter(ManifestWriter):
         self._file_of: dict[SecretBytes, str] = {}
 
     def content(self) -> ManifestContent:
-        """Whether the manifest is one of data files or of delete files."""
+        """Whether the manifest holds data files or delete files."""
         return self._content
 
     @property
@@ -89,11 +89,11 @@ class EncryptedManifestWriter(ManifestWriter):
         return ENCRYPTED_VERSION
 
     def prepare_entry(self, entry: IcebergManifestEntry) -> IcebergManifestEntry:
-        """Return the entry as it is: nothing is filled in before writing."""
+        """Return the entry unchanged: nothing is filled in before writing."""
         return entry
 
     def __enter__(self) -> Self:
-        # As in Java, whose partition fields are optional: a required column has nulls where the struct around it is null.
+        # Partition fields are optional, as in Java: a required column has nulls where the struct around it is null.
         known = self._spec.partition_type(self._sources)
         partition = StructType(*(field.model_copy(update={"required": False}) for field in known.fields))
         data_file = with_int_equality_ids(data_file_with_partition(partition, ENCRYPTED_VERSION))
@@ -126,7 +126,7 @@ class EncryptedManifestWriter(ManifestWriter):
         data_file = entry.data_file
         self._check_encrypted(entry)
         if (data_file.content == DataFileContent.DATA) != (self._content == ManifestContent.DATA):
-            raise ValueError(f"{data_file.file_path} ({data_file.content.name}) does not belong into a manifest of {self._content.name}")
+            raise ValueError(f"{data_file.file_path} ({data_file.content.name}) does not belong in a manifest of {self._content.name}")
         if self._avro is None:
             raise RuntimeError("the manifest writer is not open")
         self._count(entry)
@@ -173,11 +173,11 @@ class EncryptedManifestWriter(ManifestWriter):
         wanted = self._io.manager.data_key_length
         if len(key.dek) != wanted or not key.aad_prefix:
             _refuse(file, f"its key metadata must have a key of {wanted} bytes, as encryption.data-key-length says, and an AAD prefix")
-        # Java leaves the length out of Parquet's at times; an AGS1 stream without it could be cut unseen.
+        # Java sometimes leaves the length out for Parquet; an AGS1 stream without it could be cut unnoticed.
         if key.encrypted_length != file.file_size_in_bytes and (key.encrypted_length is not None or file.file_format != FileFormat.PARQUET):
             _refuse(file, f"its key metadata says {key.encrypted_length} bytes, its entry {file.file_size_in_bytes}")
         if self._file_of.setdefault(key.dek, file.file_path) != file.file_path:
-            _refuse(file, f"it has the key of {self._file_of[key.dek]}; every file has a key of its own")
+            _refuse(file, f"it has the key of {self._file_of[key.dek]}; every file needs its own key")
 
     def _count(self, entry: IcebergManifestEntry) -> None:
         rows = entry.data_file.record_count

@@ -1,10 +1,10 @@
 """Metadata columns: reserved field ids and names (spec, "Reserved Field IDs"; Java MetadataColumns), and their values for a file.
 
-    _file  _pos  _spec_id  _partition               of the file that a row is in
+    _file  _pos  _spec_id  _partition               of the row's file
     _row_id  _last_updated_sequence_number          stored in the file, or inherited where null (spec, "Row Lineage")
 
-The spec leaves the ids below ``_partition`` open, since the fields of all partition specs share a number range with columns; here
-they are ``PARTITION_FIELDS`` + the partition field's id.
+The spec leaves the ids inside ``_partition`` open, since partition fields share a range of numbers with columns; here they are
+``PARTITION_FIELDS`` + the partition field's id.
 
 Not here: how the values come into batches (``project``), ``_deleted`` (deleted rows are not read).
 """
@@ -36,14 +36,14 @@ _FIXED: Final = {field.name: field for field in (FILE, POS, SPEC_ID, ROW_ID, LAS
 def metadata_column(
     name: str, specs: Iterable[PartitionSpec], schemas: Iterable[Schema], *, case_sensitive: bool = True
 ) -> NestedField | None:
-    """Return the metadata column of a name, or None; ``specs`` and ``schemas`` are the table's, for ``_partition``."""
+    """Return the metadata column with a name, or None; ``specs`` and ``schemas`` are the table's, for ``_partition``."""
     if not case_sensitive:
         name = name.lower()
     return partition_column(specs, schemas) if name == PARTITION_NAME else _FIXED.get(name)
 
 
 def partition_column(specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> NestedField:
-    """Return ``_partition``: a struct of every field that a partition spec of the table has, or had."""
+    """Return ``_partition``: a struct of all fields of the table's partition specs, old ones included."""
     sources = {field_id: schema.find_type(field_id) for schema in schemas for field_id in schema.field_ids}
     fields: dict[int, NestedField] = {}
     for spec in specs:

@@ -1,6 +1,6 @@
-"""What tells partitions apart: the values of their tuples, told apart as Java does.
+"""The identity of a partition: its values, compared as in Java.
 
-Not here: sets of partitions (``plan.task.partition_set``), rows split by partition (``arrow.write.partition``).
+Not here: sets of partitions (``plan.partition_set``), rows split by partition (``arrow.write.partition``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAN: Final = struct.pack("<d", float("nan"))
 
 
 def identity_of(values: Sequence[Any]) -> Hashable:
-    """Return what tells partitions apart: NaN is itself, and -0.0 is not 0.0, as in Java's ``Double.equals``."""
+    """Return equal keys for equal partitions: NaN equals NaN, and -0.0 is not 0.0, as in Java's ``Double.equals``."""
     return tuple(_float_bits(value) if isinstance(value, float) else value for value in values)
 
 

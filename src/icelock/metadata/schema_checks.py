@@ -1,7 +1,7 @@
-"""What schemas, partition specs and sort orders of a metadata file may not say; part of ``metadata.coherence``.
+"""What is invalid in schemas, partition specs and sort orders of a metadata file; part of ``metadata.coherence``.
 
 Source: Java ``SchemaParser``, ``Schema``, ``TypeUtil`` (names and ids once), ``PartitionSpecParser``, ``PartitionSpec.Builder``,
-``SortOrderParser``, ``UnboundSortOrder.Builder``, and ``TableMetadataParser`` for which of them must be there.
+``SortOrderParser``, ``UnboundSortOrder.Builder``, and ``TableMetadataParser`` for which of them are required.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_NESTING: Final = 64
-"""Levels of types in types that are followed; Java's Parquet and Avro writers end before."""
+"""Levels of nested types that are followed; Java's Parquet and Avro writers fail before."""
 LAST_COLUMN_ID: Final = 2_147_483_447
 """Ids above are reserved for metadata columns. Source: Iceberg spec, "Reserved Field IDs"."""
 _WIDTH: Final = re.compile(r"(bucket|truncate)\[(.*)\]", re.IGNORECASE)
 _FIXED: Final = re.compile(r"fixed\[\s*(\d+)\s*\]")
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _MOST_DIGITS: Final = 38
-# Names under which PyIceberg's classes would take a field too; Java does not know them, so it would read another table.
+# Other names by which PyIceberg's classes accept a field; Java does not know them, so it would read another table.
 _HYPHENED: Final = (
     "format-version table-uuid last-updated-ms last-column-id current-schema-id partition-specs default-spec-id last-partition-id "
     "current-snapshot-id snapshot-log metadata-log sort-orders default-sort-order-id partition-statistics last-sequence-number "
@@ -38,7 +38,7 @@ _ALIASES: Final = frozenset(_HYPHENED.replace("-", "_").split())
 
 
 def check_names(fields: Fields) -> None:
-    """Refuse a field under a name that only PyIceberg's classes would take for it.
+    """Refuse a field under a name that only PyIceberg's classes accept.
 
     Raises:
         FormatError: names it.
@@ -46,7 +46,7 @@ def check_names(fields: Fields) -> None:
     other = _ALIASES.intersection(fields.names())
     if other:
         name = min(other)
-        raise FormatError(f"{fields.what} has {name}, which no other reader takes for {name.replace('_', '-')}: the file was changed")
+        raise FormatError(f"{fields.what} has {name}, which only PyIceberg takes for {name.replace('_', '-')}: the file was changed")
 
 
 def check_schemas(top: Fields, version: int) -> None:
@@ -64,7 +64,7 @@ def check_schemas(top: Fields, version: int) -> None:
     for schema in top.each("schemas", "schema"):
         schema_id = schema.integer("schema-id", most=INT, default=0)
         if schema_id in ids:
-            raise FormatError(f"schema-id {schema_id} is there twice")
+            raise FormatError(f"schema-id {schema_id} occurs twice")
         ids.add(schema_id)
         schema.what = f"schema {schema_id}"
         highest = _SchemaCheck(schema).highest
@@ -91,7 +91,7 @@ def check_specs(top: Fields, version: int) -> None:
         check_names(spec)
         spec_id = spec.integer("spec-id", most=INT)
         if spec_id in ids:
-            raise FormatError(f"spec-id {spec_id} is there twice")
+            raise FormatError(f"spec-id {spec_id} occurs twice")
         ids.add(spec_id)
         spec.what = f"partition spec {spec_id}"
         highest = _check_spec(spec)
@@ -115,12 +115,12 @@ def check_sort_orders(top: Fields, version: int) -> None:
         check_names(order)
         order_id = order.integer("order-id", most=INT)
         if order_id in ids:
-            raise FormatError(f"order-id {order_id} is there twice")
+            raise FormatError(f"order-id {order_id} occurs twice")
         ids.add(order_id)
         order.what = f"sort order {order_id}"
         fields = list(order.each("fields", f"field of {order.what},"))
         if bool(fields) == (order_id == 0):
-            order.bad("fields", order.get("fields"), "fields, but for order 0, which is unsorted and has none")
+            order.bad("fields", order.get("fields"), "fields, except for order 0, which is unsorted and has none")
         for field in fields:
             _check_sort_field(field)
     default = top.integer("default-sort-order-id", most=INT)
@@ -145,7 +145,7 @@ def _check_spec(spec: Fields) -> int:
     for field in spec.each("fields", f"field of {spec.what},"):
         name, field_id = _check_spec_field(field)
         if name in names or field_id in ids:
-            raise FormatError(f"{spec.what}: the field {name!r} or its id {field_id} is there twice")
+            raise FormatError(f"{spec.what}: the field {name!r} or its id {field_id} occurs twice")
         names.add(name)
         ids.update(() if field_id is None else (field_id,))
     return max(ids, default=0)
@@ -165,11 +165,11 @@ def _check_transform(field: Fields) -> None:
     text = field.text("transform")
     width = _WIDTH.fullmatch(text)
     if width is not None and not (width[2].isascii() and width[2].isdigit() and len(width[2]) <= 10 and 0 < int(width[2]) <= INT):  # noqa: PLR2004
-        field.bad("transform", text, "a width from 1 on, of 32 bits")
+        field.bad("transform", text, "a positive width of 32 bits")
 
 
 class _SchemaCheck:
-    """Looks once at each field of a schema; ``highest`` is the highest id."""
+    """Checks each field of a schema once; ``highest`` is the highest id."""
 
     def __init__(self, schema: Fields) -> None:
         self.highest = 0
@@ -196,7 +196,7 @@ class _SchemaCheck:
     def _add(self, owner: Fields, key: str, name: str, field: Mapping[str, Any] | None, parents: tuple[int, ...]) -> int:
         field_id: int = owner.integer(key, most=LAST_COLUMN_ID, least=0)
         if field_id in self._fields or name in self._names:
-            raise FormatError(f"{self._what}: the column {name!r} or its id {field_id} is there twice")
+            raise FormatError(f"{self._what}: the column {name!r} or its id {field_id} occurs twice")
         self._fields[field_id] = field, parents
         self._names.add(name)
         self.highest = max(self.highest, field_id)
@@ -235,7 +235,7 @@ class _SchemaCheck:
             or isinstance(field["type"], dict)
             or not structs
         ):
-            wanted = "ids of required columns of primitive types but float and double, in required structs"
+            wanted = "ids of required columns of primitive types other than float and double, in required structs"
             schema.bad("identifier-field-ids", field_id, wanted)
 
 

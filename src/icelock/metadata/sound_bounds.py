@@ -1,11 +1,11 @@
-"""Bounds of other writers: what is no value of its column's type says nothing, and is no error (spec, Appendix D).
+"""Bounds of other writers: one that is not a value of its column's type is ignored, not an error (spec, Appendix D).
 
-Writers cut text inside of a character, keep the bounds of a column that was promoted, or write what they like. PyIceberg decodes bounds
-where it needs them, and raises whatever that leads to. Here a bound that is none is as one that is missing: then every value is possible.
-Not so in a manifest list, where a missing bound means that there are no values: such a summary is not looked at.
+Writers cut text inside a character, keep the bounds of a promoted column, or write anything. PyIceberg decodes bounds where it needs
+them, and raises whatever that leads to. Here an invalid bound counts as missing, so that every value is possible. Not so in a manifest
+list, where a missing bound means that there are no values: such a summary is ignored.
 
     int in a long, float in a double: kept, as in Java (``Conversions.fromByteBuffer``)
-    date in a timestamp, other lengths, text that is no UTF-8, decimals with too many digits: none
+    date in a timestamp, other lengths, text that is not UTF-8, decimals with too many digits: invalid
 
 Not here: bounds that we write (``arrow.write.bounds``).
 """
@@ -52,20 +52,20 @@ def is_sound(kind: ice.IcebergType | None, bound: bytes) -> bool:
 
 
 class SoundBounds(dict[int, bytes]):
-    """The bounds of a file as they are, of which ``get`` gives those only that are values of their columns."""
+    """A file's bounds, of which ``get`` returns only those that are values of their columns."""
 
     def __init__(self, bounds: Mapping[int, bytes], type_of: TypeOf) -> None:
         super().__init__(bounds)
         self._type_of = type_of
 
     def get(self, field_id: int, default: Any = None, /) -> Any:
-        """Return a bound, or ``default`` where there is none that is sound."""
+        """Return a bound, or ``default`` if it is missing or invalid."""
         bound = super().get(field_id)
         return default if bound is None or not is_sound(self._type_of(field_id), bound) else bound
 
 
 class SoundFile:
-    """A file of a manifest as PyIceberg's evaluators of metrics see it."""
+    """A manifest's file as PyIceberg's metrics evaluators see it."""
 
     __slots__ = ("_file", "lower_bounds", "upper_bounds")
 
@@ -79,19 +79,19 @@ class SoundFile:
 
 
 def types_of(schema: Schema) -> TypeOf:
-    """Return what gives the type of a schema's column; None for one that it has not."""
+    """Return a function from a column's id to its type; None for an unknown id."""
     known = {field_id: schema.find_type(field_id) for field_id in schema.field_ids}
     return known.get
 
 
 def on_sound_files(evaluate: Callable[[DataFile], bool], schema: Schema) -> Callable[[DataFile], bool]:
-    """Return PyIceberg's evaluator of metrics for files of any writer."""
+    """Return PyIceberg's metrics evaluator, for files of any writer."""
     type_of = types_of(schema)
     return lambda file: evaluate(SoundFile(file, type_of))  # type: ignore[arg-type]  # the parts that it reads
 
 
 def on_sound_manifests(evaluate: Callable[[ManifestFile], bool], metadata: TableMetadata, spec_id: int) -> Callable[[ManifestFile], bool]:
-    """Return PyIceberg's evaluator of partition summaries for manifests of any writer: one that is not sound may hold anything."""
+    """Return PyIceberg's evaluator of partition summaries for manifests of any writer: one with invalid bounds may hold anything."""
     kinds = [field.field_type for field in metadata.specs()[spec_id].partition_type(metadata.schema()).fields]
     return lambda manifest: not summaries_are_sound(manifest, kinds) or evaluate(manifest)
 

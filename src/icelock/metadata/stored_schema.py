@@ -1,11 +1,11 @@
-"""The Avro schema of a manifest as it is written and as its bytes are.
+"""The Avro schema of a manifest as written, and as its bytes really are.
 
-1. A named type (fixed, record) is defined once and then referred to, which PyIceberg's conversion does neither way: so two partition fields
-   of one such type could be neither written nor read. See ``named_once`` and ``inlined``.
+1. A named type (fixed, record) is defined once and then referred to by name. PyIceberg's conversion does this neither when writing nor
+   when reading, so two partition fields of one such type could be neither written nor read. See ``named_once`` and ``inlined``.
 2. Java Iceberg (1.9 to 1.12 at least: ``ValueWriters.fixedBuffers``, ``InternalReader``) writes and reads partition values of ``fixed(N)``
-   as bytes, with their length before them, although its schema says fixed; those of ``uuid`` and ``decimal`` it writes as they should be.
-   We write what Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first taken for one of
-   Java's, with each length checked, and else for one of theirs. No other bytes come into question: see ``io.avro.check``.
+   as bytes, preceded by their length, although its schema says fixed; those of ``uuid`` and ``decimal`` it writes correctly. We write what
+   Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first tried as one of Java's, with
+   each length checked, then as one of theirs. No other bytes are accepted: see ``io.avro.check``.
 
 Not here: the values (``metadata.entry_reader``, ``plan.task.manifest_columns``, ``metadata.manifest_writer``).
 """
@@ -28,18 +28,18 @@ _NAMED: Final = ("record", "fixed", "enum")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredForm:
-    """``schema`` is what the bytes are; ``prefixes`` has what stands before partition values, by their position in the partition."""
+    """``schema`` is what the bytes are; ``prefixes`` are the bytes before partition values, by their position in the partition."""
 
     schema: Any
     prefixes: Mapping[int, bytes]
 
 
 def forms(schema: Any, *, location: str) -> list[StoredForm]:
-    """Return what the blocks of a manifest of this schema may be, in the order in which to try.
+    """Return the possible forms of a manifest's blocks with this schema, in the order to try.
 
     Raises:
         FormatError: a field id stands for two fields of one record.
-        LookupError, TypeError, ValueError: a schema that is none.
+        LookupError, TypeError, ValueError: an invalid schema.
     """
     plain = inlined(schema)
     _check_ids(plain, location)
@@ -48,26 +48,26 @@ def forms(schema: Any, *, location: str) -> list[StoredForm]:
 
 
 def written_form(schema: Any) -> StoredForm:
-    """Return how the rows of a new manifest are encoded; ``schema`` is what its header says, before ``named_once``."""
+    """Return how the rows of a new manifest are encoded; ``schema`` is the header's, before ``named_once``."""
     return _with_lengths(inlined(schema))
 
 
 def inlined(schema: Any) -> Any:
-    """Return a schema with definitions in the place of names.
+    """Return a schema with definitions in place of names.
 
     Raises:
-        ValueError: a type holds itself.
+        ValueError: a type contains itself.
     """
     return _Inliner().of(schema, 0)
 
 
 def named_once(schema: Any) -> Any:
-    """Return a schema in which the second definition of a name, and every later one, is the name."""
+    """Return a schema in which every definition of a name but the first is replaced by the name."""
     return _named_once(schema, set())
 
 
 def _check_ids(node: Any, location: str) -> None:
-    """PyIceberg takes the last field of an id, others the first."""
+    """Refuse an id that two fields share: PyIceberg takes the last one, other readers the first."""
     if isinstance(node, list):
         for child in node:
             _check_ids(child, location)
@@ -125,7 +125,7 @@ def _named_once(node: Any, seen: set[str]) -> Any:
 
 
 def _with_lengths(schema: Any) -> StoredForm:
-    """Return Java's form: a length before each partition value of a fixed type that is nothing else."""
+    """Return Java's form: a length before each partition value of a plain fixed type."""
     prefixes: dict[int, bytes] = {}
 
     def part(field: Mapping[str, Any], position: int) -> Mapping[str, Any]:
@@ -156,5 +156,5 @@ def _with_lengths(schema: Any) -> StoredForm:
 
 def _fields(record: Any) -> Iterator[Mapping[str, Any]]:
     if not isinstance(record, Mapping) or record.get("type") != "record":
-        raise TypeError(f"no Avro record: {record!r}")
+        raise TypeError(f"not an Avro record: {record!r}")
     return iter(record["fields"])

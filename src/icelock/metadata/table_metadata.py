@@ -1,7 +1,7 @@
 """Format-version 3 table metadata: PyIceberg's model plus ``encryption-keys``, with unknown fields kept.
 
 Invariants: ``next_row_id`` is a number, never None; every key id occurs once. v1, v2 and plain v3 tables keep PyIceberg's
-rules; version 4 and above is refused (it will move the key into the snapshot, cases C-47).
+rules; version 4 and above is refused (it will move the key into the snapshot, case C-47).
 
 Not here: the JSON text (``metadata.canonical_json``), whether a change is allowed (``table.guard``).
 """
@@ -68,7 +68,7 @@ class Snapshot(IcebergSnapshot):
         """Read the manifest list, decrypting it when the snapshot has a key id.
 
         Raises:
-            KeyUnavailableError: the list is encrypted and ``io`` has no key manager, or the key cannot be had.
+            KeyUnavailableError: the list is encrypted, and ``io`` has no key manager or the key is unavailable.
             IntegrityError: the list's bytes are not those that were written.
         """
         return read_manifest_list(io, location=self.manifest_list, key_id=self.key_id, snapshot_id=self.snapshot_id)
@@ -170,7 +170,7 @@ def parse_metadata_object(data: Mapping[str, Any], *, location: str) -> TableMet
         check_values(data)
         check_document(data, location=location)
         return _model(data, version)
-    except Exception as e:  # PyIceberg's validators meet what they do not expect with errors of every kind
+    except Exception as e:  # PyIceberg's validators raise errors of all kinds for what they do not expect
         raise FormatError(f"{location} is not valid table metadata: {e}") from e
 
 
@@ -188,7 +188,7 @@ def _model(data: Mapping[str, Any], version: int) -> TableMetadata:
         typed["schema"] = with_types(data["schema"])
     metadata = TableMetadataV3.model_validate(typed) if version == ENCRYPTED_VERSION else TableMetadataUtil.parse_obj(typed)
     for schema in metadata.schemas:
-        _ = schema.highest_field_id  # names and ids are indexed by PyIceberg, which has rules of its own for them
+        _ = schema.highest_field_id  # PyIceberg indexes names and ids, and has its own rules for them
         schema.find_column_name(0)
     return metadata
 
@@ -206,7 +206,7 @@ def read_metadata(file: InputFile, limit: int = LIMITS[LIMIT_METADATA_BYTES]) ->
 
 
 def decode_metadata(data: bytes, *, location: str, limit: int = LIMITS[LIMIT_METADATA_BYTES]) -> TableMetadata:
-    """Parse the bytes of a metadata file; see ``read_metadata``. ``limit`` is how many bytes may come out of a gzip file.
+    """Parse the bytes of a metadata file; see ``read_metadata``. ``limit`` is the most bytes that a gzip file may unpack to.
 
     Raises:
         FormatError: see ``parse_metadata``.

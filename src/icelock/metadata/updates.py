@@ -1,6 +1,6 @@
-"""The two table updates for encryption keys, registered with PyIceberg's dispatcher, and how updates are applied.
+"""The two table updates for encryption keys, registered with PyIceberg's dispatcher; and how updates are applied.
 
-Their JSON is the REST catalog's: ``{"action": "add-encryption-key", "encryption-key": {...}}`` and ``{"action":
+Their JSON is that of the REST catalog: ``{"action": "add-encryption-key", "encryption-key": {...}}`` and ``{"action":
 "remove-encryption-key", "key-id": "..."}``. Keys are added in the same update list as the snapshot that needs them, before it.
 
 Not here: which keys to add (``keys.manager``), whether they may be (``table.guard``).
@@ -33,17 +33,17 @@ def apply_updates(
 ) -> TableMetadata:
     """Return metadata with updates applied; ``base`` itself when nothing changes.
 
-    PyIceberg's ``update_table_metadata`` without its deep copy, which costs more than all else in a commit: parts that did not
-    change are shared, and no part is ever changed in place.
+    PyIceberg's ``update_table_metadata`` without its deep copy, which costs more than all else in a commit: unchanged parts
+    are shared, and none is ever changed in place.
 
     Raises:
-        PolicyError: a setting is no number.
+        PolicyError: a setting is not a number.
 
     Args:
-        base: the metadata as it is.
+        base: the current metadata.
         updates: PyIceberg's updates and the two here, in order.
-        now_ms: the clock, for changes that bring no time of their own (``metadata.commit_time``).
-        metadata_location: the file of ``base``, which goes into the metadata log; None while the result is only looked at.
+        now_ms: the clock, for changes without a time of their own (``metadata.commit_time``).
+        metadata_location: the file of ``base``, which goes into the metadata log; None if the result is not committed.
     """
     context = _TableMetadataUpdateContext()
     metadata: Any = base
@@ -95,7 +95,7 @@ def _add_key(update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, conte
     if known is not None:
         if known == update.encryption_key:
             return base
-        raise FormatError(f"key id {update.encryption_key.key_id} is already there with another content")
+        raise FormatError(f"key id {update.encryption_key.key_id} is already there with different content")
     context.add_update(update)  # type: ignore[arg-type]
     return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.encryption_key]})
 
@@ -108,7 +108,7 @@ def _remove_key(update: RemoveEncryptionKeyUpdate, base_metadata: TableMetadata,
     return base.model_copy(update={"encryption_keys": [key for key in base.encryption_keys if key.key_id != update.key_id]})
 
 
-# Called, not as decorators: the union of PyIceberg's updates is closed to type checkers.
+# Called, not used as decorators: to type checkers, PyIceberg's union of updates is closed.
 _register: Any = _apply_table_update.register
 _register(AddEncryptionKeyUpdate, _add_key)
 _register(RemoveEncryptionKeyUpdate, _remove_key)

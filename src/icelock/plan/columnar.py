@@ -1,11 +1,11 @@
-"""The data files of one manifest that a scan needs, without an object for each, and the tasks made of them.
+"""The data files of one manifest that a scan needs, without an object for each, and their tasks.
 
-1. the entries' columns are read, deleted entries left out, what they inherit filled in (``plan.manifest_columns``);
-2. partitions are looked at once each, by PyIceberg's evaluator;
-3. metrics are read of those blocks only that still have entries, and looked at for all entries at once (``plan.metrics_mask``);
-4. tasks are made when they are asked for. Until then an entry costs its path, its key and some numbers.
+1. the entries' columns are read, without deleted entries, and inherited values filled in (``plan.manifest_columns``);
+2. PyIceberg's evaluator checks each partition once;
+3. metrics are read only from blocks that still have entries, and checked for all entries at once (``plan.metrics_mask``);
+4. tasks are made on demand. Until then an entry costs its path, its key and some numbers.
 
-A manifest that is not for the columnar reader is read row by row, by the same rules, and so are few entries, if polars is not in use.
+A manifest that the columnar reader cannot read is read row by row, by the same rules; so are few entries when polars is not loaded.
 
 Not here: which manifests (``plan.planner``), which delete files apply to which data file (``plan.delete_index``).
 """
@@ -40,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 _NO_DELETES: Final[tuple[DeleteFile, ...]] = ()
 _MANY_ENTRIES: Final = 200
 _TASKS_AT_ONCE: Final = 256
-"""Few enough that Python's collector of cycles does not notice tasks that are used up one after the other."""
+"""Few enough that tasks which are used one after the other do not trigger Python's cycle collector."""
 _STORED: Final[Mapping[str, str]] = {
     "path": "file_path",
     "file_format": "file_format",
@@ -50,15 +50,15 @@ _STORED: Final[Mapping[str, str]] = {
     "sequence_number": "sequence_number",
     "first_row_id": "first_row_id",
 }
-"""Fields of a task and the columns that they are."""
+"""Fields of a task, and the columns that they come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
     """Which entries a scan needs; used by several threads.
 
-    ``partition`` and ``file`` are PyIceberg's evaluators of the entry's spec: both take a data file, ``partition`` looks at its partition
-    only, and is None where every partition may match. ``metrics`` is the filter, bound and without ``not``; ``field_ids`` are its columns.
+    ``partition`` and ``file`` are PyIceberg's evaluators for the entry's spec: both take a data file; ``partition`` checks its partition
+    only, and is None if every partition may match. ``metrics`` is the filter, bound and without ``not``; ``field_ids`` are its columns.
     """
 
     partition: Callable[[Any], bool] | None
@@ -73,14 +73,14 @@ class TaskDeletes(Protocol):
 
     @property
     def empty(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no delete files."""
 
     @property
     def field_ids(self) -> frozenset[int]:
         """Columns of data files whose metrics say whether delete files apply."""
 
     def of(self, entry: Any) -> tuple[DeleteFile, ...]:
-        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the delete index looks at."""
+        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the delete index reads."""
 
 
 class PlannedFiles(Protocol):
@@ -88,14 +88,14 @@ class PlannedFiles(Protocol):
 
     @property
     def record_count(self) -> int:
-        """How many rows they have, deleted ones too."""
+        """The number of their rows, including deleted ones."""
 
     def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
-        """Make their tasks, some at a time."""
+        """Yield their tasks, made a few at a time."""
 
 
 def columns_pay(manifests: Iterable[ManifestFile]) -> bool:
-    """Return whether to read manifests as columns: for a few entries polars takes longer to import than they take to be read."""
+    """Whether to read manifests as columns: importing polars takes longer than reading a few entries."""
     entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
     return entries >= _MANY_ENTRIES or sys.modules.get("polars") is not None
 
@@ -109,7 +109,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
     *,
     as_columns: bool,
 ) -> PlannedFiles:
-    """Return the needed files of a manifest of data files; ``build`` makes the task of an entry that was read by itself.
+    """Return the needed files of a manifest of data files; ``build`` makes the task of an entry from the row-wise reader.
 
     Raises:
         IntegrityError, PolicyError, FormatError: see ``ManifestFile.fetch_manifest_entry``; or it holds delete files.
@@ -124,7 +124,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
 
 
 def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
-    """Return the needed entries of a manifest of data files; with a filter only parts of it that have some are read row by row.
+    """Return the needed entries of a manifest of data files; with a filter, only blocks that have such entries are read row by row.
 
     Raises:
         IntegrityError, PolicyError, FormatError: as ``plan_manifest``.
@@ -178,12 +178,12 @@ def _needed(
         raise NotColumnarError("its table is of version 1 or 2")
     columns = ManifestColumns(io, manifest)
     field_ids = entry_filter.field_ids.union(more_field_ids)
-    # With a filter on partitions metrics are read later, of what is left.
+    # With a filter on partitions, metrics are read later, for what is left.
     at_once = METRICS if field_ids and entry_filter.partition is None else ()
     frame = columns.live(at_once)
     if (frame.get_column("content") != 0).any():
         raise NotColumnarError("it holds delete files")
-    file_formats(frame.get_column("file_format").unique().to_list())  # an unknown one is for the other reader to refuse
+    file_formats(frame.get_column("file_format").unique().to_list())  # the row-wise reader refuses an unknown one
     if entry_filter.partition is not None:
         frame = kept(frame, _partition_mask(columns, frame, entry_filter.partition))
     metrics = _no_metrics(frame)
@@ -255,7 +255,7 @@ class _ByColumn:
 
 
 class _File:
-    """What the delete index looks at of a data file."""
+    """What the delete index reads of a data file."""
 
     __slots__ = ("_metrics", "file_path", "partition", "spec_id")
 

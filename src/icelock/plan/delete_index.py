@@ -4,8 +4,8 @@
     position deletes   sequence number >= the data file's, and the same spec and partition, or the data file's own path
     deletion vector    sequence number >= the data file's, the data file's own path; position deletes are in it then
 
-A deletion vector or position deletes that name a data file must have its spec and partition; what does not is refused as Java
-does. Equality deletes are left out where counts and bounds show that they share no value with the data file.
+A deletion vector or position deletes that name a data file must have its spec and partition; otherwise they are refused, as in Java.
+Equality deletes are skipped if counts and bounds show that they share no value with the data file.
 
 Not here: pruning by a scan's filter (``plan.planner``), reading deletes (``arrow.read.deletes``).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PATH_FIELD_ID: Final = 2147483546
 _REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"
-# NaN lies outside bounds, and writers do not agree on the order of UUIDs.
+# NaN is outside bounds, and writers disagree on the order of UUIDs.
 _UNORDERED: Final = (DoubleType, FloatType, UUIDType)
 
 DeleteFileId = tuple[str, int | None]
@@ -49,12 +49,12 @@ def is_vector(file: DataFile) -> bool:
 
 
 def delete_file_id(file: DataFile) -> DeleteFileId:
-    """Return what tells delete files apart: many deletion vectors lie in one file."""
+    """Return the identity of a delete file: one file may hold many deletion vectors."""
     return file.file_path, getattr(file, "content_offset", None)
 
 
 def referenced_data_file(file: DataFile) -> str | None:
-    """Return the one data file that position deletes are about: named, or shown by equal bounds (Java ContentFileUtil)."""
+    """Return the one data file that position deletes apply to: named, or given by equal path bounds (Java ContentFileUtil)."""
     if file.content != DataFileContent.POSITION_DELETES:
         return None
     named: str | None = getattr(file, "referenced_data_file", None)
@@ -82,7 +82,7 @@ class DeleteIndex:
         self._metrics: dict[int, _Metrics] = {}
 
     def add(self, entry: ManifestEntry) -> None:
-        """Take a delete file.
+        """Add a delete file.
 
         Raises:
             FormatError: a deletion vector without a data file, or a second one for the same data file.
@@ -102,7 +102,7 @@ class DeleteIndex:
         """Return the delete files that may delete rows of a data file.
 
         Raises:
-            FormatError: one that names the data file is of another spec or partition, or older than it.
+            FormatError: one that names the data file but has another spec or partition, or is older.
         """
         file, sequence = entry.data_file, entry.sequence_number or 0
         key = _partition(file)
@@ -184,7 +184,7 @@ def _partition(file: DataFile) -> _Partition:
 
 
 def _comparable(values: Iterable[Any]) -> Iterable[Any]:
-    """Make NaN equal to itself, and -0.0 another value than 0.0, as Java's comparators do."""
+    """Make NaN equal to itself, and -0.0 different from 0.0, as Java's comparators do."""
     for value in values:
         if isinstance(value, float):
             yield "nan" if math.isnan(value) else struct.pack("<d", value)
@@ -213,7 +213,7 @@ def _path_in_bounds(delete: DataFile, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """What a manifest entry tells of one column: ``has_null`` and ``bounds`` are None where it tells nothing."""
+    """What a manifest entry says of one column; ``has_null`` and ``bounds`` are None if unknown."""
 
     has_null: bool | None
     all_null: bool

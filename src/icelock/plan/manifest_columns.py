@@ -2,15 +2,15 @@
 
     status snapshot_id sequence_number file_sequence_number | content file_path ... (names of the specification) | p0 p1 ... (partition)
 
-Fields are found by field id, as PyIceberg's reader does. What entries inherit is filled in for all of them at once, by the same rules
-(``manifest.ManifestFile.fetch_manifest_entry``). Shapes that only other writers make (types outside ``io.avro.columns``, required values
-that are missing, delete files among data files) are ``NotColumnarError``, and the row-wise reader decides.
+Fields are found by field id, as by PyIceberg's reader. Inherited values are filled in for all entries at once, by the same rules
+(``manifest.ManifestFile.fetch_manifest_entry``). Shapes that only other writers produce (types outside ``io.avro.columns``, missing
+required values, delete files among data files) raise ``NotColumnarError``, and the row-wise reader decides.
 
-The whole file is decrypted and authenticated before anything is decoded. Blocks stay plain in memory while this object lives, so that
-more columns can be read of some of them. Expressions are evaluated one after the other (``_seq``): manifests are read side by side already,
-and polars' own threads would only wake up.
+The whole file is decrypted and authenticated before anything is decoded. Plain blocks stay in memory while this object lives, so that
+more columns can be read from some of them. Expressions are evaluated one after the other (``_seq``): manifests are read in parallel
+already, so waking polars' own threads would only cost time.
 
-Not here: which entries a scan needs (``plan.task.columnar``).
+Not here: which entries a scan needs (``plan.columnar``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TYPES: Final[Mapping[str, tuple[Any, ...]]] = {
     **dict.fromkeys(METRICS[3:], ("array", "bytes")),
     "key_metadata": ("bytes",),
 }
-"""Stored types that a column must have; ``long`` otherwise, and ``int`` for it."""
+"""Stored types that columns must have; all others are ``long`` or ``int``."""
 _REQUIRED: Final = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _PLAIN_LOGICAL: Final = (None, "date", "time-micros", "timestamp-micros", "timestamp-nanos")
 _BASE: Final = (*_REQUIRED, "content", "sequence_number", "file_sequence_number", "key_metadata", "first_row_id")
@@ -84,18 +84,18 @@ class ManifestColumns:
         try:
             fields, converters = _flat_fields(form.schema)
         except (LookupError, TypeError) as e:
-            raise NotColumnarError(f"a schema that is none: {type(e).__name__}") from e
+            raise NotColumnarError(f"an invalid schema: {type(e).__name__}") from e
         self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(form.schema, location=manifest.manifest_path))
         self.partitions = Partitions(converters)
         self._names = frozenset(field.column for field in fields)
         self._ends = list(itertools.accumulate(block.rows for block in self._blocks))
 
     def _form(self, schema: Any) -> StoredForm:
-        """Return what the bytes are; where there are two possibilities, all of them are looked at."""
+        """Return the form of the bytes; if two are possible, all bytes are checked."""
         try:
             *others, last = forms(schema, location=self.manifest.manifest_path)
         except (LookupError, TypeError, ValueError) as e:
-            raise NotColumnarError(f"a schema that is none: {type(e).__name__}") from e
+            raise NotColumnarError(f"an invalid schema: {type(e).__name__}") from e
         for form in others:
             check = RowCheck(form.schema, location=self.manifest.manifest_path)
             if all(map(check.fits, self._blocks)):
@@ -103,7 +103,7 @@ class ManifestColumns:
         return last
 
     def live(self, more: Sequence[str] = ()) -> pl.DataFrame:
-        """Return the entries that are not deleted, what they inherit filled in, and their number in the file as ``row``.
+        """Return the entries that are not deleted, with inherited values, and their number in the file as ``row``.
 
         Raises:
             NotColumnarError: see the module.
@@ -119,14 +119,14 @@ class ManifestColumns:
         return kept(frame, frame.get_column("status") != _DELETED)
 
     def some(self, rows: pl.Series, columns: Sequence[str]) -> pl.DataFrame:
-        """Return columns of the entries with these numbers, which rise; only the blocks that have them are decoded."""
+        """Return columns of the entries with these ascending numbers; only their blocks are decoded."""
         blocks, numbers = self._with(rows)
         frame = self._read(blocks, columns)
         at = dict(zip(numbers, itertools.count(), strict=False))
         return frame[[at[row] for row in rows]]
 
     def entries(self, live: pl.DataFrame) -> list[ManifestEntry]:
-        """Return entries of which ``live`` has told; only the blocks that have them are decoded.
+        """Return entries that ``live`` gave the numbers of; only their blocks are decoded.
 
         Raises:
             FormatError: as ``ManifestFile.fetch_manifest_entry``.
@@ -142,7 +142,7 @@ class ManifestColumns:
         return found
 
     def _with(self, rows: pl.Series) -> tuple[list[AvroBlock], Iterator[int]]:
-        """Return the blocks that have some entries, and the numbers of all entries in them."""
+        """Return the blocks of some entries, and the numbers of all entries in them."""
         chosen = sorted({bisect.bisect_right(self._ends, row) for row in rows})
         starts = [0, *self._ends]
         numbers = itertools.chain.from_iterable(range(starts[index], starts[index + 1]) for index in chosen)
@@ -171,7 +171,7 @@ class ManifestColumns:
 
 
 class Partitions:
-    """Makes partition values, in PyIceberg's internal form, of what a manifest stores."""
+    """Converts a manifest's stored partition values to PyIceberg's internal form."""
 
     def __init__(self, converters: Sequence[_Convert | None]) -> None:
         self._converters = tuple(converters)
@@ -190,26 +190,26 @@ class Partitions:
 
 
 def kept(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
-    """Return the entries where the mask is true; most often that is all of them, and nothing is copied."""
+    """Return the entries where the mask is true; mostly all of them, and then nothing is copied."""
     return frame if mask.all() else frame.filter(mask)
 
 
 def _check_numbers(frame: pl.DataFrame) -> None:
-    """Leave entries with numbers that cannot be to the row-wise reader, which says what is wrong (``metadata.entry_rules``)."""
+    """Leave entries with invalid numbers to the row-wise reader, which says what is wrong (``metadata.entry_rules``)."""
     import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
 
     named = [name for name in NEVER_NEGATIVE if name in frame.columns]
     wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]
     wrong += [~pl.col(name).cast(pl.Int64).is_between(0, _MOST[name]).fill_null(value=True) for name in _MOST if name in frame.columns]
     if frame.select_seq(pl.any_horizontal(wrong).any()).item():
-        raise NotColumnarError("numbers that no entry has")
+        raise NotColumnarError("invalid numbers")
 
 
 def file_formats(stored: Sequence[str]) -> list[str]:
-    """Return the names of file formats as PyIceberg spells them.
+    """Return the names of file formats in PyIceberg's spelling.
 
     Raises:
-        NotColumnarError: one that it does not know.
+        NotColumnarError: an unknown one.
     """
     try:
         known = {name: str(FileFormat(name).value) for name in set(stored)}
@@ -219,7 +219,7 @@ def file_formats(stored: Sequence[str]) -> list[str]:
 
 
 def _flat_fields(schema: Any) -> tuple[list[FlatField], list[_Convert | None]]:
-    """Return the fields of entries side by side, and what makes partition values of stored ones."""
+    """Return the fields of entries side by side, and the converters of stored partition values."""
     fields: list[FlatField] = []
     partition: list[_Convert | None] = []
     for entry_field in _record(schema):
@@ -241,7 +241,7 @@ def _flat_fields(schema: Any) -> tuple[list[FlatField], list[_Convert | None]]:
 
 def _record(schema: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
-        raise NotColumnarError(f"no Avro record: {schema!r}")
+        raise NotColumnarError(f"not an Avro record: {schema!r}")
     return schema["fields"]  # type: ignore[no-any-return]
 
 
@@ -271,7 +271,7 @@ def _values(array: Mapping[str, Any]) -> Any:
 
 
 def _converter(avro: Any) -> _Convert | None:
-    """Return what makes a partition value of a stored one; None if they are the same."""
+    """Return the converter of a stored partition value; None if none is needed."""
     kind: Any = avro[1] if isinstance(avro, list) else avro
     logical = kind.get("logicalType") if isinstance(kind, Mapping) else None
     name = kind["type"] if isinstance(kind, Mapping) else kind

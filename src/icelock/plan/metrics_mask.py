@@ -1,8 +1,8 @@
 """PyIceberg's inclusive metrics evaluator for all files of a manifest at once.
 
-Says of each file what ``_InclusiveMetricsEvaluator`` says of it: predicates that compare numbers, dates, times, text or bytes, and those
-about nulls and NaN, take a few operations on whole columns. Any other, and bounds of an unusual length, are given to PyIceberg's own
-visitor, file by file.
+Gives the same answer for each file as ``_InclusiveMetricsEvaluator``: predicates that compare numbers, dates, times, text or bytes, and
+those about nulls and NaN, take a few operations on whole columns. Any others, and bounds of an unusual length, are left to PyIceberg's
+own visitor, file by file.
 
 Not here: where the columns come from (``plan.manifest_columns``).
 """
@@ -44,7 +44,7 @@ class _ByFileError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class FileMetrics:
-    """What a manifest entry says of the values of one file, for some of its columns."""
+    """What a manifest entry says about the values of one file, for some of its columns."""
 
     value_counts: dict[int, int] = field(default_factory=dict)
     null_value_counts: dict[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class ManifestMetrics:
         return len(self._frame)
 
     def column(self, name: str, field_id: int) -> pl.Series:
-        """Return one metric of one column: a value for each file, null where the entry has none."""
+        """Return one metric of one column: a value for each file, null if the entry lacks it."""
         key = (name, field_id)
         if key not in self._columns:
             self._columns[key] = self._extract(name, field_id)
@@ -159,7 +159,7 @@ def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
     outside = _all(metrics, value=True)
     for literal in literals:
         outside &= _true(lower > literal) | _true(upper < literal)
-    # After a lower bound of NaN PyIceberg does not look at the upper one.
+    # After a lower bound of NaN PyIceberg ignores the upper one.
     if isinstance(column.field_type, (ice.StringType, ice.BinaryType)):
         return outside
     nan = lower.is_null() & metrics.column("lower_bounds", column.field_id).is_not_null()
@@ -172,11 +172,11 @@ _BEYOND: Final[Mapping[type[Any], tuple[str, Callable[[Any, Any], Any]]]] = {
     ex.BoundGreaterThan: ("upper_bounds", operator.le),
     ex.BoundGreaterThanOrEqual: ("upper_bounds", operator.lt),
 }
-"""Which bound, compared how with the literal, says that no value matches."""
+"""Which bound rules out a match, by which comparison with the literal."""
 
 
 def _true(mask: pl.Series) -> pl.Series:
-    """Take what is not known for false."""
+    """Treat unknown as false."""
     return mask.fill_null(value=False)
 
 
@@ -196,7 +196,7 @@ def _literal(value: Any) -> Any:
 
 
 def _texts(stored: pl.Series) -> pl.Series:
-    """Return bytes with null for those that are no text."""
+    """Return bytes, with null for those that are not text."""
     import polars as pl  # noqa: PLC0415 - likewise
 
     try:
@@ -209,7 +209,7 @@ def _texts(stored: pl.Series) -> pl.Series:
 
 
 def _bounds(name: str, column: Any, metrics: ManifestMetrics) -> pl.Series:
-    """Return the bounds in an order like that of the values, text as UTF-8; null where there is none, or NaN, which is no bound."""
+    """Return bounds that sort like the values, text as UTF-8; null if missing or NaN, which does not bound anything."""
     import polars as pl  # noqa: PLC0415 - likewise
 
     stored = metrics.column(name, column.field_id)

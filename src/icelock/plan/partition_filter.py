@@ -1,10 +1,10 @@
 """A filter on rows as a filter on partitions: which partitions may hold rows that match.
 
-PyIceberg's projection fails on a value that Python's calendar lacks (a date beyond the year 9999, which Arrow and Java know): nothing is
-known of partitions then, and all are looked into.
+PyIceberg's projection fails on a value outside Python's calendar (a date after the year 9999, which Arrow and Java support): then
+nothing is known of partitions, and all are searched.
 
-``truncate[W]`` of a whole number less than W above its type's least one is beyond the type, and wraps to one of its greatest, in Java too
-(https://github.com/apache/iceberg/issues/9767). Such a partition may hold the least values and the greatest: it is always looked into.
+``truncate[W]`` of a whole number less than W above its type's minimum underflows and wraps to near the maximum, in Java too
+(https://github.com/apache/iceberg/issues/9767). Such a partition may hold the smallest and the largest values: it is always searched.
 
 Not here: what a filter means (``plan.filters.exact``).
 """
@@ -28,12 +28,12 @@ _GREATEST: Final[dict[type[Any], tuple[int, ...]]] = {IntegerType: (2**31 - 1,),
 
 
 def partition_filter(schema: Schema, spec: PartitionSpec, exact: BooleanExpression) -> BooleanExpression:
-    """Return what is true for every partition of ``spec`` that may hold rows for which ``exact``, an ``exact_filter``, is true."""
+    """Return a filter that is true for every partition of ``spec`` that may hold rows matching ``exact``, an ``exact_filter``."""
     return _Projection(schema, spec, case_sensitive=True).project(exact)
 
 
 def may_be_wrapped(schema: Schema, spec: PartitionSpec, partition: Any) -> bool:
-    """Return whether a truncated value of a partition may stand for the least values of its type as well as for the greatest."""
+    """Whether a truncated partition value may stand for the smallest values of its type as well as for the largest."""
     return any(
         partition[position] is not None and any(low < partition[position] <= high for low, high in _wrapped(schema, part))
         for position, part in enumerate(spec.fields)
@@ -41,7 +41,7 @@ def may_be_wrapped(schema: Schema, spec: PartitionSpec, partition: Any) -> bool:
 
 
 def _wrapped(schema: Schema, part: PartitionField) -> list[tuple[int, int]]:
-    """Return the ranges, from above the first to the second number, in which the field's values may have wrapped."""
+    """Return the ranges of values that may have wrapped, each from above the first number up to the second."""
     if not isinstance(part.transform, TruncateTransform) or part.source_id not in schema.field_ids:
         return []
     return [(high - part.transform.width, high) for high in _GREATEST.get(type(schema.find_type(part.source_id)), ())]

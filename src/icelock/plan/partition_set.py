@@ -1,7 +1,7 @@
-"""A set of partitions: which files and manifests are in one of them.
+"""A set of partitions, and which files and manifests are in one of them.
 
-A partition is a spec and its tuple of values, so a file of an older spec is in none of a newer one's partitions, whatever its rows are
-(Java PartitionSet). NaN is itself, and -0.0 is not 0.0 (``metadata.partition_identity``).
+A partition is a spec and its tuple of values, so a file of an older spec is not in a newer spec's partitions, whatever its rows (Java
+PartitionSet). NaN is itself, and -0.0 is not 0.0 (``metadata.partition_identity``).
 
 Not here: what is done to the files (``table.commit.row_delta``), conflicts (``table.commit.conflicts``).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
 
-# Java orders uuids as pairs of signed numbers, Python does not.
+# Java orders uuids as pairs of signed numbers; Python does not.
 _UNORDERED: Final = (UUIDType,)
 
 
@@ -47,7 +47,7 @@ class PartitionSet:
         return identity_of(_values(file)) in self._partitions.get(file.spec_id, {})
 
     def may_hold(self, manifest: ManifestFile, metadata: TableMetadata) -> bool:
-        """Whether a manifest of a table can list files of the partitions, by its summaries."""
+        """Whether a manifest may list files of these partitions, by its summaries."""
         wanted = self._partitions.get(manifest.partition_spec_id)
         if wanted is None:
             return False
@@ -61,14 +61,14 @@ def _values(file: DataFile) -> Sequence[Any]:
 
 
 def _kinds(metadata: TableMetadata, spec_id: int) -> list[IcebergType | None]:
-    """Return the types of a spec's values; None where no schema of the table has the source column."""
+    """Return the types of a spec's values; None if no schema of the table has the source column."""
     sources = {field_id: schema.find_type(field_id) for schema in metadata.schemas for field_id in schema.field_ids}
     fields = metadata.specs()[spec_id].fields
     return [field.transform.result_type(sources[field.source_id]) if field.source_id in sources else None for field in fields]
 
 
 def _may_hold(summary: PartitionFieldSummary, kind: IcebergType | None, values: Sequence[Any]) -> bool:
-    """Whether one partition field of a manifest can have one of the values."""
+    """Whether a manifest's partition field may have one of the values."""
     if None in values and summary.contains_null:
         return True
     known = [value for value in values if value is not None]

@@ -1,17 +1,17 @@
-"""PyIceberg's planner with all kinds of delete files, and without its faults with nulls and with what its calendar lacks (met in 0.12.0).
+"""PyIceberg's planner with all kinds of delete files, and without its faults with nulls and late dates (found in 0.12.0).
 
-1. The filter is planned in the form of ``plan.filters.exact``: PyIceberg's binding makes "always" of ``x < 3000000000`` on an int, and
-   its rewriting of ``not`` prunes files whose NaN rows match.
-2. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match. Nothing is claimed for such
-   predicates: see ``null_safe``.
-3. ``p < 1`` on a null partition value raises TypeError, and a date beyond the year 9999 OverflowError. The whole filter is the residual
-   then.
+1. The filter is planned in the form of ``plan.filters.exact``: PyIceberg's binding turns ``x < 3000000000`` on an int into "always",
+   and its rewriting of ``not`` prunes files whose NaN rows match.
+2. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match. Such predicates
+   get no residual of their own: see ``null_safe``.
+3. ``p < 1`` on a null partition value raises TypeError, and a date after the year 9999 OverflowError. Then the whole filter is the
+   residual.
 
 Delete files are pruned by partition, as data files are, but not by their metrics: a delete file may hold columns that it does not
 compare, and their values say nothing about the rows it deletes.
 
-Manifests that the partition summaries rule out are not opened. The others are read side by side, a few ahead of what was asked for, so
-that memory does not grow with the table: delete manifests first, then the files of one data manifest after the other.
+Manifests that the partition summaries rule out are not opened. The others are read in parallel, a few ahead of the consumer, so that
+memory does not grow with the table: delete manifests first, then the files of one data manifest after the other.
 
 Not here: which rows match (``arrow.read.row_filter``), one manifest (``plan.columnar``), which deletes apply to which file
 (``plan.delete_index``).
@@ -54,7 +54,7 @@ _MOST_AHEAD: Final = 8
 
 
 class Planner(ManifestGroupPlanner):
-    """A ``ManifestGroupPlanner`` that knows equality deletes and whose residuals claim no more than is true."""
+    """A ``ManifestGroupPlanner`` with equality deletes, and with correct residuals."""
 
     def __init__(self, **arguments: Any) -> None:
         """Take PyIceberg's arguments, by name.
@@ -64,7 +64,7 @@ class Planner(ManifestGroupPlanner):
         """
         super().__init__(**arguments)
         self.row_filter = exact_filter(self.row_filter, self.table_metadata.schema(), case_sensitive=self.case_sensitive)
-        self.case_sensitive = True  # its names are the schema's
+        self.case_sensitive = True  # its names are those of the schema
 
     @cached_property
     def schemas(self) -> list[Schema]:
@@ -76,7 +76,7 @@ class Planner(ManifestGroupPlanner):
     def plan_files(
         self, manifests: Iterable[ManifestFile], manifest_entry_filter: Callable[[ManifestEntry], bool] = lambda _: True
     ) -> list[FileScanTask]:
-        """Return the files that may hold matching rows; ``delete_files`` of each are all that apply, equality deletes too.
+        """Return the files that may hold matching rows; each with all ``delete_files`` that apply, including equality deletes.
 
         Raises:
             FormatError: delete files that contradict their data files, see ``DeleteIndex``.
@@ -94,10 +94,10 @@ class Planner(ManifestGroupPlanner):
         return [self._task(entry, index, residuals) for entry in data]
 
     def planned(self, manifests: Iterable[ManifestFile]) -> tuple[PlanDeletes, Iterator[PlannedFiles]]:
-        """Return the delete files, read, and the needed data files of one manifest after the other, each read when it is near.
+        """Return the delete files, already read, and the needed data files of one manifest after the other, each read shortly before.
 
         Raises:
-            FormatError: as ``plan_files``, here or from the iterator; or a manifest that is of another content than it is listed with.
+            FormatError: as ``plan_files``, here or from the iterator; or a manifest whose content is not the listed one.
         """
         wanted = self._wanted(manifests)
         index = DeleteIndex(self.table_metadata.specs(), self._types.get)
@@ -109,7 +109,7 @@ class Planner(ManifestGroupPlanner):
         return deletes, side_by_side(partial(self._plan_manifest, deletes, columns_pay(data)), data)
 
     def plan_manifest_entries(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
-        """Return the needed entries of one manifest after the other, of data and of delete files, each read when it is near.
+        """Return the needed entries of one manifest after the other, of data and delete files, each read shortly before.
 
         Raises:
             FormatError: from the iterator, as that of ``planned``.
@@ -214,7 +214,7 @@ class Planner(ManifestGroupPlanner):
 
 
 class PlanDeletes:
-    """The delete files of a plan; its ``TaskDeletes``."""
+    """The delete files of a plan, as ``TaskDeletes``."""
 
     def __init__(self, index: DeleteIndex, builder: TaskBuilder) -> None:
         self.index = index
@@ -223,7 +223,7 @@ class PlanDeletes:
         self._equality: set[int] = set()
 
     def add(self, entry: ManifestEntry) -> None:
-        """Take a delete file.
+        """Add a delete file.
 
         Raises:
             FormatError: see ``DeleteIndex.add``.
@@ -248,7 +248,7 @@ class PlanDeletes:
 
 
 def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
-    """Yield the results of ``work`` in order; a few are worked on ahead of what was asked for, in other threads."""
+    """Yield the results of ``work`` in order; other threads work on a few ahead of the consumer."""
     executor = ExecutorFactory.get_or_create()
     ahead = min(_MOST_AHEAD, max(2, os.cpu_count() or 1))
     left = iter(items)
@@ -268,7 +268,7 @@ def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
 
 
 class _Residual:
-    """What is left to check of a filter; all of it where the evaluator is None, since the partition says nothing certain."""
+    """What is left of a filter to check; all of it if the evaluator is None, as the partition proves nothing."""
 
     def __init__(self, evaluator: Any | None, row_filter: BooleanExpression) -> None:
         self._evaluator = evaluator
@@ -279,6 +279,6 @@ class _Residual:
             return self._row_filter
         try:
             residual: BooleanExpression = self._evaluator.residual_for(partition)
-        except (TypeError, OverflowError, ValueError):  # a null partition value was compared, or a date beyond the calendar
+        except (TypeError, OverflowError, ValueError):  # a null partition value was compared, or a date outside the calendar
             return self._row_filter
         return residual

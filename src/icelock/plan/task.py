@@ -1,9 +1,9 @@
 """``ScanTask``: what an engine needs to read one data file, and nothing else.
 
 The plan knows no engine and the engines know no KMS: each task carries its own file's key metadata and that of its delete
-files (cases C-31), so a split can go to an executor on its own. All values are plain, so a task is easily sent.
+files (case C-31), so a split can go to an executor on its own. All values are plain, so a task is easily sent.
 
-Not here: which files a scan needs (``plan.task.planner``).
+Not here: which files a scan needs (``plan.planner``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class DeleteFile:
     """A delete file that applies to a task's data file; offsets and lengths count bytes of the plain stream.
 
     ``content`` is 1 (positions; a deletion vector when the format is PUFFIN) or 2 (equality). For each of ``equality_ids``
-    ``equality_columns`` has the column as a field in Iceberg's JSON, which holds the one path to it where it is nested: such a
-    column may be one that the table has dropped, and the reader knows the table's current columns only.
+    ``equality_columns`` has the column as a field in Iceberg's JSON, with the path to it if it is nested: the table may have dropped
+    the column, and the reader knows the current columns only.
     """
 
     path: str
@@ -83,9 +83,9 @@ def make_tasks(number: int, columns: Mapping[str, Iterable[Any]]) -> list[ScanTa
 
 
 class TaskBuilder:
-    """Makes the ``ScanTask`` of PyIceberg's tasks; ``schemas`` are the table's, the scan's own first.
+    """Makes the ``ScanTask`` of PyIceberg's tasks; ``schemas`` are the table's, beginning with the scan's.
 
-    The first schema that has an equality column says its name and type.
+    An equality column has its name and type from the first schema that has it.
     """
 
     def __init__(self, schemas: Sequence[Schema]) -> None:
@@ -96,7 +96,7 @@ class TaskBuilder:
         """Return the task of a data file, with its delete files in a fixed order.
 
         Raises:
-            FormatError: an equality delete file names no columns, or one that no schema has as a value of its own.
+            FormatError: an equality delete file names no columns, or one that no schema has as a single value a row.
         """
         file = task.file
         return ScanTask(
@@ -138,15 +138,13 @@ class TaskBuilder:
 
     def _equality_columns(self, ids: tuple[int, ...] | None, path: str) -> tuple[str, ...]:
         if not ids:
-            raise FormatError(
-                f"equality delete file {path} names no columns (equality_ids), so it deletes no row that can be told; rewrite it"
-            )
+            raise FormatError(f"equality delete file {path} names no columns (equality_ids), so it is unknown what it deletes; rewrite it")
         if ids not in self._columns:
             self._columns[ids] = tuple(self._equality_column(field_id, path).model_dump_json() for field_id in ids)
         return self._columns[ids]
 
     def _equality_column(self, field_id: int, location: str) -> NestedField:
-        """Return the column, optional; in structs that have no other field, if it is in some."""
+        """Return the column as an optional field, within its structs without their other fields."""
         for schema in self._schemas:
             path = path_to(schema.fields, field_id)
             if path is not None and isinstance(path.field.field_type, PrimitiveType):
@@ -160,5 +158,5 @@ class TaskBuilder:
 
 
 def secret(value: bytes | None) -> SecretBytes | None:
-    """Return key metadata as it is handed about."""
+    """Return key metadata as a secret."""
     return None if value is None else SecretBytes(value)

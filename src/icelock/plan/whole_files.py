@@ -56,7 +56,7 @@ def split_by_coverage(
 
 
 class WholeFiles:
-    """Tells files all of whose rows match a filter."""
+    """Which planned files match the filter as a whole."""
 
     def __init__(self, schema: Schema, exact: ex.BooleanExpression) -> None:
         """Bind the filter, an ``exact_filter`` on the columns of ``schema``."""

@@ -269,7 +269,7 @@ def test_a_type_that_is_named_once_and_referred_to_is_resolved(tmp_path: Path):
         (record(("v", 1, {"type": "enum", "name": "e", "symbols": ["A"]})), "an unknown type 'enum'"),
         (record(("v", 1, maybe({"type": "array", "logicalType": "map", "items": "int"}))), "a map whose records"),
         (record(("v", 1, "int"), ("w", 1, "int")), "field id 1 twice"),
-        ({"type": "array", "items": "int"}, "it is no record"),
+        ({"type": "array", "items": "int"}, "it is not a record"),
         (record(("v", 1, logical("bytes", "decimal", precision=39, scale=0))), "a decimal of 39 digits"),
         ({"type": "record", "name": "t", "fields": [{"name": "v", "type": maybe("t"), "field-id": 1}]}, "a type holds itself"),
     ],

@@ -302,17 +302,17 @@ def test_without_a_kms_plain_tables_are_made_unless_encryption_is_asked_for(lake
 # --- places: what they have to be follows from RFC 8089 (file URIs) and from what a process's working directory is
 
 PLACES = {
-    "file://host/wh": r"'host' stands where a host would.*file:///host/wh.*file:///wh",
-    "file://localhost/wh": "'localhost' stands where a host would",
-    "file://wh": "'wh' stands where a host would.*file:///wh",
-    "wh": "a relative path is another folder in each process.*'file:///.*/wh'",
+    "file://host/wh": r"'host' is where a host would.*file:///host/wh.*file:///wh",
+    "file://localhost/wh": "'localhost' is where a host would",
+    "file://wh": "'wh' is where a host would.*file:///wh",
+    "wh": "a relative path means a different folder in each process.*'file:///.*/wh'",
     "./wh": "a relative path",
     "..": "a relative path",
     "~/wh": "a relative path",
     " /wh": "a relative path.*'file:///wh'",
     "file:wh": "a relative path",
     "": "it is empty",
-    "C:\\wh": "a path of Windows",
+    "C:\\wh": "that is a Windows path",
     "s3:///wh": "it names no bucket; write 's3://bucket/folder'",
     "s3:/wh": "it names no bucket",
     "gs:///wh": "it names no bucket",
@@ -352,7 +352,7 @@ def test_a_place_that_is_no_text_and_a_scheme_of_the_same_family(unchanged: Test
         lambda: unchanged.catalog().create_table("db.bad", SCHEMA, location=Path("/t"), properties=KEYED),
         lambda: unchanged.catalog().create_namespace("n", {"location": None}),
     ):
-        with pytest.raises(PolicyError, match="it is no text"):
+        with pytest.raises(PolicyError, match="it is not text"):
             give()
 
 
@@ -413,17 +413,17 @@ class Frame:
 FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "pandas": (
         lambda: Frame("pandas", "DataFrame"),
-        r"got pandas\.DataFrame: make a Table by pa\.Table\.from_pandas\(df, pres",
+        r"got pandas\.DataFrame: make a Table with pa\.Table\.from_pandas\(df, pres",
     ),
-    "polars": (lambda: Frame("polars", "DataFrame"), r"got polars\.DataFrame: make a Table by df\.to_arrow\(\)"),
+    "polars": (lambda: Frame("polars", "DataFrame"), r"got polars\.DataFrame: make a Table with df\.to_arrow\(\)"),
     "lazy": (lambda: Frame("polars", "LazyFrame"), r"df\.collect\(\)\.to_arrow\(\)"),
     "spark": (lambda: Frame("pyspark", "DataFrame"), r"df\.write\.format\(\"icelock\"\)"),
-    "batch": (lambda: people().to_batches()[0], r"got pyarrow\.RecordBatch: make a Table by pa\.Table\.from_batches\(\[batch\]\)"),
-    "batches": (lambda: people().to_batches(), r"got list: make a Table by pa\.Table\.from_batches\(batches\)"),
-    "dicts": (lambda: people().to_pylist(), r"got list: make a Table by pa\.Table\.from_pylist\(rows\)"),
-    "dict": (lambda: people().to_pydict(), r"got dict: make a Table by pa\.table\(columns\)"),
-    "None": (lambda: None, r"got None: make a Table by .*from_pandas"),
-    "text": (lambda: "rows", r"got str: make a Table by .*from_pandas"),
+    "batch": (lambda: people().to_batches()[0], r"got pyarrow\.RecordBatch: make a Table with pa\.Table\.from_batches\(\[batch\]\)"),
+    "batches": (lambda: people().to_batches(), r"got list: make a Table with pa\.Table\.from_batches\(batches\)"),
+    "dicts": (lambda: people().to_pylist(), r"got list: make a Table with pa\.Table\.from_pylist\(rows\)"),
+    "dict": (lambda: people().to_pydict(), r"got dict: make a Table with pa\.table\(columns\)"),
+    "None": (lambda: None, r"got None: make a Table with .*from_pandas"),
+    "text": (lambda: "rows", r"got str: make a Table with .*from_pandas"),
 }
 
 

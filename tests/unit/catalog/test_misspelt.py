@@ -87,7 +87,7 @@ def test_so_does_one_that_is_set_by_the_environment(lake: TestLake, monkeypatch:
 def test_so_does_one_of_the_configuration_file(lake: TestLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  lake:\n    encryption:\n      kms-type: memory\n")
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    with pytest.raises(PolicyError, match=r"'encryption' holds others.*'encryption\.kms-type'"):
+    with pytest.raises(PolicyError, match=r"'encryption' is a block of others.*'encryption\.kms-type'"):
         plain(lake)
 
 

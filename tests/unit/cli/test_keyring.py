@@ -106,7 +106,7 @@ def test_init_takes_a_key_file_that_is_there(run, tmp_path):
 
 def test_init_does_not_overwrite(orders):
     before = Path(orders.path).read_bytes()
-    assert "exists already" in orders.unlocked("init", code=1).stderr
+    assert "already exists" in orders.unlocked("init", code=1).stderr
     assert Path(orders.path).read_bytes() == before
 
 
@@ -121,7 +121,7 @@ def test_add_and_list(orders):
 
 
 def test_add_refuses_an_id_that_is_taken(orders):
-    assert "there already" in orders.unlocked("add", "orders", code=1).stderr
+    assert "already exists" in orders.unlocked("add", "orders", code=1).stderr
 
 
 def test_rotate_adds_a_version_and_old_blobs_still_open(orders):

@@ -31,7 +31,7 @@ WRONG = [
     (("leftovers", "db.t", "--catalog", "nouri"), "has no uri: set it to where the catalog is, such as sqlite:"),
     (("leftovers", "db.t", "--catalog", "folder"), "OperationalError: (sqlite3.OperationalError) unable to open database file"),
     (("leftovers", "db.t", "--catalog", "away"), "ConnectionError: "),
-    (("leftovers", "db.t", "--catalog", "place"), "a relative path is another folder in each process"),
+    (("leftovers", "db.t", "--catalog", "place"), "a relative path means a different folder in each process"),
     (("leftovers", "db.t", "--catalog", "s"), "catalog s has no table db.t"),
     (("leftovers", "t", "--catalog", "s"), "'t' is not the name of a table: write NAMESPACE.TABLE"),
     (("leftovers", "", "--catalog", "s"), "'' is not the name of a table"),

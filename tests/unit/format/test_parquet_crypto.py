@@ -71,8 +71,8 @@ def test_the_pinned_writer_makes_the_supplied_form():
 
 REFUSED = {
     "CTR": (SUPPLIED.replace(b"\x1c\x1c", b"\x1c\x2c"), "names AES_GCM_CTR_V1 as its algorithm"),
-    "an unknown third algorithm": (SUPPLIED.replace(b"\x1c\x1c", b"\x1c\x3c"), "no algorithm that is known"),
-    "no algorithm": (b"\x1c\x00\x00", "no algorithm that is known"),
+    "an unknown third algorithm": (SUPPLIED.replace(b"\x1c\x1c", b"\x1c\x3c"), "unknown algorithm"),
+    "no algorithm": (b"\x1c\x00\x00", "unknown algorithm"),
     "nothing": (b"\x00", "does not begin with the algorithm"),
     "another field first": (b"\x18\x01k" + SUPPLIED, "does not begin with the algorithm"),
     "GCM, then CTR": (SUPPLIED[:-2] + b"\x1c\x28\x08" + UNIQUE + b"\x11\x00\x00\x00", "second algorithm"),
@@ -87,7 +87,7 @@ REFUSED = {
     "a short unique": (b"\x1c\x1c\x28\x07" + UNIQUE[:7] + b"\x11\x00\x00\x00", "aad_file_unique has 7 bytes"),
     "a length past the end": (b"\x1c\x1c\x28\xff\xff\xff\xff\x0f" + UNIQUE, "ends where"),
     "a number of endless bytes": (b"\x1c\x1c\x28" + b"\xff" * 40, "more than 10 bytes"),
-    "a number in more bytes than needed": (SUPPLIED.replace(b"\x28\x08", b"\x28\x88\x00"), "longer than it needs to be"),
+    "a number in more bytes than needed": (SUPPLIED.replace(b"\x28\x08", b"\x28\x88\x00"), "longer than necessary"),
     "a field header in its long form": (SUPPLIED.replace(b"\x28\x08", b"\x08\x04\x08"), "no writer begins"),
     "a stop with a number": (SUPPLIED[:-1] + b"\x10", "no writer begins"),
     "stored and supplied": (b"\x1c\x1c\x18\x10" + PREFIX + b"\x18\x08" + UNIQUE + b"\x11\x00\x00\x00", "both stored and supplied"),

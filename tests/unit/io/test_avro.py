@@ -87,9 +87,9 @@ def test_a_file_without_rows_and_blocks_without_rows_are_sound():
     ("data", "says"),
     [
         (b"", "expected 4 bytes at 0, but the file has 0"),
-        (b"PAR1" + bytes(20), "is no Avro file"),
+        (b"PAR1" + bytes(20), "is not an Avro file"),
         (container(codec=b"bzip2"), "codec 'bzip2'"),
-        (container(schema=b"{"), "no schema that is JSON"),
+        (container(schema=b"{"), "no schema in JSON"),
         (container()[:-1], "but the file has"),
         (container(block(1, ONE))[:-1], "but the file has"),
         (container(block(1, ONE)) + b"\0", "but the file has"),

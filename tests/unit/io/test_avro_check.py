@@ -67,7 +67,7 @@ BROKEN = [
     ("long", b"\x80", "no value of f"),
     ("double", bytes(7), "too few for 1 rows"),
     ("bytes", b"\x01", "a length of -1"),
-    ("bytes", b"\x04a", "ends 1 bytes behind"),
+    ("bytes", b"\x04a", "ends 1 bytes beyond"),
     ("bytes", zigzag(1 << 62), f"a length of {1 << 62}"),
     ("string", b"\x02\xff", "utf-8"),
     ("string", b"\x06\xed\xa0\x80", "utf-8"),  # a surrogate
@@ -125,7 +125,7 @@ def test_rows_of_no_bytes_are_not_believed_in_any_number(rows: int) -> None:
     ],
 )
 def test_a_schema_that_is_none_or_has_no_end_is_refused(schema: Any) -> None:
-    with pytest.raises(FormatError, match="schema is none"):
+    with pytest.raises(FormatError, match="schema is invalid"):
         RowCheck(schema, location="f.avro")
 
 

@@ -84,7 +84,7 @@ def test_a_wrong_key_or_prefix_is_an_integrity_error_that_names_the_file(path: P
 
 
 def test_a_missing_prefix_has_a_message_of_its_own(path: Path):
-    with pytest.raises(IntegrityError, match=r"data\.parquet needs an AAD prefix, and its key metadata has none"):
+    with pytest.raises(IntegrityError, match=r"data\.parquet needs an AAD prefix, but its key metadata has none"):
         read(path, key(aad=None))
 
 
@@ -169,7 +169,7 @@ def test_a_damaged_plain_file_is_a_format_error(path: Path):
     with pytest.raises(FormatError, match=r"data\.parquet is a damaged plain Parquet file"):
         read(path, None)
     path.write_bytes(b"something else entirely")
-    with pytest.raises(FormatError, match=r"data\.parquet is no Parquet file: expected first bytes PAR1, got b'some'"):
+    with pytest.raises(FormatError, match=r"data\.parquet is not a Parquet file: expected first bytes PAR1, got b'some'"):
         read(path, None)
 
 
@@ -199,7 +199,7 @@ def test_a_signed_footer_with_the_other_algorithm_is_refused(tmp_path: Path, sto
 
 def test_another_stored_prefix_is_an_integrity_error(tmp_path: Path):
     path = write(tmp_path / "data.parquet", store_aad_prefix=True)
-    with pytest.raises(IntegrityError, match=r"data\.parquet holds another AAD prefix"):
+    with pytest.raises(IntegrityError, match=r"data\.parquet has a different AAD prefix"):
         read(path, key(aad=b"another-prefix-1"))
 
 

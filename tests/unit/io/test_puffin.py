@@ -49,9 +49,9 @@ def test_run_containers_as_java_writes_them_are_read():
         (framed(b"PFA1" + roaring64(VALUES)), FormatError, "expected magic d1d33964"),
         (blob(VALUES)[:-1] + b"\0", IntegrityError, "CRC-32"),
         (blob(VALUES[:-1]), IntegrityError, "has 6 positions, its manifest entry says 7"),
-        (framed(bytes.fromhex("d1d33964") + roaring64(VALUES)[:-2]), FormatError, "no Roaring bitmap"),
+        (framed(bytes.fromhex("d1d33964") + roaring64(VALUES)[:-2]), FormatError, "not a Roaring bitmap"),
         (framed(bytes.fromhex("d1d33964") + roaring64(VALUES) + b"\0\0"), FormatError, "left over"),
-        (framed(bytes.fromhex("d1d33964") + struct.pack("<q", -1)), FormatError, "no Roaring bitmap"),
+        (framed(bytes.fromhex("d1d33964") + struct.pack("<q", -1)), FormatError, "not a Roaring bitmap"),
         (blob([*VALUES[:-1], (1 << 63) + 5]), FormatError, "position 9223372036854775813"),
     ],
 )
@@ -78,7 +78,7 @@ def test_blobs_are_found_by_offset_and_size():
 
 
 @pytest.mark.parametrize(
-    ("offset", "size", "says"), [(4, 10_000, "but the file has"), (-5, 3, "would lie in the file's magic"), (4, -1, "but the file has")]
+    ("offset", "size", "says"), [(4, 10_000, "but the file has"), (-5, 3, "would overlap the magic"), (4, -1, "but the file has")]
 )
 def test_a_blob_that_is_not_in_the_file_is_refused(offset: int, size: int, says: str):
     plain, _ = puffin([blob([1])])
@@ -87,7 +87,7 @@ def test_a_blob_that_is_not_in_the_file_is_refused(offset: int, size: int, says:
 
 
 def test_a_file_without_puffins_magic_is_refused():
-    with pytest.raises(FormatError, match=r"dv\.puffin is no Puffin file"):
+    with pytest.raises(FormatError, match=r"dv\.puffin is not a Puffin file"):
         read_blob(PlainBytes(location="dv.puffin", data=b"PAR1" + bytes(40)), 4, 10)
 
 

@@ -39,7 +39,7 @@ def test_the_same_entry_twice_counts_once():
     [{"encrypted_key_metadata": b"9"}, {"encrypted_by_id": "keyB"}, {"properties": {"KEY_TIMESTAMP": "2"}}, {"properties": {}}],
 )
 def test_one_id_with_two_contents_is_refused(changed):
-    with pytest.raises(FormatError, match="'kek' is there twice"):
+    with pytest.raises(FormatError, match="'kek' occurs twice"):
         KeyEntries([KEK, replace(KEK, **changed)])
 
 

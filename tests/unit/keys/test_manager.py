@@ -52,7 +52,7 @@ def sealed(manager, count=1):
         metadata = a_list_key(manager)
         seal = manager.seal_manifest_list_key(metadata)
         lists.append((seal.key_id, metadata))
-        manager = manager.with_keys([*manager.keys, *seal.new_entries])
+        manager = replace(manager, keys=[*manager.keys, *seal.new_entries])
     return manager, lists
 
 
@@ -131,7 +131,7 @@ def test_versions_of_a_table_share_the_cache(manager, kms):
     after, lists = sealed(manager, 2)
     reader = fresh(after)
     reader.open_manifest_list_key(lists[0][0])
-    reader.with_keys(after.keys).open_manifest_list_key(lists[1][0])
+    replace(reader, keys=after.keys).open_manifest_list_key(lists[1][0])
     assert kms.calls["unwrap"] == 2  # one tried the new KEK
 
 
@@ -170,7 +170,7 @@ def test_a_kms_with_two_versions_of_the_master_key_is_left_to_it():
     after, lists = sealed(make(kms, clock))
     kms.version, clock.now = 2, NOW_MS + 800 * DAY_MS
     after, more = sealed(after)
-    stored = fresh(after.with_keys([EncryptedKey.from_json(key.to_json()) for key in after.keys]))
+    stored = fresh(replace(after, keys=[EncryptedKey.from_json(key.to_json()) for key in after.keys]))
     assert [stored.open_manifest_list_key(key_id) for key_id, _ in lists + more] == [metadata for _, metadata in lists + more]
 
 
@@ -227,7 +227,7 @@ def test_the_newest_live_kek_is_used(manager, clock):
         keks += manager.prepare_kek()
     clock.now = NOW_MS + 900 * DAY_MS
     for keys in itertools.permutations(keks):
-        seal = manager.with_keys(keys).seal_manifest_list_key(a_list_key(manager))
+        seal = replace(manager, keys=keys).seal_manifest_list_key(a_list_key(manager))
         assert [entry.encrypted_by_id for entry in seal.new_entries] == [keks[1].key_id]
 
 
@@ -289,7 +289,7 @@ def test_a_kek_without_a_good_timestamp_stops_sealing(manager, timestamp, error)
     after, _ = sealed(manager)
     broken = replace(after.keys[0], properties={} if timestamp is None else {"KEY_TIMESTAMP": timestamp})
     with pytest.raises(error, match=r"table db\.t, .*KEY_TIMESTAMP"):
-        after.with_keys([broken, *after.keys[1:]]).seal_manifest_list_key(a_list_key(manager))
+        replace(after, keys=[broken, *after.keys[1:]]).seal_manifest_list_key(a_list_key(manager))
 
 
 # one commit, tried several times
@@ -297,26 +297,26 @@ def test_a_kek_without_a_good_timestamp_stops_sealing(manager, timestamp, error)
 
 def test_a_commit_that_is_tried_again_wraps_once(manager, kms):
     first = manager.seal_manifest_list_key(a_list_key(manager))
-    again = manager.with_keys([], spare=first.new_entries)
+    again = replace(manager, keys=[], spare=first.new_entries)
     metadata = a_list_key(manager)
     second = again.seal_manifest_list_key(metadata)
     assert kms.calls == {"wrap": 1, "unwrap": 1}  # the new KEK is tried once
     assert second.new_entries[0] == first.new_entries[0]
     assert second.key_id != first.key_id
-    assert fresh(manager.with_keys(second.new_entries)).open_manifest_list_key(second.key_id) == metadata
+    assert fresh(replace(manager, keys=second.new_entries)).open_manifest_list_key(second.key_id) == metadata
 
 
 def test_the_kek_of_a_commit_that_won_is_preferred_to_the_own_spare_one(manager, kms, clock):
     ours = manager.seal_manifest_list_key(a_list_key(manager))
     theirs, _ = sealed(make(kms, clock))
-    seal = manager.with_keys(theirs.keys, spare=ours.new_entries).seal_manifest_list_key(a_list_key(manager))
+    seal = replace(manager, keys=theirs.keys, spare=ours.new_entries).seal_manifest_list_key(a_list_key(manager))
     assert [entry.encrypted_by_id for entry in seal.new_entries] == [theirs.keys[0].key_id]
 
 
 def test_preparing_a_kek_mints_it_once(manager, kms):
     spare = manager.prepare_kek()
     assert [entry.encrypted_by_id for entry in spare] == ["keyA"]
-    prepared = manager.with_keys([], spare=spare)
+    prepared = replace(manager, keys=[], spare=spare)
     assert prepared.prepare_kek() == ()
     assert prepared.seal_manifest_list_key(a_list_key(manager)).new_entries[0] == spare[0]
     assert kms.calls == {"wrap": 1, "unwrap": 1}  # the new KEK is tried once
@@ -342,7 +342,7 @@ def test_preparing_without_the_right_to_wrap_fails_before_anything_is_written(cl
 def changed(manager, index, **fields):
     keys = list(manager.keys)
     keys[index] = replace(keys[index], **fields)
-    return fresh(manager.with_keys(keys))
+    return fresh(replace(manager, keys=keys))
 
 
 @pytest.mark.parametrize("digit", range(13))
@@ -395,7 +395,7 @@ def test_swapped_entries_are_not_noticed_here_but_open_the_other_list(manager):
     after, lists = sealed(manager, 2)
     first, second = after.keys[1:]
     keys = [after.keys[0], replace(second, key_id=first.key_id), replace(first, key_id=second.key_id)]
-    assert after.with_keys(keys).open_manifest_list_key(first.key_id) == lists[1][1]
+    assert replace(after, keys=keys).open_manifest_list_key(first.key_id) == lists[1][1]
 
 
 def test_another_kek_is_an_integrity_error(manager):
@@ -403,7 +403,7 @@ def test_another_kek_is_an_integrity_error(manager):
     (other,) = manager.prepare_kek()
     keys = [other, replace(after.keys[1], encrypted_by_id=other.key_id)]
     with pytest.raises(IntegrityError, match="or another KEK"):
-        fresh(after.with_keys(keys)).open_manifest_list_key(lists[0][0])
+        fresh(replace(after, keys=keys)).open_manifest_list_key(lists[0][0])
 
 
 def test_missing_entries_are_unavailable(manager):
@@ -411,7 +411,7 @@ def test_missing_entries_are_unavailable(manager):
     with pytest.raises(KeyUnavailableError, match=r"table db\.t, key id 'gone': encryption-keys has no entry 'gone'"):
         after.open_manifest_list_key("gone")
     with pytest.raises(KeyUnavailableError, match="has no entry"):
-        after.with_keys(after.keys[1:]).open_manifest_list_key(lists[0][0])
+        replace(after, keys=after.keys[1:]).open_manifest_list_key(lists[0][0])
 
 
 def test_a_snapshot_that_names_a_kek_is_a_format_error(manager):
@@ -506,11 +506,11 @@ def test_repr_shows_no_keys_and_no_kms(manager):
 
 def test_concurrent_seals_return_entries_that_all_open(manager):
     kek = manager.prepare_kek()
-    writer = manager.with_keys(kek)
+    writer = replace(manager, keys=kek)
     with ThreadPoolExecutor(8) as pool:
         metadata = [a_list_key(manager, length=n) for n in range(50)]
         seals = list(pool.map(writer.seal_manifest_list_key, metadata))
-    reader = fresh(writer.with_keys([*kek, *(entry for seal in seals for entry in seal.new_entries)]))
+    reader = fresh(replace(writer, keys=[*kek, *(entry for seal in seals for entry in seal.new_entries)]))
     assert [reader.open_manifest_list_key(seal.key_id) for seal in seals] == metadata
 
 
@@ -521,4 +521,4 @@ def test_key_metadata_of_a_java_table_may_lack_prefix_and_length(manager):
     blob = KeyMetadata(dek=key, aad_prefix=None, encrypted_length=None).encode()
     kek = AESGCM(after.kms.wrapped[0])
     entry = replace(after.keys[1], encrypted_key_metadata=bytes(12) + kek.encrypt(bytes(12), blob, str(NOW_MS).encode()))
-    assert fresh(after.with_keys([after.keys[0], entry])).open_manifest_list_key(entry.key_id).encrypted_length is None
+    assert fresh(replace(after, keys=[after.keys[0], entry])).open_manifest_list_key(entry.key_id).encrypted_length is None

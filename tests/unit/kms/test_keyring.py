@@ -194,7 +194,7 @@ def test_bad_key_ids_are_refused(key_id):
 
 
 def test_an_id_that_is_taken_is_refused():
-    with pytest.raises(PolicyError, match="there already"):
+    with pytest.raises(PolicyError, match="already exists"):
         a_keyring().added("orders", key=KEYS[3], now_ms=0)
 
 

@@ -200,7 +200,7 @@ def test_key_file_is_made_with_mode_0600_and_32_random_bytes(tmp_path):
 
 def test_key_file_is_never_overwritten(tmp_path):
     make_key_file(tmp_path / "k")
-    with pytest.raises(PolicyError, match="is there already"):
+    with pytest.raises(PolicyError, match="already exists"):
         make_key_file(tmp_path / "k")
 
 
@@ -262,7 +262,7 @@ def test_keyring_is_made_with_mode_0600_and_leaves_no_temporary_file(path, tmp_p
 @pytest.mark.usefixtures("properties")
 def test_keyring_is_never_overwritten(path, unlocker):
     before = path.read_bytes()
-    with pytest.raises(PolicyError, match="is there already"):
+    with pytest.raises(PolicyError, match="already exists"):
         create_keyring(path, unlocker, Keyring(protection=KeyFileProtection()))
     assert path.read_bytes() == before
 

@@ -57,7 +57,9 @@ def test_the_last_hour_that_a_partition_can_have(lake: TestLake) -> None:
 
 
 def test_dates_for_timestamps_are_refused_with_a_remedy(lake: TestLake) -> None:
-    with pytest.raises(PolicyError, match=r"column 'v' is timestamp, and the input has date32\[day\] \(a time of day is not made up: cast"):
+    with pytest.raises(
+        PolicyError, match=r"column 'v' is timestamp, and the input has date32\[day\] \(a time of day is not invented: cast"
+    ):
         made(lake, ice.TimestampType()).append(pa.table({"v": [date(2024, 1, 1)]}))
 
 
@@ -76,7 +78,7 @@ NO_TEXT: dict[str, pa.Array] = {
 def test_text_that_is_no_utf8(lake: TestLake, form: str, transform: Any) -> None:
     table = made(lake, ice.StringType(), transform)
     before = lake.files()
-    with pytest.raises(PolicyError, match="column 'v' has text that is no UTF-8"):
+    with pytest.raises(PolicyError, match="column 'v' has text that is not UTF-8"):
         table.append(pa.table({"v": NO_TEXT[form]}))
     assert lake.files() == before
 
@@ -107,7 +109,7 @@ UNLOADABLE: dict[str, tuple[Any, str]] = {
         AddSchemaUpdate(
             schema=Schema(ice.NestedField(1, "v", ice.LongType(), required=False), ice.NestedField(2, "w", ice.LongType(), required=False))
         ),
-        "schema-id 0 is there twice",
+        "schema-id 0 occurs twice",
     ),
     "a partition field id twice": (
         AddPartitionSpecUpdate(
@@ -115,7 +117,7 @@ UNLOADABLE: dict[str, tuple[Any, str]] = {
                 PartitionField(1, 1000, IdentityTransform(), "p"), PartitionField(1, 1000, IdentityTransform(), "q"), spec_id=3
             )
         ),
-        "its id 1000 is there twice",
+        "its id 1000 occurs twice",
     ),
 }
 
@@ -141,13 +143,13 @@ MAKES: dict[str, tuple[Callable[[Any, Schema], Any], str]] = {
             ),
             properties=KEYED,
         ),
-        "'p' or its id 1001 is there twice",
+        "'p' or its id 1001 occurs twice",
     ),
     "no bucket": (
         lambda c, s: c.create_table(
             "db.t", s, partition_spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(0), "p")), properties=KEYED
         ),
-        "expected a width from 1 on",
+        "expected a positive width",
     ),
     "bucket of a double": (
         lambda c, s: c.create_table(
@@ -157,7 +159,7 @@ MAKES: dict[str, tuple[Callable[[Any, Schema], Any], str]] = {
     ),
     "a comment that is no text": (
         lambda c, s: c.create_table("db.t", s, properties={**KEYED, "comment": "\ud800"}),
-        "half of a surrogate pair",
+        "a lone surrogate",
     ),
     "no name": (lambda c, s: c.create_table("db.", s, properties=KEYED), "is not the name of a table"),
     "None": (lambda c, s: c.create_table(None, s, properties=KEYED), "is not the name of a table"),

@@ -1,8 +1,7 @@
 """The rows of an Avro data or delete file.
 
-Columns are matched by field id, as in Parquet; a file without ids goes by the table's name mapping, and by the names of the schema
-where there is none, as in Java (ProjectionDatumReader). The whole file is read, and its rows are counted: Java took a cut file
-for a short one (case J-01).
+Columns are matched by field id, as in Parquet; a file without ids by the table's name mapping or, without one, by the schema's names,
+as in Java (ProjectionDatumReader). The whole file is read, and its rows are counted: Java took a cut file for a short one (case J-01).
 
 Not here: the container (``io.avro.read``), types (``arrow.read.avro_types``), Parquet (``arrow.read.parquet_rows``).
 """
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
 
     from icelock.arrow.read.stored_file import StoredFile
 
-# fastavro is slower with a schema of its own for what is wanted, unless that is a small part.
+# fastavro is slower with a reader's schema, unless that is a small part.
 _SMALL_PART: Final = 2
 
 
 @contextmanager
 def open_avro(file: StoredFile, io: FileIO, schema: Schema, name_mapping: NameMapping | None) -> Iterator[AvroRows]:
-    """Open an Avro file; it is closed behind the ``with`` block.
+    """Open an Avro file; it is closed after the ``with`` block.
 
     Raises:
         IcelockError: see ``PlainInput``, ``AvroFile`` and ``file_fields``.
@@ -61,11 +60,11 @@ class AvroRows:
         self._record_count = record_count
 
     def batches(self, leaves: Sequence[int], _: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield all rows; a batch has the columns below which there are wanted leaves.
+        """Yield all rows; a batch has the columns with wanted leaves.
 
         Raises:
-            IntegrityError: bytes were changed, or the file has another number of rows than its manifest entry says.
-            FormatError: the plain bytes are no such file.
+            IntegrityError: bytes were changed, or the number of rows differs from the manifest entry's.
+            FormatError: the plain bytes are not such a file.
         """
         wanted = set(leaves)
         pairs = zip(self._columns, self.fields.children, strict=True)
@@ -79,7 +78,7 @@ class AvroRows:
                 first += batch.num_rows
 
     def _counted(self, decoder: RowDecoder) -> Iterator[tuple[list[dict[str, Any]], int]]:
-        """Yield rows and their encoded bytes, blocks together; the last ones only when the number of all is right."""
+        """Yield rows and their encoded bytes, several blocks at a time; the last ones only if the total is correct."""
         rows: list[dict[str, Any]] = []
         size = total = 0
         for block in self._file.blocks():
@@ -115,7 +114,7 @@ class AvroRows:
                 arrays.append(column.type.build([row[column.name] for row in rows]))
             except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as e:
                 raise FormatError(
-                    f"{self._file.location}: column {column.name!r} has a value that is no {column.field.type}: {e}; {RESTORE}"
+                    f"{self._file.location}: column {column.name!r} has a value that is not a {column.field.type}: {e}; {RESTORE}"
                 ) from e
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
 

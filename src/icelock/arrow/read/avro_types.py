@@ -1,11 +1,11 @@
 """Avro types as Arrow types: the writer's schema of an Avro data file, and decoded values as Arrow arrays.
 
 The Arrow schema has field ids where the Avro schema has them (``field-id``, ``element-id``, ``key-id``, ``value-id``), in the
-metadata where Parquet's are, so that both formats go through the same projection. A map with keys that are no strings is an array
+same metadata as for Parquet, so that both formats share one projection. A map with keys that are not strings is an array
 of records ``key``, ``value`` with the logical type ``map`` (spec, Appendix A, "Avro").
 
-fastavro is given the schema without logical types: its own conversions know no nanoseconds and no year 10000. What they mean
-is done here, on whole columns.
+fastavro gets the schema without logical types: its own conversions support neither nanoseconds nor the year 10000. They are
+converted here, on whole columns.
 
 Not here: the file (``io.avro.read``), which columns are read as what (``arrow.read.project``).
 """
@@ -35,7 +35,7 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroType:
-    """A type of a file: ``arrow``, the ``schema`` that fastavro gets, and ``build``, which makes an array of decoded values."""
+    """A type of a file: ``arrow``, the ``schema`` that fastavro gets, and ``build``, which returns an array for decoded values."""
 
     arrow: pa.DataType
     schema: Any
@@ -45,7 +45,7 @@ class AvroType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroColumn:
-    """A field of a record; its name is Avro's, which may be an escaped form of Iceberg's."""
+    """A field of a record; its name is Avro's, possibly an escaped form of Iceberg's."""
 
     name: str
     field: pa.Field
@@ -61,7 +61,7 @@ def avro_columns(schema: Any, *, location: str) -> tuple[AvroColumn, ...]:
     """Return the columns of a data file.
 
     Raises:
-        FormatError: the schema is no record, or has a type that Iceberg's Avro files do not have.
+        FormatError: the schema is not a record, or has a type that Iceberg's Avro files do not have.
     """
     try:
         return _Reader().columns(schema)
@@ -72,12 +72,12 @@ def avro_columns(schema: Any, *, location: str) -> tuple[AvroColumn, ...]:
 
 
 class _Unreadable(Exception):  # noqa: N818 - it does not leave this module
-    """What is wrong with a schema."""
+    """Says what is wrong with a schema."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one schema. ``named`` has the types that may be referred to by name; each gets a new name for fastavro."""
+    """Reads one schema. ``named`` has the types that can be referred to by name; each gets a new name for fastavro."""
 
     named: dict[str, Any] = field(default_factory=dict)
     names: Iterator[int] = field(default_factory=itertools.count)
@@ -86,7 +86,7 @@ class _Reader:
 
     def columns(self, schema: Any) -> tuple[AvroColumn, ...]:
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
-            raise _Unreadable("it is no record")
+            raise _Unreadable("it is not a record")
         self._remember(schema)
         return tuple(self._column(one) for one in schema["fields"])
 
@@ -227,7 +227,7 @@ def _decimal(written: Mapping[str, Any]) -> pa.DataType:
 
 
 def _decimals(arrow: pa.DataType) -> Callable[[Values], pa.Array]:
-    """Return what turns big-endian unscaled values into decimals."""
+    """Return a function from big-endian unscaled values to decimals."""
 
     def build(values: Values) -> pa.Array:
         unscaled = b"".join(

@@ -1,7 +1,7 @@
 """The deletes of one task: deletion vectors, position deletes and equality deletes, and the rows of a batch that they leave.
 
 Positions of all delete files together are one bitmap; equality delete files that compare the same columns are one set of rows.
-Everything is read and checked before the data file is opened, so a damaged delete file lets no row through. Decoded files are kept
+Everything is read and checked before the data file is opened, so with a damaged delete file no row is returned. Decoded files are kept
 in the scan's ``DeleteCache``.
 
 Not here: which delete files apply (``plan.delete_index``), the blob (``io.puffin.read``), comparing rows (``arrow.read.equality``).
@@ -48,7 +48,7 @@ _POSITION_BYTES: Final = 8
 
 
 def check_deletes(context: ReadContext, task: ScanTask) -> None:
-    """Refuse what can be refused without reading.
+    """Refuse what can be refused without reading anything.
 
     Raises:
         PolicyError: a plain delete file in an encrypted table, or a format that is not read.
@@ -78,8 +78,8 @@ class Deletes:
         """Read every delete file of a task; the positions ``also`` are deleted too.
 
         Raises:
-            IntegrityError: a delete file fails authentication, or does not have what its manifest entry says.
-            FormatError: a delete file that is not what the format demands.
+            IntegrityError: a delete file fails authentication, or differs from its manifest entry.
+            FormatError: an invalid delete file.
             KeyUnavailableError: an encrypted delete file without key metadata.
         """
         positions = BitMap64(also)
@@ -96,7 +96,7 @@ class Deletes:
 
     @property
     def compares(self) -> bool:
-        """Whether there are equality deletes, which take the data file's rows to apply."""
+        """Whether there are equality deletes, which need the data file's rows."""
         return bool(self._equality)
 
     def bind(self, source: FileColumns) -> RowDeletes:
@@ -113,7 +113,7 @@ class RowDeletes:
         self.leaves = tuple(sorted({leaf for keys, _ in equality for leaf in keys.leaves}))
 
     def keep(self, batch: pa.RecordBatch, first: int) -> pa.Array | None:
-        """Return a boolean array with true for each row that is not deleted, or None when all are left; ``first`` is the position."""
+        """Return a boolean array with true for each row that is not deleted, or None if all are kept; ``first`` is its position."""
         masks = [] if not batch.num_rows else [mask for mask in self._masks(batch, first) if mask is not None]
         if not masks:
             return None
@@ -135,7 +135,7 @@ def _kept_positions(positions: BitMap64, first: int, rows: int) -> pa.Array | No
         return None
     found = (positions & BitMap64(range(first, first + rows))).to_array()
     deleted = pa.Array.from_buffers(pa.int64(), len(found), [None, pa.py_buffer(found)])
-    # Rows that no deleted position stands for have no place in the permutation.
+    # Rows without a deleted position are not in the permutation.
     return pc.is_null(pc.inverse_permutation(pc.subtract(deleted, pa.scalar(first, pa.int64())), max_index=rows - 1))
 
 
@@ -175,7 +175,7 @@ def _deletion_vector(context: ReadContext, delete: DeleteFile) -> BitMap64:
     stored = _stored(context, delete)
     offset, size = delete.content_offset or 0, delete.content_size or 0
     if delete.file_size <= KEPT_PUFFIN_BYTES:
-        # Vectors of many data files lie in one file, which is short: it is read once.
+        # One short file holds the vectors of many data files: it is read once.
         whole = context.delete_cache.get((PUFFIN, delete.path, delete.key_metadata), partial(_whole_file, context, stored))
         blob = read_blob(whole, offset, size)
     else:
@@ -196,7 +196,7 @@ def _position_deletes(context: ReadContext, delete: DeleteFile) -> dict[str, Bit
 
 
 def _read_positions(context: ReadContext, stored: StoredFile) -> tuple[dict[str, BitMap64], int]:
-    """Read a position delete file; return the positions by data file, and about how much memory they take."""
+    """Read a position delete file; return the positions by data file, and roughly their memory."""
     found: dict[str, BitMap64] = defaultdict(BitMap64)
     with open_file(stored, context.io, schema=_POSITIONS, name_mapping=create_mapping_from_schema(_POSITIONS)) as rows:
         source = FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True)
@@ -220,7 +220,7 @@ def _add_positions(found: dict[str, BitMap64], batch: pa.RecordBatch, location: 
     if len(names) > 1:
         positions = positions.take(pc.array_sort_indices(paths.indices))
     start = 0
-    # Indices are given in the order in which paths are met, and so are the counts.
+    # Indices are in order of first occurrence of the paths, and so are the counts.
     for name, count in zip(names, pc.value_counts(paths.indices).field("counts").to_pylist(), strict=True):
         found[name] |= bitmap_of(positions.slice(start, count))
         start += count
@@ -269,7 +269,7 @@ def check_count(stored: StoredFile, found: int) -> None:
     """Check that a delete file has as many deletes as its manifest entry says.
 
     Raises:
-        IntegrityError: it has more, or fewer.
+        IntegrityError: it has more or fewer.
     """
     if found != stored.record_count:
         raise IntegrityError(

@@ -1,8 +1,8 @@
 """The schema of one Parquet file as a tree of field ids, with the leaf columns below each field.
 
-Ids come from the file (``PARQUET:field_id``), else from the table's name mapping. Once one field has an id, fields without
-one are not the table's and are left out, as in Java; a file without ids and without mapping is refused rather than read
-by position. Leaf columns are counted depth first, which is their order in a Parquet file.
+Ids come from the file (``PARQUET:field_id``), else from the table's name mapping. If any field has an id, fields
+without one are not the table's and are ignored, as in Java; a file without ids and without a mapping is refused rather than
+read by position. Leaf columns are counted depth first, which is their order in a Parquet file.
 
 Not here: what is read as what (``arrow.read.project``).
 """
@@ -67,7 +67,7 @@ def file_fields(schema: pa.Schema, name_mapping: NameMapping | None, *, location
 
 
 def with_names(root: FileField, mapping: NameMapping, *, location: str) -> FileField:
-    """Return the fields with the ids of a name mapping in place of the file's own.
+    """Return the fields with the ids of a name mapping instead of the file's own.
 
     Raises:
         FormatError: two fields of the same name.
@@ -151,7 +151,5 @@ def _check_unique(root: FileField, location: str) -> None:
         if field.field_id is None:
             continue
         if field.field_id in seen:
-            raise FormatError(
-                f"{location} has field id {field.field_id} twice ({seen[field.field_id]!r}, {field.name!r}): it breaks the spec; rewrite it"
-            )
+            raise FormatError(f"{location} has field id {field.field_id} twice ({seen[field.field_id]!r}, {field.name!r}): rewrite it")
         seen[field.field_id] = field.name

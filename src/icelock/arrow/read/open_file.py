@@ -1,4 +1,4 @@
-"""A stored file opened for its rows, by its format.
+"""Opening a stored file for its rows, by its format.
 
 Not here: the formats (``parquet_rows``, ``avro_rows``), whether a file may be read (``stored_file``).
 """
@@ -28,7 +28,7 @@ def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: Nam
 
     Raises:
         IntegrityError: the file fails authentication, or is not as long as its key metadata says.
-        FormatError: the bytes are not of the file's format, or have no field ids and no names that stand for them.
-        KeyUnavailableError: the file is encrypted, and there is no key metadata.
+        FormatError: the bytes are not of the file's format, or there are neither field ids nor mapped names.
+        KeyUnavailableError: the file is encrypted, but has no key metadata.
     """
     return _BY_FORMAT[file.file_format](file, io, schema, name_mapping)

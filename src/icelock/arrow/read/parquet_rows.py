@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_parquet(file: StoredFile, io: FileIO, schema: Schema, name_mapping: NameMapping | None) -> Iterator[ParquetRows]:
-    """Open a Parquet file; it is closed behind the ``with`` block.
+    """Open a Parquet file; it is closed after the ``with`` block.
 
     Raises:
         IcelockError: see ``ParquetInput`` and ``file_fields``.
@@ -52,7 +52,7 @@ class ParquetRows:
         """Yield the batches of the row groups that may match.
 
         Raises:
-            IntegrityError: bytes were changed, or a row group has another number of rows than the footer says.
+            IntegrityError: bytes were changed, or a row group's number of rows differs from the footer's.
             FormatError: a plain file is damaged.
         """
         columns = self._source.leaf_paths(leaves)
@@ -76,5 +76,5 @@ class ParquetRows:
 
 
 def _group_batch_rows(group: Any) -> int:
-    """The row group's size counts all its columns: pyarrow ends the process when asked about one that has a key of its own (case C-68)."""
+    """Use the row group's size over all columns: asked about a column with a key of its own, pyarrow ends the process (case C-68)."""
     return batch_rows(group.num_rows, group.total_byte_size)

@@ -2,10 +2,10 @@
 
 A field is found by id at every level. One that the file lacks gets, in this order: the value of an identity partition field,
 its initial default, null; a required one with none of these is an error. Only leaf columns that are needed are named for reading;
-where a struct has none of the wanted fields, one leaf tells which rows are null. What is worked out once a file is compiled into
-closures over arrays; columns that need no change are passed on without a copy.
+where a struct has none of the wanted fields, one leaf tells which rows are null. The rules are compiled once for each file
+into closures over arrays; columns that need no change are passed on without a copy.
 
-Row lineage (spec, "Row Lineage"): ``_row_id`` and ``_last_updated_sequence_number`` are the stored values where there are some,
+Row lineage (spec, "Row Lineage"): ``_row_id`` and ``_last_updated_sequence_number`` are the stored values where present,
 else first_row_id + position, and the file's data sequence number; without first_row_id both are null, whatever is stored (Java
 PartitionUtil.constantsMap, ParquetValueReaders.rowIds and lastUpdated).
 
@@ -133,7 +133,7 @@ class Projection:
 
 
 def _optional(field: NestedField) -> NestedField:
-    """Columns of a row's position are never missing: they are worked out."""
+    """Columns of a row's position are never missing: they are computed."""
     return field.model_copy(update={"required": False}) if field.field_id in OF_POSITION_IDS else field
 
 
@@ -156,7 +156,7 @@ class _Compiler:
         if wanted.field_id in self._constants:
             return _Field(value=self._constants[wanted.field_id])
         if self._complete:
-            raise FormatError(f"{self._location} lacks column {where!r} (id {wanted.field_id}), which it is there for; rewrite the file")
+            raise FormatError(f"{self._location} lacks column {where!r} (id {wanted.field_id}), for which it exists; rewrite the file")
         if wanted.initial_default is None and wanted.required:
             raise FormatError(
                 f"{self._location} lacks required field {where!r} (id {wanted.field_id}), which has no initial default; rewrite the file"
@@ -222,7 +222,7 @@ class _Compiler:
     def _map(self, wanted: MapType, target: pa.MapType, stored: FileField, where: str) -> _Column:
         key = self._part(wanted.key_field, target.key_type, stored, f"{where}.key")
         value = self._part(wanted.value_field, target.item_type, stored, f"{where}.value")
-        # Arrow reads a map only when all of the key is read too.
+        # Arrow reads a map only together with its whole key.
         leaves = tuple(sorted({*stored.children[0].leaves, *value.leaves}))
         as_is = key.as_is and value.as_is
 
@@ -232,7 +232,7 @@ class _Compiler:
         return _Column(leaves=leaves, read=read, as_is=as_is)
 
     def _part(self, wanted: NestedField, target: pa.DataType, stored: FileField, where: str) -> _Column:
-        """An element, key or value: unlike a struct's field it cannot be missing."""
+        """An element, key or value; unlike a struct's field it cannot be missing."""
         found = stored.child(wanted.field_id)
         if found is None:
             ids = [child.field_id for child in stored.children]

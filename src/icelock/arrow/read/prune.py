@@ -1,8 +1,8 @@
-"""Which row groups of a file can hold rows that match a filter, told from the statistics in its footer.
+"""Which row groups of a file may hold rows that match a filter, by the statistics in its footer.
 
-The footer of an encrypted file is authenticated, so its statistics are as true as its rows. Bounds of the physical values
-become Iceberg's single values and PyIceberg's own evaluator judges them. Bounds say nothing about NaN: below a ``not``, where a
-NaN row matches without lying between them, float columns are judged without bounds.
+The footer of an encrypted file is authenticated, so its statistics are as reliable as its rows. Bounds of physical values become
+Iceberg's single values, and PyIceberg's own evaluator judges them. Bounds say nothing about NaN: below a ``not``, where a NaN row
+matches without being between them, float columns are judged without bounds.
 
 Not here: files (the planner prunes those by manifest), pages (Arrow has no page skipping).
 """
@@ -49,7 +49,7 @@ class _Metrics:
 
 
 def matching_row_groups(metadata: pq.FileMetaData, file: FileField, table_schema: Schema, expression: BooleanExpression) -> list[int]:
-    """Return the numbers of the row groups in which rows may match a bound filter; the others have none."""
+    """Return the numbers of the row groups in which rows may match a bound filter; in the others none does."""
     positive = rewrite_not(expression)
     by_id = fields_by_id(file)
     wanted = {i: table_schema.find_type(i) for i in extract_field_ids(expression) if i in by_id and not by_id[i].children}
@@ -87,7 +87,7 @@ def _add(metrics: _Metrics, field_id: int, column: pq.ColumnChunkMetaData, store
 
 
 def _single_value(raw: Any, stored: pa.DataType, kind: ice.PrimitiveType) -> Any:
-    """Return a physical bound in the form that PyIceberg's ``to_bytes`` takes, or None where it would not be certain."""
+    """Return a physical bound in the form that PyIceberg's ``to_bytes`` takes, or None if it would be uncertain."""
     if isinstance(kind, ice.DecimalType) and pat.is_decimal(stored):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
         return unscaled_to_decimal(unscaled, kind.scale)
@@ -113,7 +113,7 @@ def _timestamp(raw: int, stored: pa.DataType, unit: str) -> int | None:
 
 
 def _text(raw: Any) -> str | None:
-    """Return a string's bound; one that a writer cut inside a character is left out."""
+    """Return a string's bound; None for one that a writer cut inside a character."""
     if not isinstance(raw, bytes):
         return None
     try:

@@ -1,9 +1,9 @@
 """Which rows of a batch a bound filter keeps: Iceberg predicates as Arrow kernels.
 
-The filter sees the table's values (after projection: promoted, defaulted, from partitions), so a row is kept or not whatever
-file it is in. What is kept of null, NaN and -0.0 is decided in ``plan.filters.exact``, which every plan goes through.
+The filter sees the table's values (after projection: promoted, defaulted, from partitions), so the result does not
+depend on the file. ``plan.filters.exact``, which every plan uses, decides about null, NaN and -0.0.
 
-Three differences to PyIceberg 0.12, where it contradicts itself, SQL and Java: it compares a promoted column in the file's type (a float
+Three differences from PyIceberg 0.12, where it contradicts itself, SQL and Java: it compares a promoted column in the file's type (a float
 0.1 read as double equals 0.1), lets ``!=`` keep the nulls of a column that the file lacks and NOT IN those of any, and tells -0.0 from 0.0
 in IN only.
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilterPlan:
-    """A filter as all files of a scan share it: bound to the table's schema, with the columns that it needs.
+    """A filter shared by all files of a scan: bound to the table's schema, with the columns that it needs.
 
-    ``paths`` say where in a row of ``schema`` each field of the filter lies.
+    ``paths`` are the positions of each of its fields in a row of ``schema``.
     """
 
     expression: BooleanExpression
@@ -68,7 +68,7 @@ class RowFilter:
         self.leaves = self._projection.leaves
 
     def keep(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return a boolean array with true for each row to keep, or None when all rows stay."""
+        """Return a boolean array with true for each row to keep, or None if all rows match."""
         values = self._projection.apply(batch)
         mask = visit(self._plan.expression, _Mask({field_id: _at(values, path) for field_id, path in self._plan.paths.items()}))
         if isinstance(mask, pa.Scalar):

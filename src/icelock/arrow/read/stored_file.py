@@ -1,7 +1,7 @@
-"""``StoredFile``: one data or delete file of a plan, with what it takes to open it; and the rows of an open file, whatever its format.
+"""``StoredFile``: one data or delete file of a plan, with what is needed to open it; and the rows of an open file of any format.
 
-Both kinds of files go through here, so both are refused for the same reasons: no key metadata in an encrypted table, damaged key
-metadata, a format that is not read.
+Both kinds of files are refused for the same reasons: no key metadata in an encrypted table, damaged key metadata, an unsupported
+format.
 
 Not here: opening it (``arrow.read.open_file``), projection and filters (``arrow.read.task``).
 """
@@ -61,16 +61,16 @@ class StoredFile:
 
     @classmethod
     def of(cls, planned: ScanTask | DeleteFile, *, allow_plaintext: bool, formats: Sequence[str] = ()) -> StoredFile:
-        """Return the file of a task, or a delete file of one; ``formats`` are those that can be read (none given: those of rows).
+        """Return the file of a task, or one of its delete files; ``formats`` can be read (by default, those with rows).
 
         Raises:
-            PolicyError: a plain file where none may be read, or a format that is not read.
+            PolicyError: a plain file where none may be read, or an unsupported format.
             FormatError: key metadata that is damaged.
         """
         known = tuple(formats) or FORMATS
         file_format = planned.file_format.upper()
         if file_format not in known:
-            raise PolicyError(f"{planned.path} is in {planned.file_format}, which is not read here: {', '.join(known)} are; rewrite it")
+            raise PolicyError(f"{planned.path} is in {planned.file_format}, and only {', '.join(known)} can be read here; rewrite it")
         return cls(
             path=planned.path,
             file_format=file_format,

@@ -4,7 +4,7 @@ Steps for a task: 1 its key metadata says whether the file is encrypted (never t
 through ``arrow.read.stored_file``. 4 match field ids. 5 read the leaf columns that output, filter and equality deletes need, without row
 groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 7 project to the output schema.
 
-No key, reader or property object is shared between files, nothing is read before the first batch is asked for, and memory is
+No key, reader or property object is shared between files, nothing is read before the first batch is requested, and memory is
 bounded by a row group's stored bytes, one batch, and the deletes.
 
 Not here: which files (``plan.task``), threads over files and limits (``table``), file formats (``arrow.read.parquet_rows``,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def needs_reading(context: ReadContext, task: ScanTask) -> bool:
-    """Whether the number of a task's rows takes reading: without filter and deletes it is ``record_count``."""
+    """Whether counting a task's rows needs reading: without filter and deletes it is ``record_count``."""
     if isinstance(context.bound_filter, AlwaysFalse):
         return False
     return bool(task.deletes) or not isinstance(context.bound_filter, AlwaysTrue)

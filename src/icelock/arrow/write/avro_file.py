@@ -1,8 +1,8 @@
 """One encrypted Avro data file while it is written: AGS1 around an Avro container (format.md "Avro data files").
 
-The same face as ``arrow.write.parquet_file.EncryptedParquetFile``: rows come as tables of the stored schema, sorted already. They are
-turned into Avro rows a few at a time, so memory is bounded by what was given and one Avro block. An Avro file has no metrics and no split
-offsets, as in Java.
+The same interface as ``arrow.write.parquet_file.EncryptedParquetFile``: rows come as sorted tables of the stored schema. They become Avro
+rows a few at a time, so memory is bounded by the given table and one Avro block. An Avro file has no metrics and no split offsets, as in
+Java.
 
 Invariant: after `close` the file's bytes are on storage, their number is what AGS1 makes of the plain bytes, and they begin with
 ``AGS1``. After an error or `abort` the stream is closed and nothing more is written; the caller deletes the file
@@ -36,7 +36,7 @@ _MOST_ROWS: Final = 1024
 
 
 class EncryptedAvroFile:
-    """Writes rows to a new file under a file key of its own."""
+    """Writes rows to a new file under a new file key."""
 
     parts: Final = 0
     """Avro has no row groups to number."""
@@ -48,7 +48,7 @@ class EncryptedAvroFile:
 
         Raises:
             PolicyError: a type that Avro files do not have.
-            FileExistsError: there is a file at the location.
+            FileExistsError: the location has a file.
         """
         schema = avro_data_schema(target.fields)
         self.location = location
@@ -71,7 +71,7 @@ class EncryptedAvroFile:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that the file has on storage so far, an open block left out."""
+        """Bytes given to storage so far, without an open block."""
         return ags1.encrypted_length(PlaintextLength(self._stream.tell()))
 
     def write(self, table: pa.Table) -> None:
@@ -81,7 +81,7 @@ class EncryptedAvroFile:
             self._writer.write(self._rows.of(batch))
 
     def close(self) -> ClosedFile:
-        """Finish the file and look at what is stored.
+        """Finish the file and check what is stored.
 
         Raises:
             IntegrityError: storage does not have the bytes that were written, or they are not encrypted.

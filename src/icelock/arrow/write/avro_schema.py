@@ -6,7 +6,7 @@
     timestamptz      long timestamp-micros, adjust-to-utc true
     map              Avro's own where keys are strings, else an array of records k<key id>_v<value id>
 
-A named type (fixed, record) is written out once and referred to by name after that. Names that Avro forbids are escaped, and
+A named type (fixed, record) is written out once and referred to by name after that. Names that Avro forbids are escaped;
 ``iceberg-field-name`` has the real one.
 
 Not here: values (``arrow.write.avro_values``), the file (``io.avro.write``).
@@ -49,7 +49,7 @@ def avro_data_schema(fields: Sequence[ice.NestedField]) -> dict[str, Any]:
 
 
 def decimal_length(precision: int) -> int:
-    """Return the fewest bytes that hold every number of so many digits and its sign (Java ``TypeUtil.decimalRequiredBytes``)."""
+    """Return the fewest bytes for all signed numbers of so many digits (Java ``TypeUtil.decimalRequiredBytes``)."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
@@ -95,7 +95,7 @@ class _Converter:
             return self._fixed("uuid_fixed", 16, {"logicalType": "uuid"})
         if type(kind) not in _SIMPLE:
             raise PolicyError(
-                f"column {path!r} is of type {kind}, which Avro files do not hold: drop the column or set write.format.default=parquet"
+                f"column {path!r} is of type {kind}, which Avro files cannot hold: drop the column or set write.format.default=parquet"
             )
         return _SIMPLE[type(kind)]
 

@@ -1,8 +1,8 @@
 """Arrow columns as values for Avro's encoder: what the file stores, without logical types.
 
-Days, microseconds and nanoseconds are whole numbers (so the year 10000 and leap of zones are nobody's concern), decimals are big-endian
-two's complement of fixed length, UUIDs 16 bytes. Batches are in the stored schema (``arrow.write.conform``), where every type has one Arrow
-form; so what to do for a column is worked out once a file.
+Days, microseconds and nanoseconds are whole numbers (so dates past 9999 and time-zone changes need no care), decimals are big-endian
+two's complement of fixed length, UUIDs 16 bytes. Batches are in the stored schema (``arrow.write.conform``), where every type has one
+Arrow form; so the conversions are chosen once for each file.
 
 Not here: the Avro schema (``arrow.write.avro_schema``), the encoder (``io.avro.write``).
 """
@@ -60,7 +60,7 @@ def _primitives(array: pa.Array) -> Values:
 
 
 def _decimals(array: pa.Array, size: int) -> Values:
-    """Return unscaled values: Arrow has them as 16 bytes, little-endian."""
+    """Return unscaled values; Arrow stores them as 16 little-endian bytes."""
     data = array.buffers()[1]
     raw = b"" if data is None else memoryview(data)[array.offset * _DECIMAL_BYTES : (array.offset + len(array)) * _DECIMAL_BYTES].tobytes()
     values = [raw[start : start + size][::-1] for start in range(0, len(raw), _DECIMAL_BYTES)]

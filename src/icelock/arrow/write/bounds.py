@@ -1,11 +1,11 @@
 """Lower and upper bounds of a column as single values (format.md, "Single values, metrics"; spec, Appendix D).
 
     boolean 00 or 01 · int, date 4 bytes LE · long, time, timestamps 8 bytes LE · float, double IEEE LE · string UTF-8 ·
-    uuid, fixed, binary as they are · decimal: shortest big-endian two's complement of the unscaled value
+    uuid, fixed, binary unchanged · decimal: shortest big-endian two's complement of the unscaled value
 
-Values come as Parquet keeps them (int, bool, bytes) or as Python floats. Strings and binary are cut to n code points or bytes; a cut
-upper bound has its last unit raised by 1 (after U+D7FF comes U+E000), a highest unit is dropped and the one before raised, and
-with none left there is no upper bound (Java ``UnicodeUtil``, ``BinaryUtil``).
+Values come as Parquet keeps them (int, bool, bytes) or as Python floats. Strings and binary are cut to n code points or bytes; the last
+unit of a cut upper bound is increased by 1 (U+D7FF is followed by U+E000); if it is the highest, it is dropped and the one before
+increased; if none is left, there is no upper bound (Java ``UnicodeUtil``, ``BinaryUtil``).
 
 Not here: finding the values (``arrow.write.metrics``).
 """
@@ -26,7 +26,7 @@ _MAX_BYTE: Final = 0xFF
 
 
 def comparable(kind: ice.PrimitiveType, stored: Stored) -> Stored:
-    """Return a footer's raw value in a form whose order is the column's: decimals stored as bytes become numbers."""
+    """Return a footer's raw value in a form that sorts like the column: decimals stored as bytes become numbers."""
     if isinstance(kind, ice.DecimalType) and isinstance(stored, bytes):
         return int.from_bytes(stored, "big", signed=True)
     return stored
@@ -42,7 +42,7 @@ def lower_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> b
 
 
 def upper_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> bytes | None:
-    """Return the upper bound's bytes, or None when no value of the length is high enough."""
+    """Return the upper bound's bytes, or None if no value of that length is high enough."""
     if isinstance(kind, ice.StringType) and isinstance(value, bytes) and length is not None:
         raised = _raised_text(value.decode(), length)
         return None if raised is None else raised.encode()

@@ -1,6 +1,6 @@
 """Which Arrow forms of one primitive value can be written into an Iceberg column, and the cast that does it.
 
-A cast keeps every value or fails; integers of another sign are checked value by value. The one exception is asked for by name:
+A cast preserves every value or fails; integers of another signedness are checked value by value. The one exception is explicit:
 ``downcast_ns`` rounds nanoseconds down to microseconds, as Java's ``DateTimeUtil.nanosToMicros`` does.
 
 Not here: nested types and nulls (``arrow.write.conform``).
@@ -24,12 +24,12 @@ _MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
 
 
 def identity(array: pa.Array) -> pa.Array:
-    """Return the array as it is."""
+    """Return the array unchanged."""
     return array
 
 
 def primitive_converter(source: pa.DataType, target: ice.PrimitiveType, stored: pa.DataType, *, downcast_ns: bool) -> Converter | None:
-    """Return what turns arrays of ``source`` into ``stored``, the form of ``target``; None when values could change."""
+    """Return a function from arrays of ``source`` to ``stored``, the form of ``target``; None if values could change."""
     if isinstance(target, ice.StringType) and _is_text(source):
         return lambda array: _checked_text(array.cast(stored))
     if source == stored:
@@ -49,7 +49,7 @@ def primitive_converter(source: pa.DataType, target: ice.PrimitiveType, stored: 
 
 
 def _checked_text(array: pa.Array) -> pa.Array:
-    """Return text after a look whether it is UTF-8: Arrow takes any bytes for it, and writes them.
+    """Check that text is UTF-8, and return it: Arrow accepts and writes any bytes.
 
     Raises:
         pa.ArrowInvalid: it is not.
@@ -60,7 +60,7 @@ def _checked_text(array: pa.Array) -> pa.Array:
         if data is not None:
             ends = pa.Array.from_buffers(pa.int64() if wide else pa.int32(), len(array) + 1, [None, offsets], offset=array.offset)
             start, end = ends[0].as_py(), ends[len(array)].as_py()
-            if not data.slice(start, end - start).to_pybytes().isascii():  # ASCII is UTF-8, and far faster to look at
+            if not data.slice(start, end - start).to_pybytes().isascii():  # ASCII is UTF-8, and far faster to check
                 array.validate(full=True)
     return array
 

@@ -1,10 +1,10 @@
 """Input batches as batches of the stored schema: columns found by name, values kept exactly, anything else refused.
 
 Columns and struct members are matched by name in any order; a missing one is its write default, or null when optional.
-Taken besides the stored form itself: dictionaries, run-end encoding, large and view forms of text, binary and lists, fixed-size
+Accepted besides the stored form itself: dictionaries, run-end encoding, large and view forms of text, binary and lists, fixed-size
 lists, narrower numbers, coarser times, any time zone for ``timestamptz`` (the instant is the same), text for ``uuid``.
-Refused: values that would change (nanoseconds into microseconds unless asked for, a zone dropped or made up), columns
-the table lacks, nulls where the table requires values.
+Refused: values that would change (nanoseconds into microseconds unless asked for, a zone dropped or invented), columns
+that the table lacks, nulls where the table requires values.
 
 Invariant: in the result lists have no values below a null and offsets start at 0, so empty nested columns whose offsets had 0 bytes
 (case C-57) are whole; a required field has no nulls of its own, and where its parent is null, any value.
@@ -30,7 +30,7 @@ from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
 
 _LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
-# By the first part of a type's module and its name, so that no library is imported to be looked for.
+# By the first part of a type's module and its name, so that no library needs to be imported.
 _CALLS: Final = {
     ("pandas", "DataFrame"): "pa.Table.from_pandas(df, preserve_index=False)",
     ("polars", "DataFrame"): "df.to_arrow()",
@@ -38,13 +38,13 @@ _CALLS: Final = {
     ("pyspark", "DataFrame"): 'df.write.format("icelock").mode("append").save("catalog.namespace.table"), or df.toArrow()',
     ("duckdb", "DuckDBPyRelation"): "df.to_arrow_table()",
     ("numpy", "ndarray"): 'pa.table({"column": array})',
-    ("builtins", "dict"): "pa.table(columns) of a dict of columns, pa.Table.from_pylist([row]) of one row",
+    ("builtins", "dict"): "pa.table(columns) for a dict of columns, pa.Table.from_pylist([row]) for one row",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """One field of the result: where its values come from, and what has to hold for them."""
+    """One field of the result: where its values come from, and what must be true for them."""
 
     path: str
     required: bool
@@ -172,7 +172,7 @@ class _Compiler:
 
 
 def _runs_decoded(convert: Converter) -> Converter:
-    """Convert the value of each run once, then repeat it: Arrow decodes runs of few types."""
+    """Convert each run's value once, then repeat it: Arrow decodes runs of few types only."""
 
     def run(array: pa.Array) -> pa.Array:
         runs = pa.array(range(len(array.values)), pa.int32())
@@ -227,7 +227,7 @@ def _converted(convert: Converter, array: pa.Array, path: str) -> pa.Array:
             raise
         if "UTF8" in str(e):
             raise PolicyError(
-                f"column {path!r} has text that is no UTF-8, which no table can hold: decode it by the encoding that it is in"
+                f"column {path!r} has text that is not UTF-8, which no table can hold: decode it with its own encoding"
             ) from e
         raise PolicyError(
             f"column {path!r} has values that the table's column cannot hold: {type(e).__name__} converting {array.type}"
@@ -245,9 +245,9 @@ def _hint(source: pa.DataType, target: IcebergType) -> str:
     if not pat.is_temporal(source):
         return ""
     if pat.is_date(source) and str(target).startswith("timestamp"):
-        return " (a time of day is not made up: cast the input to timestamps)"
+        return " (a time of day is not invented: cast the input to timestamps)"
     if pat.is_timestamp(source) and (source.tz is None) == str(target).startswith("timestamptz"):
-        return " (a time zone is neither dropped nor made up: cast the input)"
+        return " (a time zone is neither dropped nor invented: cast the input)"
     if getattr(source, "unit", None) == "ns" and str(target) in {"timestamp", "timestamptz", "time"}:
         return (
             " (nanoseconds would be lost: cast the input to microseconds, use a _ns type, or set PyIceberg's "
@@ -260,13 +260,13 @@ def check_rows(df: Any) -> None:
     """Check that rows are given in a form that can be written.
 
     Raises:
-        PolicyError: they are not; says how to make a table of them.
+        PolicyError: they are not; says how to make a table from them.
     """
     if isinstance(df, (pa.Table, pa.RecordBatchReader)):
         return
     kind = type(df)
     said = "None" if df is None else f"{kind.__module__.partition('.')[0]}.{kind.__name__}".removeprefix("builtins.")
-    raise PolicyError(f"expected a pyarrow Table or RecordBatchReader, got {said}: make a Table by {_call(df)} (import pyarrow as pa)")
+    raise PolicyError(f"expected a pyarrow Table or RecordBatchReader, got {said}: make a Table with {_call(df)} (import pyarrow as pa)")
 
 
 def _call(df: Any) -> str:
@@ -275,7 +275,7 @@ def _call(df: Any) -> str:
     if isinstance(df, (list, tuple)) and df and all(isinstance(one, pa.RecordBatch) for one in df):
         return "pa.Table.from_batches(batches)"
     if isinstance(df, (list, tuple)):
-        return "pa.Table.from_pylist(rows) of a list of dicts"
+        return "pa.Table.from_pylist(rows) for a list of dicts"
     kind = type(df)
     found = _CALLS.get((kind.__module__.partition(".")[0], kind.__name__))
     return found or "pa.Table.from_pandas(df), pa.Table.from_pylist(rows) or pa.table(columns)"

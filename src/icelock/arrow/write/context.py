@@ -1,6 +1,6 @@
-"""What a task needs to write data files: plain values that go to other processes, and no key.
+"""What a task needs to write data files: plain values that can be sent to other processes, and no key.
 
-A task mints the keys of its own files and nothing else; the context holds no KMS client, no KEK and no DEK.
+A task mints only the keys of its own files; the context holds no KMS client, no KEK and no DEK.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_BUFFERED_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteContext:
-    """A table's state for writing, taken from one metadata version; it can be pickled.
+    """A table's state for writing, from one version of its metadata; it can be pickled.
 
     Args:
         schema: the schema of the rows.
@@ -31,11 +31,11 @@ class WriteContext:
         sort_order: the order of rows inside files.
         location: the table's location.
         properties: the table's properties.
-        io: the FileIO of the storage, which does not encrypt.
+        io: the storage's own FileIO, which does not encrypt.
         data_key_length: bytes of a DEK: 16, 24 or 32.
         operation_id: a uuid that all tasks of one write share; it is part of file names.
-        max_open_files: files that are open at once when rows of many partitions come mixed.
-        max_buffered_bytes: Arrow bytes that wait for their row groups to fill, over all partitions.
+        max_open_files: how many files may be open at once when rows of many partitions are mixed.
+        max_buffered_bytes: how many Arrow bytes may wait for their row groups to fill, over all partitions.
         downcast_ns: round nanoseconds down for microsecond columns (PyIceberg's ``downcast-ns-timestamp-to-us-on-write``).
     """
 

@@ -1,10 +1,10 @@
-"""New data files of one task: where they are, with which keys, and what a manifest says of them.
+"""New data files of one task: their locations, keys and manifest entries.
 
     name  00000-<task>-<operation id>-<attempt>-<count>.parquet or .avro       as in Java, with an attempt added
 
-The attempt is random: a task that runs twice (retry, speculation, case C-56) never writes the same path. Each file has a fresh DEK
-and AAD prefix, also when a writer rolls over or fans out. Every location that was begun is remembered until `discard` or the end,
-so that a failed task can remove all it made. All files are made here (case C-65).
+The attempt is random: a task that runs twice (retry, speculation, case C-56) never writes the same path. Each file has a new DEK
+and AAD prefix, also when a writer rolls over or fans out. Every file that was begun is remembered until `discard` or the end, so
+that a failed task can delete all of them. All data files are created here (case C-65).
 
 Not here: when files begin and end (``arrow.write.partition_writer``).
 """
@@ -43,7 +43,7 @@ _ATTEMPT_LENGTH: Final = 8
 
 
 class DataFiles:
-    """Makes the data files of one attempt of one task, and can remove them all."""
+    """Creates the data files of one attempt of one task, and can delete them all."""
 
     def __init__(self, context: WriteContext, *, task_id: int, entropy: Entropy) -> None:
         """Check everything that can be checked before writing.
@@ -66,7 +66,7 @@ class DataFiles:
         self._begun: list[str] = []
 
     def open(self, partition: Sequence[Any], first: pa.Table) -> OpenDataFile:
-        """Begin a file for rows of one partition; ``first`` are those that come first."""
+        """Begin a file for rows of one partition; ``first`` are its first rows."""
         name = f"{self._name}-{len(self._begun) + 1:05d}.{self.options.file_format}"
         location = self._locations.new_data_location(name, self.partitioner.key(partition))
         self._begun.append(location)
@@ -121,7 +121,7 @@ class OpenDataFile:
 
     @property
     def full(self) -> bool:
-        """Whether the file can have no more row groups (case C-21)."""
+        """Whether the file cannot have more row groups (case C-21)."""
         return self._file.parts >= MAX_PARTS
 
     def write(self, table: pa.Table) -> None:
@@ -139,7 +139,7 @@ class OpenDataFile:
         """Finish the file; return its manifest entry.
 
         Raises:
-            IntegrityError: what is stored is not what was written.
+            IntegrityError: what is stored differs from what was written.
         """
         closed = self._file.close()
         if closed.rows != self._rows:

@@ -1,7 +1,7 @@
-"""Which columns of a new Parquet file are written with a dictionary: those that it makes smaller, as in Java.
+"""Which columns of a new Parquet file get a dictionary: those that it makes smaller, as in Java.
 
-Java (parquet-mr, ``FallbackValuesWriter``) compares after the first page, and goes on without a dictionary where indices and dictionary
-take more than the values themselves. Arrow goes on until the dictionary is full, so a column of distinct values is hashed for nothing and
+Java (parquet-mr, ``FallbackValuesWriter``) compares after the first page, and continues without a dictionary if indices and dictionary
+take more than the values themselves. Arrow continues until the dictionary is full, so a column of distinct values is hashed in vain and
 its first megabytes are stored twice as large (measured: 0.39 s of CPU and 44.2 MB against 0.24 s and 41.1 MB). So the comparison is made
 here, on the rows of a first page, before the file is opened.
 
@@ -32,21 +32,21 @@ def dictionary_paths(target: WriteSchema, first: pa.Table) -> list[str]:
 
 
 def is_smaller(values: pa.ChunkedArray) -> bool:
-    """Whether a dictionary and indices take fewer bytes than the values; true where there are none to tell by."""
+    """Whether a dictionary and indices take fewer bytes than the values; true without values."""
     found = values.drop_null()
     if isinstance(found.type, pa.BaseExtensionType):
         found = found.cast(found.type.storage_type)
     if not len(found):
         return True
     if pat.is_boolean(found.type):
-        return False  # Parquet has no dictionary of these
+        return False  # Parquet has no dictionaries for them
     distinct = pc.unique(found)
     indices = len(found) * max(1, (len(distinct) - 1).bit_length()) // 8
     return indices + _bytes(distinct) < _bytes(found)
 
 
 def _bytes(values: pa.Array | pa.ChunkedArray) -> int:
-    """Return what values take in a plain page."""
+    """Return the bytes of values in a plain page."""
     kind = values.type
     if pat.is_fixed_size_binary(kind) or pat.is_decimal(kind):
         return len(values) * int(kind.byte_width)

@@ -1,10 +1,10 @@
 """Rows of many partitions in any order, with bounded memory and bounded open files.
 
-Rows wait in memory by partition. When more than ``max_buffered_bytes`` wait, the partition with most of them is written as a row group;
-when a file more than ``max_open_files`` would be open, the one that was used least recently is ended (its partition gets another file
-later). So the number of files grows only when the partitions of a task exceed both bounds.
+Rows wait in memory by partition. When more than ``max_buffered_bytes`` wait, the largest partition is written as a row group; when more
+than ``max_open_files`` would be open, the least recently used file is ended (its partition gets another one later). So the number of
+files grows only if a task's partitions exceed both bounds.
 
-Incoming batches are gathered before they are split, since a split costs time for each partition it meets.
+Incoming batches are gathered before they are split, since a split costs time for each partition in it.
 
 Not here: row groups and files of one partition (``arrow.write.partition_writer``).
 """
@@ -28,7 +28,7 @@ _SPLIT_BYTES: Final = 32 << 20
 
 
 class FanoutWriter:
-    """Splits batches of the stored schema over partition writers."""
+    """Distributes batches of the stored schema to partition writers."""
 
     def __init__(self, files: DataFiles, *, max_open_files: int, max_buffered_bytes: int) -> None:
         self._files = files
@@ -59,7 +59,7 @@ class FanoutWriter:
             self._split()
 
     def close(self) -> list[DataFile]:
-        """Write what waits and end all files; return them in the order in which their partitions were first met."""
+        """Write what waits and end all files; return them in order of the first row of their partitions."""
         self._split()
         for writer in self._writers.values():
             writer.close()
@@ -94,14 +94,14 @@ class FanoutWriter:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Write the fullest partitions until no more waits than may."""
+        """Write the largest partitions until no more than the bound waits."""
         while self._buffered > self._max_bytes:
             fullest = max(self._writers.values(), key=lambda writer: writer.buffered_bytes)
             self._buffered -= fullest.buffered_bytes
             fullest.flush()
 
     def _make_room(self, writer: PartitionWriter) -> None:
-        """End the files used least recently, so that ``writer`` may open one."""
+        """End the least recently used files, so that ``writer`` may open one."""
         self._open = OrderedDict((key, value) for key, value in self._open.items() if value.is_open)
         while len(self._open) >= self._max_open:
             _, oldest = self._open.popitem(last=False)

@@ -1,11 +1,11 @@
 """Metrics of one data file, equal to those that Java's ``ParquetMetrics`` puts into manifests.
 
-Counts come from the Arrow data. Bounds come from the footer that Arrow has just written, where it is exact: not the sign of zero, not
-row groups with NaN, and not text beyond 4096 bytes, whose statistics Arrow leaves out; those are computed from the Arrow data while
-it is there. The file is not read again.
+Counts come from the Arrow data. Bounds come from the footer that Arrow has just written, where it is exact; the sign of zero, row
+groups with NaN, and text over 4096 bytes, for which Arrow writes no statistics, are computed from the Arrow data. The file is not
+read again.
 
-Column sizes are for all leaves; counts and bounds leave out leaves below a list or map; leaves in structs count rows, a null
-struct as null. Bounds skip NaN and tell -0.0 from 0.0 (``Double.compare``); a column of nulls and NaN has none.
+Column sizes are for all leaves; counts and bounds exclude leaves below a list or map; leaves in structs count rows, a null
+struct as null. Bounds skip NaN and distinguish -0.0 from 0.0 (``Double.compare``); a column of only nulls and NaN has none.
 
 Not here: the bytes of a bound (``arrow.write.bounds``), which columns have which metrics (``arrow.write.metrics_modes``).
 """
@@ -58,7 +58,7 @@ class _Column:
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
     def sign_zeros(self) -> None:
-        """Give a bound of zero the sign of the least or greatest zero in the file."""
+        """Give a bound of zero the sign of the smallest or largest zero in the file."""
         if self.zero_signs and self.lower == 0:
             self.lower = math.copysign(0.0, min(self.zero_signs))
         if self.zero_signs and self.upper == 0:
@@ -76,7 +76,7 @@ class MetricsCollector:
         self._row_groups = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take the counts, and the bounds that the footer will not have, of one row group."""
+        """Add one row group's counts, and the bounds that the footer will lack."""
         for column in self._columns:
             values = column.leaf.column_of(table)
             column.nulls += values.null_count
@@ -123,7 +123,7 @@ class MetricsCollector:
         if pc.any(zero).as_py():
             column.zero_signs.update(math.copysign(1.0, found) for found in pc.unique(values.filter(zero)).to_pylist())
         if nans:
-            ends = pc.min_max(values)  # skips NaN unless there is nothing else
+            ends = pc.min_max(values)  # skips NaN, unless there is nothing else
             if not math.isnan(ends["min"].as_py()):
                 column.add_bounds(ends["min"].as_py(), ends["max"].as_py())
             column.seen.add(self._row_groups)
@@ -137,7 +137,7 @@ class MetricsCollector:
 
 
 def _add_footer(column: _Column, groups: Sequence[Any]) -> None:
-    """Add the row groups' statistics; without them for some values, there are no bounds at all."""
+    """Add the row groups' statistics; if they are missing for some values, there are no bounds at all."""
     for index, group in enumerate(groups):
         if index in column.seen:
             continue

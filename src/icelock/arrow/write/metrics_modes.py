@@ -2,8 +2,7 @@
 
 Rules of Java's ``MetricsConfig`` 1.12: modes ``none``, ``counts``, ``truncate(n)``, ``full``; ``default`` applies to all columns; without
 it the first ``max-inferred-column-defaults`` (100) primitive fields get ``truncate(16)`` (a struct's own first, then those below
-it) and the others none; columns of an order-preserving sort get bounds; ``column.<name>`` overrides. A mode that cannot be read
-counts as not set.
+it) and the others none; columns of an order-preserving sort get bounds; ``column.<name>`` overrides. An invalid mode is ignored.
 
 Not here: the metrics (``arrow.write.metrics``).
 """
@@ -70,7 +69,7 @@ def _parse(text: str | None, name: str) -> MetricsMode | None:
         return known
     found = _TRUNCATE.fullmatch(text.lower())
     if found is None or int(found[1]) == 0:
-        _log.debug("ignoring the metrics mode %r of %s: it is none of none, counts, truncate(n), full", text, name)
+        _log.debug("ignoring the metrics mode %r of %s: expected none, counts, truncate(n) or full", text, name)
         return None
     return MetricsMode(counts=True, bounds=True, length=int(found[1]))
 
@@ -81,7 +80,7 @@ def _max_inferred(properties: Mapping[str, str]) -> int:
 
 
 def _primitives(kind: IcebergType) -> Iterator[NestedField]:
-    """Yield primitive fields in the order in which Java fills its limit (``MetricsConfig.limitFieldIds``)."""
+    """Yield primitive fields in the order in which Java uses up its limit (``MetricsConfig.limitFieldIds``)."""
     fields = child_fields(kind)
     yield from (field for field in fields if isinstance(field.field_type, PrimitiveType))
     for field in fields:

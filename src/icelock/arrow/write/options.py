@@ -1,10 +1,10 @@
-"""The ``write.*`` table properties of the data file writers, checked before the first byte.
+"""The ``write.*`` table properties of data file writers, checked before the first byte is written.
 
-Defaults are Java's (``TableProperties``). What an encrypted file cannot have is refused here: ORC, pages of version 2 (they do not
-cross between Java and Arrow, case C-24), bloom filters (case C-22).
+Defaults are Java's (``TableProperties``). What encrypted files cannot have is refused here: ORC, pages of version 2 (Java and Arrow
+cannot read each other's, case C-24), bloom filters (case C-22).
 
-Invariant: an encrypted Parquet file counts pages of a column chunk, row groups and columns in 16 bits. A row group is kept to
-``max_levels`` values of a column so that its pages cannot run out of numbers, whatever the page properties say (case C-21).
+Invariant: an encrypted Parquet file counts pages of a column chunk, row groups and columns in 16 bits. A row group has at
+most ``max_levels`` values of a column, so that its pages cannot run out of numbers, whatever the page properties (case C-21).
 
 Not here: ``write.metadata.metrics.*`` (``arrow.write.metrics_modes``), locations (``arrow.write.data_file``).
 """
@@ -55,7 +55,7 @@ _CODECS: Final = {
     "lz4": "lz4",
     "lz4_raw": "lz4",
 }
-# Iceberg's name: Avro's, and the level that Java takes when none is set
+# Iceberg's name: Avro's, and Java's default level
 _AVRO_CODECS: Final = {"gzip": ("deflate", 9), "zstd": ("zstandard", 1), "snappy": ("snappy", None), "uncompressed": ("null", None)}
 _AVRO_LEVELS: Final = {"deflate": (0, 9), "zstandard": (-7, 22)}
 
@@ -64,7 +64,7 @@ _AVRO_LEVELS: Final = {"deflate": (0, 9), "zstandard": (-7, 22)}
 class WriteOptions:
     """Checked settings of a data file writer; sizes are stored bytes unless said.
 
-    ``batch_values``: how often Arrow looks whether a page is full. ``max_levels``: most values of one column in a row group.
+    ``batch_values``: after how many values Arrow checks whether a page is full. ``max_levels``: most values of a column in a row group.
     """
 
     file_format: str

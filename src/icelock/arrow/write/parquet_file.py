@@ -30,15 +30,15 @@ _OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row g
 
 
 class EncryptedParquetFile:
-    """Writes row groups to a new file under a file key of its own."""
+    """Writes row groups to a new file under a new file key."""
 
     def __init__(  # noqa: PLR0913 - what a file is made of
         self, io: FileIO, location: str, schema: pa.Schema, options: WriteOptions, file_key: FileKey, dictionaries: Sequence[str]
     ) -> None:
-        """Create the file; ``dictionaries`` are the paths of the columns that have one.
+        """Create the file; ``dictionaries`` are the paths of the columns with a dictionary.
 
         Raises:
-            FileExistsError: there is a file at the location.
+            FileExistsError: the location has a file.
         """
         self.location = location
         self.parts = 0
@@ -77,7 +77,7 @@ class EncryptedParquetFile:
         self.parts += 1
 
     def close(self) -> ClosedFile:
-        """Finish the file and look at what is stored.
+        """Finish the file and check what is stored.
 
         Raises:
             IntegrityError: storage does not have the bytes that were written, they are not encrypted, or the footer lacks row groups.
@@ -95,7 +95,7 @@ class EncryptedParquetFile:
 
     def abort(self) -> None:
         """Stop writing; errors are not raised, since the file is to be deleted."""
-        self._writer.is_open = False  # else its destructor writes a footer into the closed sink
+        self._writer.is_open = False  # otherwise its destructor writes a footer into the closed sink
         self._close_sink()
 
     def _close_sink(self) -> None:

@@ -113,7 +113,7 @@ def _source(field: PartitionField, target: WriteSchema) -> _Source | None:
         return None
     leaf = target.leaf(field.source_id)
     if leaf is None:
-        raise PolicyError(f"partition field {field.name!r} needs column id {field.source_id}, which is no column with one value a row")
+        raise PolicyError(f"partition field {field.name!r} needs column id {field.source_id}, which is not a column with one value a row")
     return _Source(field=field, leaf=leaf, transform=array_transform(field.transform, leaf.iceberg_type))
 
 

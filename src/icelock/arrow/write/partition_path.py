@@ -4,7 +4,7 @@
 
 Values are physical (``transforms``): days, microseconds, bytes. Differences from PyIceberg's ``partition_to_path``: ``*`` stays and
 ``~`` is escaped, timestamps look like Java's ``toString`` (``2024-03-01T00:00Z``), floats like Java's, years beyond 9999 work.
-Paths carry no meaning in Iceberg; this keeps tables alike whoever writes them.
+Paths have no meaning in Iceberg; this keeps tables alike, whichever engine writes them.
 
 Not here: where the folders are (PyIceberg's location providers).
 """
@@ -142,7 +142,7 @@ def java_float(value: float, *, single: bool) -> str:
 
 
 def _shortest(value: float, *, single: bool) -> str:
-    """Return the fewest digits, but two if they are nearer, that give the same number back."""
+    """Return the fewest digits that give the same number back, but two if they are nearer."""
     for digits in range(2, 18):
         text = f"{value:.{digits - 1}e}"
         if (_as_single(float(text)) if single else float(text)) == value:

@@ -1,8 +1,8 @@
 """Rows of one partition, gathered to row groups and files of the sizes that the table asks for.
 
-Sizes in table properties are stored bytes, those at hand Arrow bytes: `Compression` keeps the ratio of what was written last, and all
-partitions of a task share it. A row group ends at ``write.parquet.row-group-size-bytes``; a file ends at
-``write.target-file-size-bytes``, or a little before when what is left is too small for a row group.
+Sizes in table properties are stored bytes, those in memory Arrow bytes: `Compression` has the ratio of the last write, and all partitions
+of a task share it. A row group ends at ``write.parquet.row-group-size-bytes``; a file ends at
+``write.target-file-size-bytes``, or a little earlier if the rest is too small for a row group.
 
 A file is opened when its first row group is complete, so partitions that only gather rows hold no file.
 
@@ -24,7 +24,7 @@ from icelock.metadata.manifest import DataFile
 
 _SMALL_CHUNK_ROWS: Final = 4096
 _LEAST_MEASURED: Final = 64 << 10
-_LEAST_SHARE: Final = 8  # a row group smaller than an eighth of the wanted size is not begun in a file that is nearly full
+_LEAST_SHARE: Final = 8  # a nearly full file does not begin a row group smaller than an eighth of the wanted size
 
 
 class Compression:
@@ -34,7 +34,7 @@ class Compression:
         self.ratio = 1.0
 
     def measured(self, arrow_bytes: int, stored_bytes: int) -> None:
-        """Take the sizes of a row group that was written; a small one says more of Parquet's overhead than of the data."""
+        """Update from a written row group; a small one says more about Parquet's overhead than about the data."""
         if arrow_bytes >= _LEAST_MEASURED and stored_bytes > 0:
             self.ratio = stored_bytes / arrow_bytes
 
@@ -50,7 +50,7 @@ class PartitionWriter:
         opening: Callable[[PartitionWriter], None],
         max_bytes: int,
     ) -> None:
-        """Make a writer; ``opening`` is called before it opens a file, and ``max_bytes`` limits a row group in Arrow bytes."""
+        """Make a writer that calls ``opening`` before it opens a file; ``max_bytes`` limits a row group in Arrow bytes."""
         self.buffered_bytes = 0
         self.written: list[DataFile] = []
         self._files = files
@@ -68,7 +68,7 @@ class PartitionWriter:
         return self._file is not None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Take rows of the stored schema; write the row groups that they fill."""
+        """Add rows of the stored schema; write the row groups that they fill."""
         options = self._files.options
         row_bytes = max(used_bytes(batch) / batch.num_rows, 1e-3) if batch.num_rows else 1.0
         start = 0
@@ -103,7 +103,7 @@ class PartitionWriter:
                 self.close_file()
 
     def close_file(self) -> None:
-        """End the open file, if there is one; gathered rows stay."""
+        """End the open file, if any; gathered rows are kept."""
         if self._file is not None:
             file, self._file = self._file, None
             try:
@@ -118,7 +118,7 @@ class PartitionWriter:
         self.close_file()
 
     def abort(self) -> None:
-        """Stop writing and drop what is gathered."""
+        """Stop writing and drop gathered rows."""
         self._buffer, self._rows, self.buffered_bytes = [], 0, 0
         if self._file is not None:
             self._file.abort()
@@ -142,7 +142,7 @@ class PartitionWriter:
 
 
 def _parts(table: pa.Table, max_levels: int) -> Iterator[pa.Table]:
-    """Yield the table, halved until no column has more values than its pages can be numbered for (case C-21)."""
+    """Yield the table, halved until no column has more values than its pages can number (case C-21)."""
     levels = max(sum(_levels(chunk) for chunk in column.chunks) for column in table.columns)
     if levels <= max_levels or table.num_rows == 1:
         yield table
@@ -153,7 +153,7 @@ def _parts(table: pa.Table, max_levels: int) -> Iterator[pa.Table]:
 
 
 def _levels(array: pa.Array) -> int:
-    """Return at least the number of values and nulls that Parquet stores for an array's fullest leaf."""
+    """Return an upper bound of the values and nulls that Parquet stores for an array's fullest leaf."""
     kind = array.type
     if pat.is_struct(kind):
         return max(_levels(array.field(index)) for index in range(kind.num_fields))

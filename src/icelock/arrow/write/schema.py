@@ -1,8 +1,8 @@
 """The Arrow schema of a new data file: field ids at every level, names and types as Java writes them.
 
 Field id = field metadata ``PARQUET:field_id`` on every field, struct member, list ``element``, map ``key`` and ``value``
-(format.md, "Parquet from pyarrow"). Names are made Avro-compatible as in Java (``a b`` becomes ``a_x20b``): readers go by id. Offsets
-are 32-bit. Columns of type ``unknown`` hold nothing and are left out of the file (spec, "Primitive Types").
+(format.md, "Parquet from pyarrow"). Names are made Avro-compatible as in Java (``a b`` becomes ``a_x20b``): readers use ids. Offsets
+are 32-bit. Columns of type ``unknown`` are empty and left out of the file (spec, "Primitive Types").
 
 Leaf columns are counted depth first, which is their order in the Parquet file.
 

@@ -1,7 +1,7 @@
-"""How many bytes of a batch's buffers its rows use, as ``nbytes`` says, but for any batch.
+"""How many bytes of a batch's buffers its rows use: ``nbytes``, but for any batch.
 
-pyarrow's ``nbytes`` (26.0) ends the process for a list or map of no rows that has no offsets, which the format allows and Spark's
-Arrow writer produces inside other lists: it reads the first offset without looking. Nothing of a column without rows is read here.
+pyarrow's ``nbytes`` (26.0) ends the process for a list or map without rows and without offsets, which the format allows and Spark's
+Arrow writer produces inside other lists: it reads the first offset unchecked. Here a column without rows is not read.
 
 Not here: what the rows take on storage (``arrow.write.parquet_file``).
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 def used_bytes(batch: pa.RecordBatch | pa.Table) -> int:
-    """Return the bytes that the rows of a batch use; rows of shared buffers count for themselves only."""
+    """Return the bytes that the rows of a batch use; in shared buffers only its own rows count."""
     if isinstance(batch, pa.Table):
         return sum(used_bytes(piece) for piece in batch.to_batches())
     if not any(pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) for kind in batch.schema.types):

@@ -1,11 +1,11 @@
 """Rows of one row group in the table's sort order.
 
-Order is Iceberg's (spec, "Sorting"): transformed values, nulls where the field says, NaN above every number.
+The order is Iceberg's (spec, "Sorting"): transformed values, nulls where the field says, NaN above every number.
 
-Invariant: a data file names the sort order only when all of it is sorted. A file of several row groups is, if each begins where
-the one before ended; `RowSorter.follows` says so.
+Invariant: a data file names the sort order only if it is sorted as a whole: each row group begins where the one before ended
+(`RowSorter.follows`).
 
-Not here: order between files and tasks, which is the engine's.
+Not here: order between files and tasks, which the engine decides.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class RowSorter:
         """Find the source columns.
 
         Raises:
-            PolicyError: a transform that is not known, or a source column that is not there.
+            PolicyError: an unknown transform, or a missing source column.
         """
         self.order_id = order.order_id
         self._keys = []
         for field in order.fields:
             leaf = target.leaf(field.source_id)
             if leaf is None:
-                raise PolicyError(f"sort order {order.order_id} needs column id {field.source_id}, which is no column with one value a row")
+                raise PolicyError(f"sort order {order.order_id} needs column id {field.source_id}, which does not have one value a row")
             key = _Key(
                 leaf=leaf,
                 transform=array_transform(field.transform, leaf.iceberg_type),

@@ -1,14 +1,14 @@
-"""Arrow batches into encrypted data files of a table, in one process: plain Python and Spark executors alike.
+"""Writes Arrow batches to encrypted data files of a table, in one process: plain Python or a Spark executor.
 
-Order of work:
+Steps:
 
-1. settings, types, transforms and the number of columns are checked, then the schema of the first batch: nothing is written yet;
-2. batches are brought into the stored schema (``arrow.write.conform``), split by partition (``arrow.write.fanout``), gathered to row groups
-   (``arrow.write.partition_writer``), sorted (``arrow.write.sort``) and written under a fresh key for each file
+1. settings, types, transforms and the number of columns are checked, then the schema of the first batch; nothing is written yet;
+2. batches are converted to the stored schema (``arrow.write.conform``), split by partition (``arrow.write.fanout``), gathered to row groups
+   (``arrow.write.partition_writer``), sorted (``arrow.write.sort``) and written under a new key for each file
    (``arrow.write.parquet_file``);
 3. `DataFileWriter.close` ends all files and returns their manifest entries with key metadata; nothing is committed here.
 
-On any error, and on `abort`, every file this writer made is deleted.
+On any error, and on `abort`, all files of this writer are deleted.
 
 Needs no KMS, no KEK and no other file's key. Not here: manifests and commits (``table``), Spark's side (``spark``).
 """
@@ -45,7 +45,7 @@ class DataFileWriter:
     """
 
     def __init__(self, context: WriteContext, *, task_id: int, entropy: Entropy) -> None:
-        """Check everything that is known before the first batch; no file is made.
+        """Check everything that is known before the first batch; no file is created.
 
         Args:
             context: the table's state.
@@ -63,7 +63,7 @@ class DataFileWriter:
         self._done = False
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch, with its columns in any order.
+        """Write a batch, with its columns in any order.
 
         Raises:
             PolicyError: the batch does not fit the table, or the writer is done. All files are deleted first.
@@ -80,10 +80,10 @@ class DataFileWriter:
             raise
 
     def close(self) -> list[DataFile]:
-        """End all files; return their manifest entries, none when no row came.
+        """End all files; return their manifest entries, empty without rows.
 
         Raises:
-            IntegrityError: a stored file is not what was written. All files are deleted first.
+            IntegrityError: a stored file differs from what was written. All files are deleted first.
             PolicyError: the writer is done.
         """
         self._check_active()
@@ -96,7 +96,7 @@ class DataFileWriter:
         return data_files
 
     def abort(self) -> list[str]:
-        """Delete every file this writer made, also after `close`; return the locations that could not be deleted."""
+        """Delete all files of this writer, also after `close`; return the locations that could not be deleted."""
         self._done = True
         self._fanout.abort()
         return self._files.discard()
@@ -132,7 +132,7 @@ def write_data_files(context: WriteContext, batches: Iterable[pa.RecordBatch], *
 
 
 def check_input(schema: Schema, source: pa.Schema, *, downcast_ns: bool = False) -> None:
-    """Check that batches of an Arrow schema can be written into a table; for use before tasks are started.
+    """Check that batches of an Arrow schema can be written into a table; for use before tasks start.
 
     Raises:
         PolicyError: names every column that does not fit.
@@ -141,7 +141,7 @@ def check_input(schema: Schema, source: pa.Schema, *, downcast_ns: bool = False)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in slices of at most `_SLICE_BYTES` on average; none when it has no rows."""
+    """Yield a batch in slices of at most `_SLICE_BYTES` on average; nothing if it has no rows."""
     if not batch.num_rows:
         return
     rows = math.ceil(batch.num_rows / max(1, math.ceil(used_bytes(batch) / _SLICE_BYTES)))

@@ -1,12 +1,12 @@
 """Whether the bytes of an Avro block are rows of a schema, and nothing else (Avro 1.12 specification, "Binary Encoding").
 
-The decoders that make values take more than that: a union branch that the union has not, a number of more than 64 bits, any byte for a
-boolean, a length past the end (PyIceberg's decoder in C then reads memory that is not the file's), or a schema that is not the one the
-rows were written with. So the bytes are looked at first. A walk of every value in Python would take longer than the decoders do; fields
-whose end the bytes themselves show (numbers, booleans, fixed, null, and unions of null and one of these) are one regular expression, as
-many as follow each other, and so are the items of arrays of them.
+Decoders accept more than that: a union branch that the union lacks, a number of more than 64 bits, any byte for a boolean, a length past
+the end (PyIceberg's decoder in C then reads memory outside the file), or a schema other than the one the rows were written with. So the
+bytes are checked first. Visiting every value in Python would take longer than decoding; so fields whose bytes show their own end (numbers,
+booleans, fixed, null, and unions of null and one of these) are matched by one regular expression for each run of them, and so are the
+items of arrays of them.
 
-A fixed type may have ``prefix`` (hex), which is no Avro: bytes that it must begin with (``metadata.stored_schema``).
+A fixed type may have ``prefix`` (hex), which is not Avro: bytes that it must begin with (``metadata.stored_schema``).
 
 Not here: containers (``io.avro.read``), values (``metadata.entry_reader``, ``io.avro.columns``), what rows may say (``metadata.manifest``).
 """
@@ -24,7 +24,7 @@ from icelock.errors import FormatError
 from icelock.io.plain_input import RESTORE
 
 _Step = Callable[[bytes, int], int]
-"""Takes the bytes and the position of a value; returns the position behind it, or raises ``_Unfit`` or IndexError."""
+"""Takes the bytes and the position of a value; returns the position after it, or raises ``_Unfit`` or IndexError."""
 
 _KEPT: Final = 64
 _DEEPEST: Final = 64
@@ -32,7 +32,7 @@ _MOST_BRANCHES: Final = 64
 _MOST_EMPTY: Final = 1 << 20
 _MOST_EMPTY_ITEMS: Final = 16
 MOST_TYPES: Final = 1 << 17
-"""How many types a schema may have, those that are named counted at each place: names in names grow without end."""
+"""How many types a schema may have; named ones count at each use, since names within names grow without bound."""
 _AT_ONCE: Final = 256
 _CONTINUES: Final = 0x80
 _LONG: Final = rb"[\x80-\xff]{0,8}+(?:[\x00-\x7f]|[\x80-\xff][\x00\x01])"
@@ -50,7 +50,7 @@ _NUMBER: Final = re.compile(_LONG, re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroBlock:
-    """``rows`` records, encoded one behind the other in ``data``."""
+    """``rows`` records, encoded one after the other in ``data``."""
 
     rows: int
     data: bytes
@@ -62,9 +62,9 @@ class _Unfit(Exception):  # noqa: N818 - it does not leave this module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Type:
-    """A type: its ``pattern`` if there is one, else (or for better messages) its ``step``; ``least`` is the fewest bytes of a value.
+    """A type: its ``pattern`` if it has one, else (or for better messages) its ``step``; ``least`` is the fewest bytes of a value.
 
-    ``pair``: it is a record of a number and bytes, as the bounds of columns are.
+    ``pair``: it is a record of a number and bytes, like the bounds of columns.
     """
 
     least: int
@@ -80,7 +80,7 @@ class RowCheck:
     """Checks blocks of one schema, the writer's, as JSON values.
 
     Raises:
-        FormatError: a schema that Avro does not have, or that has no end.
+        FormatError: a schema that is not valid Avro, or that is endless.
     """
 
     def __init__(self, schema: Any, *, location: str) -> None:
@@ -88,10 +88,10 @@ class RowCheck:
         try:
             self._row = _compiled(json.dumps(schema))
         except (_Unfit, LookupError, TypeError, ValueError, AttributeError, RecursionError, re.error, OverflowError) as e:
-            raise FormatError(f"{location}: the file's Avro schema is none ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}") from e
+            raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}") from e
 
     def fits(self, block: AvroBlock) -> bool:
-        """Whether ``check`` finds nothing."""
+        """Whether ``check`` passes."""
         try:
             self.check(block)
         except FormatError:
@@ -99,7 +99,7 @@ class RowCheck:
         return True
 
     def check(self, block: AvroBlock) -> None:
-        """Look at every byte of a block.
+        """Check every byte of a block.
 
         Raises:
             FormatError: it is not ``block.rows`` rows of the schema, or bytes are left over; names the file, the row and the field.
@@ -114,9 +114,9 @@ class RowCheck:
                 position = walk(data, position)
         except (_Unfit, IndexError, UnicodeDecodeError, RecursionError) as e:
             found = "it ends too early" if isinstance(e, IndexError) else str(e)
-            self._refuse(f"row {row} of {block.rows}, behind byte {position} of {len(data)}: {found}")
+            self._refuse(f"row {row} of {block.rows}, after byte {position} of {len(data)}: {found}")
         if position > len(data):
-            self._refuse(f"row {row} of {block.rows} ends {position - len(data)} bytes behind it")
+            self._refuse(f"row {row} of {block.rows} ends {position - len(data)} bytes beyond it")
         if position != len(data):
             self._refuse(f"{block.rows} rows have {position} bytes, it has {len(data)}")
 
@@ -125,7 +125,7 @@ class RowCheck:
 
 
 def first_bytes(types: Sequence[Any], data: bytes) -> list[int]:
-    """Return the first byte of each value of a row, which for a union says the branch.
+    """Return the first byte of each value of a row; a union's is its branch.
 
     Raises:
         FormatError: the bytes do not begin with such a row.
@@ -147,7 +147,7 @@ def _compiled(schema: str) -> _Type:
 
 
 class _Compiler:
-    """Makes the types of one schema; ``_named`` are those that may be referred to."""
+    """Compiles the types of one schema; ``_named`` can be referred to by name."""
 
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
@@ -226,7 +226,7 @@ def _enum(written: Mapping[str, Any]) -> _Type:
 
 
 def _sequence(fields: Sequence[tuple[str, _Type]]) -> _Step:
-    """Return the step of fields one behind the other; those with patterns that follow each other are one expression."""
+    """Return the step of consecutive fields; each run of fields with patterns is one expression."""
     steps: list[_Step] = []
     together: list[tuple[str, bytes]] = []
     for name, kind in fields:
@@ -269,7 +269,7 @@ def _unfit_field(fields: Sequence[tuple[str, bytes]], data: bytes, position: int
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Return a long, and the position behind it."""
+    """Return a long, and the position after it."""
     found = _NUMBER.match(data, position)
     if found is None:
         raise _Unfit(f"no number of at most 64 bits at byte {position}: {data[position : position + 11].hex(' ') or 'the end'}")
@@ -280,7 +280,7 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
 def _bytes(data: bytes, position: int) -> int:
     size = data[position]
     if size < _CONTINUES and not size & 1:
-        return position + 1 + (size >> 1)  # whether that is past the end is seen by what comes next
+        return position + 1 + (size >> 1)  # what comes next notices if that is past the end
     size, position = _number(data, position)
     if not 0 <= size <= len(data) - position:
         raise _Unfit(f"a length of {size} at byte {position}, where {max(0, len(data) - position)} bytes are left")
@@ -312,7 +312,7 @@ def _branches(steps: Sequence[_Step]) -> _Step:
 
 
 def _items(item: _Type) -> _Step:
-    """Return the step of an array: blocks of a count and so many items; behind a negative count come the bytes of the block."""
+    """Return the step of an array: blocks of a count and that many items; a negative count is followed by the block's size."""
     several = _several(item)
 
     def step(data: bytes, position: int) -> int:
@@ -339,7 +339,7 @@ def _items(item: _Type) -> _Step:
 
 
 def _several(item: _Type) -> Callable[[bytes, int, int], int]:
-    """Return what takes so many items."""
+    """Return the step of that many items."""
     one = item.walk("item")
     pattern = item.pattern
 
@@ -362,7 +362,7 @@ def _several(item: _Type) -> Callable[[bytes, int, int], int]:
 
 
 def _several_pairs(one: _Step) -> Callable[[bytes, int, int], int]:
-    """Return what takes so many pairs of a number and bytes, most often of one byte and less than 64; ``one`` takes any."""
+    """Return the step of that many pairs of a number and bytes, mostly of one byte and below 64; ``one`` takes any."""
 
     def step(data: bytes, position: int, count: int) -> int:
         for _ in range(count):

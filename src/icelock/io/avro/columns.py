@@ -1,16 +1,15 @@
 """Rows of Avro blocks as columns, decoded by polars: many times faster than row by row, and other threads run meanwhile.
 
-polars reads whole Avro files and nests records as they are stored. An Avro record is the concatenation of its fields, so here the
-blocks are joined under a header of our own, whose schema has the fields of nested records side by side and without logical types: then
-the columns that nobody asked for are skipped, and values are those that are stored.
+polars reads whole Avro files and nests records as they are stored. An Avro record is the concatenation of its fields, so the blocks are
+joined under our own header, whose schema has the fields of nested records side by side and without logical types: then unwanted columns
+are skipped, and values are the stored ones.
 
-Invariant: polars reports neither bytes that are left over nor a wrong union branch. So a last row with a known text is put behind the
-file's rows; it comes out as it went in only if the rows before it used every byte. In most files a field is null in all rows or in none:
-then the union's branch is a column of numbers, which are looked at. Else all bytes are checked (``io.avro.check``), which takes six
-times as long as polars. Numbers are read as longs, since polars cuts off what an int has not; bits that a long has not are looked for
-in the bytes (``_wide_numbers``). Whatever is amiss, or not of the few shapes below, is ``NotColumnarError``: the caller's
-row-wise reader then says what is wrong, or reads it. Of columns that nobody
-asked for no more is known than that they end where the next one begins.
+Invariant: polars reports neither left-over bytes nor a wrong union branch. So a guard row with a known text is appended to the file's
+rows; it comes out unchanged only if the rows before it used every byte. In most files a field is null in all rows or in none: then the
+union's branch is read as a column of numbers, and checked. Otherwise all bytes are checked (``io.avro.check``), which takes six times as
+long as polars. Numbers are read as longs, since polars drops the bits that do not fit an int; bits that do not fit a long are searched
+for in the bytes (``_wide_numbers``). Anything wrong, or not of the few shapes below, is ``NotColumnarError``: the caller's row-wise
+reader then says what is wrong, or reads it. Of unwanted columns it is only known that each ends where the next one begins.
 
     primitive | fixed | record of fields, flattened | array of primitives | array of pairs of primitives | null or one of these
 
@@ -42,12 +41,12 @@ _EMPTY: Final[Mapping[str, bytes]] = {"boolean": b"\0", "int": b"\0", "long": b"
 
 
 class NotColumnarError(Exception):
-    """These rows are not for the columnar reader."""
+    """The columnar reader cannot read these rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatField:
-    """A stored field: its Avro type without names and logical types, under the name of a column."""
+    """A stored field: a column's name, and its Avro type without names and logical types."""
 
     column: str
     avro: Any
@@ -57,7 +56,7 @@ class FlatField:
 class ColumnReader:
     """Reads columns of rows whose fields are ``fields``, in stored order; ``guard`` is a column of texts that are never null.
 
-    ``check`` is that of the rows as they are stored.
+    ``check`` checks the stored rows.
     """
 
     fields: Sequence[FlatField]
@@ -66,10 +65,10 @@ class ColumnReader:
     _checked: set[int] = field(init=False, repr=False, default_factory=set)
 
     def read(self, blocks: Sequence[AvroBlock], columns: Sequence[str]) -> pl.DataFrame:
-        """Return columns of the blocks' rows, the guard among them; one that is null in all rows has no type.
+        """Return columns of the blocks' rows, including the guard; a column that is null in all rows has no type.
 
         Raises:
-            NotColumnarError: polars is not installed, or was used before this process was forked, or the bytes are not exactly these rows.
+            NotColumnarError: polars is not installed or was used before this process was forked, or the bytes are not exactly these rows.
         """
         if _first_process() != os.getpid():
             raise NotColumnarError("the threads of polars do not survive a fork")
@@ -94,7 +93,7 @@ class ColumnReader:
             return None
 
     def _all_fit_longs(self, blocks: Sequence[AvroBlock], frame: pl.DataFrame, layout: _Layout | None) -> bool:
-        """Whether all that looks like a number of more than 64 bits lies in bytes and texts."""
+        """Whether everything that looks like a number of more than 64 bits is inside bytes and texts."""
         left = [block for block in blocks if id(block) not in self._checked]
         wide = sum(_wide_numbers(block.data) for block in left)
         if wide and (len(left) < len(blocks) or _wide_values(frame) != wide):
@@ -113,7 +112,7 @@ class ColumnReader:
             self._checked.add(id(block))
 
     def _decoded(self, blocks: Sequence[AvroBlock], wanted: Sequence[str], layout: _Layout) -> pl.DataFrame | None:
-        """Return the wanted columns, or None if the rows are not of this layout."""
+        """Return the wanted columns, or None if the rows do not have this layout."""
         import polars as pl  # noqa: PLC0415 - an extra, and slow to import
 
         rows = sum(block.rows for block in blocks)
@@ -137,7 +136,7 @@ class ColumnReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """What polars is told of rows. ``branches`` are columns of union branches, ``nulls`` those that are null in all rows."""
+    """The schema that polars gets. ``branches`` are columns of union branches, ``nulls`` are null in all rows."""
 
     header: bytes
     last_row: bytes
@@ -147,7 +146,7 @@ class _Layout:
 
     @classmethod
     def of(cls, fields: Sequence[FlatField], firsts: Sequence[int] | None, guard: str) -> _Layout:
-        """``firsts`` has the first byte of each field, which for a union is its branch, twice; None: unions are for polars to read."""
+        """``firsts`` has the first byte of each field, which for a union is twice its branch; None: polars reads the unions."""
         stored: list[dict[str, Any]] = []
         last: list[bytes] = []
         branches: dict[str, int] = {}
@@ -177,12 +176,12 @@ _WIDE: Final = b"\x02" * 9 + b"\x01"
 
 
 def _wide_numbers(data: bytes) -> int:
-    """Return how often there are nine bytes that say that a number goes on, and a tenth with more than the one bit that is left."""
+    """Count the places with nine continuation bytes of a number and a tenth that has more than the one remaining bit."""
     return data.translate(_CLASSES).count(_WIDE)
 
 
 def _wide_values(frame: pl.DataFrame) -> int:
-    """Return the same for what bytes and texts of a frame hold."""
+    """Return the same count for the bytes and texts of a frame."""
     import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
 
     found = 0
@@ -204,7 +203,7 @@ def _inner(avro: Any) -> Any:
 
 
 def _as_longs(avro: Any) -> Any:
-    """Return a type with longs for ints: they are encoded alike."""
+    """Return a type with longs instead of ints, which are encoded alike."""
     if isinstance(avro, list):
         return [_as_longs(one) for one in avro]
     if isinstance(avro, Mapping):
@@ -214,12 +213,12 @@ def _as_longs(avro: Any) -> Any:
 
 @cache
 def _first_process() -> int:
-    """Return the process that was the first to ask, of this one and those that it was forked from."""
+    """Return the first process that asked, of this one and those that it was forked from."""
     return os.getpid()
 
 
 def stored_type(avro: Any) -> Any:
-    """Return a field's Avro type as ``FlatField`` has it.
+    """Return a field's Avro type in the form of ``FlatField``.
 
     Raises:
         NotColumnarError: a type that is not read as a column.
@@ -255,7 +254,7 @@ def _item(avro: Any) -> Any:
 
 
 def _empty(avro: Any) -> bytes:
-    """Return the shortest value of a type; null where there may be one."""
+    """Return the shortest value of a type; null where it is allowed."""
     if isinstance(avro, list):
         return b"\0"
     if isinstance(avro, Mapping):

@@ -3,8 +3,8 @@
     "Obj" 01 | map<bytes> of avro.schema, avro.codec, ... | sync(16) | blocks
     block    long rows | long bytes | rows, compressed | sync(16)
 
-Java takes a cut stream for its end and returns the rows before it (case J-01). Here a file ends after a block's sync marker or not
-at all, and a block has exactly its rows (``io.avro.check``): fastavro decodes it as an array of them, in one call.
+Java takes a cut in the file for its end and returns the rows before it (case J-01). Here a file must end after a block's sync marker,
+and a block has exactly its rows (``io.avro.check``): fastavro decodes it as an array of them, in one call.
 
 Not here: decryption (``io.plain_input``), what the schema means (``arrow.read.avro_types``).
 """
@@ -44,7 +44,7 @@ class AvroFile:
     """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values; ``header`` and ``sync`` as stored.
 
     Raises:
-        FormatError: the file is no Avro file, or has a codec that Iceberg does not use.
+        FormatError: the file is not an Avro file, or has a codec that Iceberg does not use.
         IntegrityError: bytes of an encrypted file were changed.
     """
 
@@ -53,23 +53,23 @@ class AvroFile:
         self._limits = limits
         self._cursor = _Cursor(source)
         if self._cursor.take(len(MAGIC)) != MAGIC:
-            raise FormatError(f"{self.location} is no Avro file: it does not begin with {MAGIC!r}; {RESTORE}")
+            raise FormatError(f"{self.location} is not an Avro file: it does not begin with {MAGIC!r}; {RESTORE}")
         header = self.header = self._header()
         self.sync = self._cursor.take(_SYNC)
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         if codec not in _CODECS:
-            raise FormatError(f"{self.location} has Avro codec {codec!r}; known are {', '.join(_CODECS)}; rewrite it")
+            raise FormatError(f"{self.location} has Avro codec {codec!r}; known: {', '.join(_CODECS)}; rewrite it")
         self._decompress = _CODECS[codec]
         try:
             self.schema: Any = json.loads(header["avro.schema"])
         except (KeyError, ValueError, RecursionError) as e:
-            raise FormatError(f"{self.location}: the Avro header has no schema that is JSON; {RESTORE}") from e
+            raise FormatError(f"{self.location}: the Avro header has no schema in JSON; {RESTORE}") from e
 
     def blocks(self) -> Iterator[AvroBlock]:
         """Yield the blocks in file order.
 
         Raises:
-            FormatError: a block that is cut, has another sync marker, does not decompress, or holds more than the limits allow.
+            FormatError: a block that is incomplete, has a different sync marker, does not decompress, or exceeds the limits.
             IntegrityError: bytes of an encrypted file were changed.
         """
         while not self._cursor.at_end():
@@ -93,10 +93,10 @@ class AvroFile:
             yield AvroBlock(rows=rows, data=data)
 
     def all_blocks(self) -> Iterator[AvroBlock]:
-        """Yield the blocks of a file that is kept in memory as a whole, a manifest or a manifest list.
+        """Yield the blocks of a file that is kept in memory, a manifest or a manifest list.
 
         Raises:
-            FormatError, IntegrityError: as ``blocks``; or all blocks together hold more than the limits of manifests allow.
+            FormatError, IntegrityError: as ``blocks``; or all blocks together exceed the limits of manifests.
         """
         rows = size = 0
         for block in self.blocks():
@@ -126,12 +126,12 @@ class AvroFile:
 
 
 class RowDecoder:
-    """Decodes blocks with fastavro; ``schema`` is the writer's record without logical types, ``wanted`` the part that is asked for.
+    """Decodes blocks with fastavro; ``schema`` is the writer's record without logical types, ``wanted`` the part to return.
 
     The values are those of the stored types: numbers, text, bytes, lists, and dicts for records and maps.
 
     Raises:
-        FormatError: a schema that Avro does not have.
+        FormatError: a schema that is not valid Avro.
     """
 
     def __init__(self, schema: Mapping[str, Any], wanted: Mapping[str, Any], *, location: str) -> None:
@@ -213,14 +213,14 @@ def encode_long(value: int) -> bytes:
 
 def _deflate(data: bytes, limit: int) -> bytes | None:
     found = inflate(data, limit)
-    # Python writers leave what they did not strip of zlib's checksum behind the stream.
+    # Python writers leave a part of zlib's checksum after the stream.
     if found is not None and len(found[1]) > _ZLIB_CHECKSUM:
-        raise ValueError("bytes are left over behind the deflate stream")
+        raise ValueError("bytes are left over after the deflate stream")
     return None if found is None else found[0]
 
 
 def _snappy(data: bytes, limit: int) -> bytes | None:
-    """Raw Snappy, which begins with its plain length as a varint, and a big-endian CRC-32 of the plain bytes."""
+    """Raw Snappy, which begins with the plain length as a varint, then a big-endian CRC-32 of the plain bytes."""
     body, checksum = data[:-4], data[-4:]
     length = shift = 0
     for byte in body[:5]:

@@ -4,7 +4,7 @@
     block    long rows | long bytes | rows, compressed | sync(16)
 
 A block is written when it has about 64 KB of rows, as in Java, so memory is bounded by one block. fastavro encodes rows as an Avro
-array, many in one call; its count and end are taken off. Codecs are zlib's and Arrow's, so no further library is needed.
+array, many in one call; the array's count and end are stripped. Codecs are zlib's and Arrow's, so no further library is needed.
 
 Not here: encryption (``io.streams``), schemas and values (``arrow.write.avro_schema``, ``arrow.write.avro_values``).
 """
@@ -52,7 +52,7 @@ class AvroCodec:
 
 
 class AvroWriter:
-    """Writes rows to a stream, which stays open; ``schema`` is what the header has, without logical types what fastavro gets."""
+    """Writes rows to a stream, which stays open; ``schema`` goes into the header; fastavro gets it without logical types."""
 
     def __init__(  # noqa: PLR0913 - what the header is made of
         self, stream: Sink, *, location: str, schema: Mapping[str, Any], codec: AvroCodec, header: Mapping[str, str], sync: bytes
@@ -96,7 +96,7 @@ class AvroWriter:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return a schema by which values are written as they are."""
+    """Return a schema with which values are written unconverted."""
     if isinstance(schema, Mapping):
         return {name: without_logical_types(value) for name, value in schema.items() if name != "logicalType"}
     if isinstance(schema, list):

@@ -1,10 +1,10 @@
 """Deletion vectors in Puffin files (spec, "Deletion Vectors"; Puffin spec, "deletion-vector-v1 blob type").
 
-    Puffin   PFA1 | blobs | PFA1 | footer ...         blobs are found by offset and size of the manifest entry
+    Puffin   PFA1 | blobs | PFA1 | footer ...         blobs are found by offset and size in the manifest entry
     blob     BE uint32 n | D1 D3 39 64 | roaring64 | BE CRC-32        n and CRC cover magic and bitmap
 
 roaring64 is the portable form: LE int64 count, then for each high word an LE uint32 and a 32-bit Roaring bitmap. The footer
-is not looked at: its sizes would only repeat the entry's, which the manifest authenticates.
+is not read: its sizes only repeat the entry's, which the manifest authenticates.
 
 Not here: decryption (``io.plain_input``), which rows are deleted (``arrow.read.deletes``).
 """
@@ -33,22 +33,22 @@ def read_blob(source: PlainInput | PlainBytes, offset: int, size: int) -> bytes:
     """Return a blob of a Puffin file.
 
     Raises:
-        FormatError: no Puffin file, or a blob that does not lie within it.
+        FormatError: not a Puffin file, or a blob that does not lie within it.
         IntegrityError: bytes of an encrypted file were changed.
     """
     if source.length < len(MAGIC) or source.read_at(0, len(MAGIC)) != MAGIC:
-        raise FormatError(f"{source.location} is no Puffin file: it does not begin with {MAGIC!r}; {RESTORE}")
+        raise FormatError(f"{source.location} is not a Puffin file: it does not begin with {MAGIC!r}; {RESTORE}")
     if offset < len(MAGIC):
-        raise FormatError(f"{source.location}: a blob at {offset} would lie in the file's magic; the manifest entry is not the file's own")
+        raise FormatError(f"{source.location}: a blob at {offset} would overlap the magic; the manifest entry belongs to another file")
     return source.read_at(offset, size)
 
 
 def decode_deletion_vector(blob: bytes, *, cardinality: int, name: str) -> BitMap64:
-    """Return the positions in a deletion vector; ``cardinality`` is what the manifest entry says, ``name`` is for messages.
+    """Return the positions in a deletion vector; ``cardinality`` comes from the manifest entry, ``name`` is for messages.
 
     Raises:
-        FormatError: the blob is no deletion vector.
-        IntegrityError: its checksum is wrong, or it has another number of positions than the entry says.
+        FormatError: the blob is not a deletion vector.
+        IntegrityError: its checksum is wrong, or its number of positions differs from the entry's.
     """
     if len(blob) < _LEAST:
         raise FormatError(f"{name}: a deletion vector has at least {_LEAST} bytes, got {len(blob)}; {RESTORE}")
@@ -57,7 +57,7 @@ def decode_deletion_vector(blob: bytes, *, cardinality: int, name: str) -> BitMa
         raise FormatError(f"{name}: the deletion vector says {length} bytes, its manifest entry {len(blob) - 8}; {RESTORE}")
     body = memoryview(blob)[4:-4]
     if body[:4] != VECTOR_MAGIC:
-        raise FormatError(f"{name}: no deletion vector: expected magic {VECTOR_MAGIC.hex()}, got {bytes(body[:4]).hex()}; {RESTORE}")
+        raise FormatError(f"{name}: not a deletion vector: expected magic {VECTOR_MAGIC.hex()}, got {bytes(body[:4]).hex()}; {RESTORE}")
     (expected,) = _UINT32.unpack_from(blob, len(blob) - 4)
     if zlib.crc32(body) != expected:
         raise IntegrityError(f"{name}: the deletion vector's CRC-32 is {zlib.crc32(body):08x}, expected {expected:08x}; {RESTORE}")
@@ -73,9 +73,9 @@ def _roaring64(data: bytes, name: str) -> BitMap64:
     try:
         positions = BitMap64.deserialize(data)
     except (ValueError, IndexError) as e:
-        raise FormatError(f"{name}: the deletion vector is no Roaring bitmap in portable form: {e}; {RESTORE}") from e
+        raise FormatError(f"{name}: the deletion vector is not a Roaring bitmap in portable form: {e}; {RESTORE}") from e
     if len(positions.serialize()) != len(data):
-        raise FormatError(f"{name}: bytes are left over behind the deletion vector's bitmap; {RESTORE}")
+        raise FormatError(f"{name}: bytes are left over after the deletion vector's bitmap; {RESTORE}")
     if positions and positions.max() > _LARGEST_POSITION:
         raise FormatError(f"{name}: the deletion vector has position {positions.max()}, which no file has; {RESTORE}")
     return positions

@@ -3,8 +3,8 @@
     Puffin   PFA1 | blobs | PFA1 | footer JSON | LE uint32 its length | 4 zero bytes | PFA1
     blob     BE uint32 n | D1 D3 39 64 | roaring64 | BE CRC-32        n and CRC cover magic and bitmap
 
-Written as Java 1.12.0 does: runs where they are shorter, snapshot id and sequence number -1 (both are inherited), one footer entry a
-blob. The file is one AGS1 stream with a key of its own, whatever the number of vectors.
+Written as by Java 1.12.0: runs where they are shorter, snapshot id and sequence number -1 (both are inherited), one footer entry for
+each blob. The file is one AGS1 stream with a key of its own, whatever the number of vectors.
 
 Not here: reading (``io.puffin.read``), which rows are deleted, and manifest entries (``table.rows.delete``).
 """
@@ -60,7 +60,7 @@ def write_vectors(output: EncryptedOutputFile, vectors: Sequence[DeletionVector]
 
     Raises:
         FileExistsError: the storage has the file.
-        OSError: the storage failed; the stream is aborted, the file is left for the caller to delete.
+        OSError: the storage failed; the stream is aborted, and deleting the file is up to the caller.
         IntegrityError: the storage does not have what was written; likewise.
     """
     stream = output.create(overwrite=False)

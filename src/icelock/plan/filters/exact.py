@@ -1,17 +1,17 @@
-"""What a filter means: the one place that decides which rows it takes, for scans, deletes and the planning of both.
+"""What a filter means: the one place that decides which rows match, for scans, deletes and the planning of both.
 
-SQL's three-valued logic. A comparison with a null is unknown, a negation of unknown is unknown, and a row is taken if the filter is true
-for it. ``plan.filters.exact`` writes a filter so that every evaluator, PyIceberg's of partitions and metrics too, finds these rows and no
-others, whatever it makes of nulls itself:
+SQL's three-valued logic: a comparison with null is unknown, a negation of unknown is unknown, and a row matches if the filter is true
+for it. ``exact_filter`` rewrites a filter so that every evaluator, including PyIceberg's for partitions and metrics, finds these rows and
+no others, however it treats nulls itself:
 
-    not               gone: a negated predicate becomes its opposite, and by De Morgan's laws ``and`` becomes ``or``
+    not               removed: a negated predicate becomes its opposite, and by De Morgan's laws ``and`` becomes ``or``
     x != 1            x is not null and x != 1, likewise NOT IN and NOT LIKE (Iceberg's own rule takes nulls)
     not (x < 1)       x >= 1; of floats also NaN, which is unequal to all numbers and neither less nor greater (IEEE 754)
     x is not nan      x is not null and x is not nan; of other types than floats: x is not null
-    s.x is not null   where x is required and s is not: s is not null (PyIceberg binds it to "always")
+    s.x is not null   where x is required and s is not: s is not null (PyIceberg binds it as "always true")
     x < 1.5           a literal of exactly the column's type, see ``plan.filters.literals``
 
-The result is not bound; its names are the schema's. Doing it twice changes nothing.
+The result is unbound, with the schema's names. Applying it twice changes nothing.
 
 Not here: text (``plan.filters.text``), rows of a batch (``row_filter``).
 """
@@ -50,7 +50,7 @@ _NEGATIVE: Final[Mapping[Any, Any]] = {
 
 
 def exact_filter(row_filter: ex.BooleanExpression, schema: Schema, *, case_sensitive: bool) -> ex.BooleanExpression:
-    """Return the filter in a form that says of nulls and NaN what the module's rules say.
+    """Return the filter in a form that treats nulls and NaN by the rules above.
 
     Args:
         row_filter: bound or not.
@@ -58,7 +58,7 @@ def exact_filter(row_filter: ex.BooleanExpression, schema: Schema, *, case_sensi
         case_sensitive: whether its column names are.
 
     Raises:
-        PolicyError: a column that is not there, or that cannot be compared, or a literal that does not fit its column.
+        PolicyError: a column that does not exist or cannot be compared, or a literal that does not fit its column.
     """
     try:
         return _Exact(schema, case_sensitive=case_sensitive).of(row_filter, negated=False)
@@ -80,7 +80,7 @@ class _Exact:
         self._case_sensitive = case_sensitive
 
     def of(self, expression: ex.BooleanExpression, *, negated: bool) -> ex.BooleanExpression:
-        """Return what is true where the expression is true, or, negated, where it is false."""
+        """Return a filter that is true where the expression is true or, if negated, where it is false."""
         if isinstance(expression, ex.Not):
             return self.of(expression.child, negated=not negated)
         if isinstance(expression, (ex.And, ex.Or)):
@@ -137,9 +137,7 @@ class _Exact:
         if not isinstance(term, ex.Reference):
             raise PolicyError(f"a filter is made of columns and values, not of {shortened(str(given))}")
         if is_metadata_column(term.name) and not _known(self._schema, term.name):
-            raise PolicyError(
-                f"{term.name!r} is a metadata column, which filters do not know: select it, and filter the rows that come out"
-            )
+            raise PolicyError(f"{term.name!r} is a metadata column, which filters cannot use: select it, and filter the resulting rows")
         return find_column(self._schema, term.name, case_sensitive=self._case_sensitive)
 
 

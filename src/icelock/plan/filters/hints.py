@@ -1,13 +1,13 @@
-"""Where a filter that cannot be read goes wrong, and what was probably meant.
+"""Where an unreadable filter goes wrong, and what was probably meant.
 
-PyIceberg's parser tries one form of a condition after another and says where the first of them begins. Here the text is walked once, by the
-same language, up to the first word that does not fit:
+PyIceberg's parser tries one form of a condition after another and reports where the first of them begins. Here the text is read once, by
+the same grammar, up to the first word that does not fit:
 
     filter     condition, "not" filter, "(" filter ")", joined by "and" and "or"
     condition  name op value, value op name, name "is" ["not"] "null" or "nan", name ["not"] "in" "(" values ")",
                name ["not"] "like" text, name "between" value "and" value; "true" and "false" as the whole filter
 
-Not here: reading filters (``plan.filters.text``). What is said here decides nothing.
+Not here: reading filters (``plan.filters.text``). The hints decide nothing.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ _KEYWORDS: Final = frozenset({"and", "or", "not", "is", "in", "like", "between",
 
 _SINGLE: Final = "text is written in single quotes, such as 'Oslo'"
 _DATE: Final = "dates and times are text in single quotes, such as '2026-01-31' or '2026-01-31T12:00:00'"
-_NO_FUNCTION: Final = "functions and arithmetic are not known: compare the column itself with a value"
+_NO_FUNCTION: Final = "functions and arithmetic are not supported: compare the column itself with a value"
 _JOINED: Final = "conditions are joined by and, or"
 _CLOSE: Final = "the quote is not closed; a single quote inside text is written twice, such as 'it''s'"
 
-# What stands where a value should, looked at in order; the first that matches the rest of the filter counts.
+# What is in place of a value, in order; the first that matches the rest of the filter counts.
 _FOR_VALUE: Final = (
     (r'"', f'{_SINGLE}; double quotes are for names of columns, such as "first name"'),
-    (r"[`\u2018\u2019\u201c\u201d\u00b4]", f"{_SINGLE}; other quotes are not known"),
+    (r"[`\u2018\u2019\u201c\u201d\u00b4]", f"{_SINGLE}; other quotes are not supported"),
     (r"'", _CLOSE),
     (r"null\b", "nothing equals null: write is null or is not null"),
     (r"(nan|inf|infinity)\b", "NaN is found by is nan and is not nan, and infinity by expressions (EqualTo)"),
     (r"(date|time|timestamp|timestamptz|interval|datetime)\s*['(]", f"{_DATE}, without a word before them"),
     (r"(x|b)'[^']*'", 'bytes are given by expressions, such as EqualTo("b", b"\\x00")'),
-    (r"[A-Za-z_]\w*\s*\(|current_(date|time|timestamp)\b|now\b", "functions are not known: write the value that they have"),
+    (r"[A-Za-z_]\w*\s*\(|current_(date|time|timestamp)\b|now\b", "functions are not supported: write their value"),
     (r"[A-Za-z_]", f"{_SINGLE}; two columns cannot be compared"),
-    (r"[?:$@{%]", "parameters are not filled in: write the value itself"),
+    (r"[?:$@{%]", "parameters are not supported: write the value itself"),
     (r"[+-]\s", "write the sign right before the number, such as -5"),
-    (r"\(\s*select\b", "queries are not known inside a filter: write the values that they give"),
+    (r"\(\s*select\b", "subqueries are not supported: write their values"),
     (r"[\[({]", "only in takes a list, such as n in (1, 2)"),
     (r"[=<>!~]", "operators are =, !=, <, <=, > and >="),
     (r"", "a value is missing"),
 )
-# Likewise where an operator should stand, after the name of a column.
+# Likewise in place of an operator, after the name of a column.
 _FOR_OPERATOR: Final = (
     (r"=>|\u2265", "write >="),
     (r"=<|\u2264", "write <="),
     (r"\u2260|!", "write !="),
     (r"[=<>]", "operators are =, !=, <, <=, > and >="),
     (r"(isnull|notnull)\b", "write is null or is not null"),
-    (r"(ilike|rlike|regexp|similar|contains|starts|startswith|ends|endswith|glob)\b|~", "of patterns there is like 'a%' alone"),
+    (r"(ilike|rlike|regexp|similar|contains|starts|startswith|ends|endswith|glob)\b|~", "the only pattern is like 'a%'"),
     (r"\[", "elements of lists and maps cannot be filtered by; fields of a struct are named by dots, such as address.zip"),
     (r"->|::|[-+*/%|&^]", f'{_NO_FUNCTION}; a name with other characters is written in double quotes, such as "a-b"'),
     (r"(and|or)\b|\)|$", "a comparison is missing, such as n = 1; a boolean column is compared too, such as done = true"),
@@ -90,8 +90,8 @@ _FOR_MORE: Final = (
     (r"&", "write and"),
     (r"\|", "write or"),
     (r";", "leave the semicolon out"),
-    (r"--|/\*|#", "comments are not known"),
-    (r"\)", "this parenthesis closes none: leave it out"),
+    (r"--|/\*|#", "comments are not supported"),
+    (r"\)", "this parenthesis has no opening one: leave it out"),
     (r"[\])}]|,", f"{_JOINED}, such as a = 1 and b = 2"),
     (r"[-+*/%]", _NO_FUNCTION),
     (r"", f"{_JOINED}, such as a = 1 and b = 2"),
@@ -115,7 +115,7 @@ class _WrongError(Exception):
 
 
 def where_wrong(text: str) -> tuple[int, str] | None:
-    """Return the character (from 0) of a filter from which on it cannot be read, and what to write; None if nothing is found."""
+    """Return the position (from 0) from which a filter cannot be read, and what to write; None if nothing is found."""
     try:
         _Walk(text).filter()
     except _WrongError as e:
@@ -149,7 +149,7 @@ class _Walk:
         return self._tokens[self._next]
 
     def _after_text(self) -> bool:
-        """Whether text ended right before, so that the quote was one inside of it."""
+        """Whether text ended right before, so that the quote belonged inside it."""
         before = self._tokens[self._next - 1]
         return before.kind == "string" and before.at + len(before.text) == self._now.at
 
@@ -189,7 +189,7 @@ class _Walk:
             if self._now.text in _OPS:
                 self._compared_with_name()
             elif any(token.text not in {"(", ")", ""} and token is not first for token in self._tokens):
-                raise _WrongError(first.at, f"{first.word} stands alone only: leave it out, or compare a column with it")
+                raise _WrongError(first.at, f"{first.word} can only stand alone: leave it out, or compare a column with it")
         elif first.kind in {"string", "number"}:
             self._value()
             self._compared_with_name()
@@ -272,10 +272,10 @@ class _Walk:
         kinds = set()
         while True:
             if self._now.text == ")":
-                self._wrong(((r"", "the list has no value here: write one, or leave the condition or the comma out"),))
+                self._wrong(((r"", "a value is missing here: write one, or leave out the condition or the comma"),))
             item = self._now
             if item.word == "null":
-                self._wrong(((r"", "a list holds no null: write or x is null beside it"),))
+                self._wrong(((r"", "a list cannot hold null: add or x is null"),))
             self._value()
             kinds.add("decimal" if item.kind == "number" and "." in item.text else item.kind)
             if len(kinds) > 1:

@@ -1,13 +1,13 @@
 """Literals of a filter as values of a column's type, without rounding.
 
 A column of whole units (int, long, decimal, date, time, timestamps) is compared with any number as SQL does: ``x > 1.5`` is
-``x >= 2``, and ``x < 3000000000`` holds for every int. PyIceberg 0.12 rounds the literal, takes one beyond the type for "always" (nulls
-too), and has none for nanoseconds.
+``x >= 2``, and ``x < 3000000000`` is true for every int. PyIceberg 0.12 rounds the literal, turns one outside the type into "always
+true" (for nulls too), and has no literals for nanoseconds.
 
-    number     exact; a float on a decimal counts as the shortest text that gives it (0.1 is 0.1)
+    number     exact; a float for a decimal means its shortest text (0.1 is 0.1)
     date       also a date for a timestamp (midnight), and a timestamp for a date
-    timestamp  text has up to 9 digits of a second; text for a column with zone has one, for others none. A whole number counts
-               microseconds, for the nanosecond types too (Java ``Literals.LongLiteral``)
+    timestamp  text has up to 9 digits of a second; text for a column with zone needs a zone, others must not have one. A whole
+               number counts microseconds, for the nanosecond types too (Java ``Literals.LongLiteral``)
     float      a literal is rounded to the column's 32 bits, as in Java
 
 Not here: nulls, NaN and negation (``plan.filters.exact``).
@@ -41,7 +41,7 @@ _MOMENTS: Final = (ice.TimestampType, ice.TimestamptzType, *NANOS)
 _ZONED: Final = (ice.TimestamptzType, ice.TimestamptzNanoType)
 _MICROS_A_DAY: Final = 86_400_000_000
 _NANOS_A_MICRO: Final = 1000
-_MOST_DIGITS: Final = 400  # beyond every double, and few enough to count with
+_MOST_DIGITS: Final = 400  # beyond every double, and small enough to compute with
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _GREATEST_FLOAT: Final = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _GREATEST_DOUBLE: Final = math.ldexp(2 - 2**-52, 1023)
@@ -50,11 +50,11 @@ Comparison = type[EqualTo] | type[LessThan] | type[LessThanOrEqual] | type[Great
 
 
 class NanosLiteral(lit.TimestampLiteral):
-    """Nanoseconds since 1970: PyIceberg has no literal for them. Its transforms of partitions take it for a time."""
+    """Nanoseconds since 1970, for which PyIceberg has no literal. Its partition transforms accept it as a time."""
 
     @model_serializer
     def ser_model(self) -> str:
-        """Return it as JSON holds it."""
+        """Return its JSON value."""
         return str(self.root)
 
     def increment(self) -> NanosLiteral:
@@ -77,12 +77,12 @@ class NanosLiteral(lit.TimestampLiteral):
 
 
 class _UnfitError(ValueError):
-    """The literal is no value of the column's type."""
+    """The literal is not a value of the column's type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """Whole units from ``least`` to ``greatest``; ``position`` says where a literal lies, infinity beyond all."""
+    """Whole units from ``least`` to ``greatest``; ``position`` returns where a literal lies; infinity if it is beyond all of them."""
 
     least: int
     greatest: int
@@ -91,10 +91,10 @@ class _Grid:
 
 
 def compared(name: str, kind: ice.IcebergType, comparison: Comparison, literal: Any) -> tuple[Comparison, Any] | bool:
-    """Return a comparison with a literal of exactly the column's type; True if it holds for every value, False if for none.
+    """Return a comparison with a literal of exactly the column's type; True if all values match, False if none does.
 
     Raises:
-        PolicyError: the literal is no value that the column could be compared with.
+        PolicyError: the column cannot be compared with the literal.
     """
     try:
         grid = _grid(kind)
@@ -106,7 +106,7 @@ def compared(name: str, kind: ice.IcebergType, comparison: Comparison, literal: 
     except (ArithmeticError, TypeError, ValueError) as e:
         shown = shortened(repr(literal.value if isinstance(literal, lit.Literal) else literal))
         why = f": {e}" if isinstance(e, _UnfitError) else ""
-        raise PolicyError(f"column {shortened(name)!r} is {kind}, and {shown} is nothing to compare it with{why}") from e
+        raise PolicyError(f"column {shortened(name)!r} is {kind}, which {shown} cannot be compared with{why}") from e
 
 
 def _on_grid(grid: _Grid, comparison: Comparison, position: Fraction | float) -> tuple[Comparison, Any] | bool:
@@ -144,7 +144,7 @@ def _as_float(kind: ice.IcebergType, comparison: Comparison, literal: Any) -> tu
 def _same(kind: ice.IcebergType, literal: Any) -> Any:
     if isinstance(kind, ice.StringType):
         text = literal.to(kind)
-        text.value.encode()  # half of a surrogate pair is no text
+        text.value.encode()  # a lone surrogate is not text
         return text
     if not isinstance(kind, (ice.BooleanType, ice.BinaryType, ice.FixedType, ice.UUIDType)):
         raise _UnfitError("values of this type are not compared")
@@ -187,13 +187,13 @@ def _number(literal: Any) -> Fraction | float:
             number = Decimal("NaN")
         if number.is_finite():
             return _bounded(number)
-    raise _UnfitError("it is no number")
+    raise _UnfitError("it is not a number")
 
 
 def _bounded(number: Decimal) -> Fraction | float:
-    """Return a number; infinity in the place of one that is beyond every type."""
+    """Return a number, or infinity for one beyond every type."""
     if number.is_nan():
-        raise _UnfitError("it is no number")
+        raise _UnfitError("it is not a number")
     if number.is_infinite() or (number and number.adjusted() > _MOST_DIGITS):
         return math.copysign(math.inf, number)
     if number and number.adjusted() < -_MOST_DIGITS:

@@ -1,7 +1,7 @@
-r"""Filters that are given as text, in PyIceberg's language: ``city = 'Oslo' and day >= '2026-01-31'``.
+r"""Filters given as text, in PyIceberg's language: ``city = 'Oslo' and day >= '2026-01-31'``.
 
-``like`` takes ``%`` at the end only. ``_`` would be any one character to SQL and is a plain one to PyIceberg's parser, so that a delete
-would take other rows than it says: it has to be written ``\_``.
+``like`` takes ``%`` at the end only. ``_`` means any character in SQL and itself in PyIceberg's parser, so that a delete
+would remove other rows than intended: it must be written ``\_``.
 
 Not here: what a filter means (``plan.filters.exact``).
 """
