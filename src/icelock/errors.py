@@ -10,6 +10,18 @@ from __future__ import annotations
 
 from enum import Enum
 
+__all__ = [
+    "CommitError",
+    "FormatError",
+    "IcelockError",
+    "IntegrityError",
+    "KeyUnavailableError",
+    "KmsClientError",
+    "KmsError",
+    "KmsErrorKind",
+    "PolicyError",
+]
+
 
 class IcelockError(Exception):
     """Base of every error that icelock raises on its own account."""

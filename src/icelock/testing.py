@@ -36,6 +36,8 @@ import pytest
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms.client import KmsClient
 
+__all__ = ["KmsContract"]
+
 # Text, line ends, zeros and bytes that are not UTF-8: key bytes have no meaning.
 _KEYS: Final = (b"0123456789012345", b"\x00" * 16, b"\xff" * 24, bytes(range(24)), b"\r\n\x00\x1a" * 8, bytes(range(224, 256)))
 _IDS: Final = [f"{len(key)}-{key[:3].hex()}" for key in _KEYS]

@@ -198,13 +198,13 @@ def _needed(
 
 
 def _no_metrics(frame: pl.DataFrame) -> ManifestMetrics:
-    import polars as pl  # noqa: PLC0415 - an extra, and slow to import
+    import polars as pl
 
     return ManifestMetrics(frame.with_columns_seq(pl.lit(None).alias(name) for name in METRICS).select_seq(METRICS))
 
 
 def _partition_mask(columns: ManifestColumns, frame: pl.DataFrame, evaluate: Callable[[Any], bool]) -> pl.Series:
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     known: dict[tuple[Any, ...], bool] = {}
     mask = []

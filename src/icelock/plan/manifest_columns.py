@@ -150,13 +150,13 @@ class ManifestColumns:
 
     def _read(self, blocks: Sequence[AvroBlock], columns: Sequence[str]) -> pl.DataFrame:
         frame = self._reader.read(blocks, [column for column in columns if column in self._names])
-        import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
+        import polars as pl
 
         missing = [pl.lit(None).alias(column) for column in columns if column not in self._names]
         return frame.with_columns_seq(missing)
 
     def _inherited(self, stored: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl  # noqa: PLC0415 - likewise
+        import polars as pl
 
         manifest = self.manifest
         inherits = (pl.col("status") == _ADDED) | (manifest.sequence_number == 0)
@@ -196,7 +196,7 @@ def kept(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
 
 def _check_numbers(frame: pl.DataFrame) -> None:
     """Leave entries with invalid numbers to the row-wise reader, which says what is wrong (``metadata.entry_rules``)."""
-    import polars as pl  # noqa: PLC0415 - an extra, which the reader has found
+    import polars as pl
 
     named = [name for name in NEVER_NEGATIVE if name in frame.columns]
     wrong = [pl.any_horizontal((pl.col(name).cast(pl.Int64) < 0).fill_null(value=False) for name in named)]

@@ -81,7 +81,7 @@ class ManifestMetrics:
         return files
 
     def _extract(self, name: str, field_id: int) -> pl.Series:
-        import polars as pl  # noqa: PLC0415 - an extra, and slow to import
+        import polars as pl
 
         stored = self._frame.get_column(name)
         if stored.dtype == pl.Null:
@@ -115,13 +115,13 @@ def _mask(expression: ex.BooleanExpression, metrics: ManifestMetrics) -> pl.Seri
 
 
 def _all(metrics: ManifestMetrics, *, value: bool) -> pl.Series:
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     return pl.repeat(value, len(metrics), dtype=pl.Boolean, eager=True)
 
 
 def _by_file(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     column = predicate.term.ref().field
     files: list[Any] = [SoundFile(file, {column.field_id: column.field_type}.get) for file in metrics.of_files([column.field_id])]
@@ -181,7 +181,7 @@ def _true(mask: pl.Series) -> pl.Series:
 
 
 def _literal(value: Any) -> Any:
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     if isinstance(value, str):
         try:
@@ -197,7 +197,7 @@ def _literal(value: Any) -> Any:
 
 def _texts(stored: pl.Series) -> pl.Series:
     """Return bytes, with null for those that are not text."""
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     try:
         stored.cast(pl.String)
@@ -210,7 +210,7 @@ def _texts(stored: pl.Series) -> pl.Series:
 
 def _bounds(name: str, column: Any, metrics: ManifestMetrics) -> pl.Series:
     """Return bounds that sort like the values, text as UTF-8; null if missing or NaN, which does not bound anything."""
-    import polars as pl  # noqa: PLC0415 - likewise
+    import polars as pl
 
     stored = metrics.column(name, column.field_id)
     kind = type(column.field_type)
