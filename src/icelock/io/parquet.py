@@ -154,11 +154,7 @@ class ParquetInput:
         return tuple(self.leaf_paths(sorted(self.int96_leaves)))
 
     def _check_instants(self, row_group: int, columns: Sequence[str], batch_rows: int) -> None:
-        """Check the INT96 timestamps among some columns: Arrow lets too large ones overflow, without an error.
-
-        Raises:
-            FormatError: one does not fit.
-        """
+        """Check the INT96 timestamps among some columns: Arrow lets too large ones overflow, without an error."""
         paths = [path for path in self._int96 if path in columns]
         if not paths:
             return
@@ -237,11 +233,7 @@ class ParquetInput:
 
 
 def _check_seconds(array: pa.Array, where: str) -> None:
-    """Check that timestamps in seconds, at any depth, fit into 64 bits of microseconds.
-
-    Raises:
-        FormatError: one does not.
-    """
+    """Check that timestamps in seconds, at any depth, fit into 64 bits of microseconds."""
     kind = array.type
     if pa.types.is_struct(kind):
         for child in array.flatten():

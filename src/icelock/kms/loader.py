@@ -88,11 +88,7 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
 
 
 def check_kms_properties(properties: Mapping[str, str]) -> None:
-    """Refuse wrong KMS settings before a key is needed. Your own class is imported, not constructed; no service is called.
-
-    Raises:
-        PolicyError: as ``load_kms_client``.
-    """
+    """Refuse wrong KMS settings before a key is needed. Your own class is imported, not constructed; no service is called."""
     choice = _choice(properties)
     if choice is not None:
         setting, kms_class = choice

@@ -206,11 +206,7 @@ def read_metadata(file: InputFile, limit: int = LIMITS[LIMIT_METADATA_BYTES]) ->
 
 
 def decode_metadata(data: bytes, *, location: str, limit: int = LIMITS[LIMIT_METADATA_BYTES]) -> TableMetadata:
-    """Parse the bytes of a metadata file; see ``read_metadata``. ``limit`` is the most bytes that a gzip file may unpack to.
-
-    Raises:
-        FormatError: see ``parse_metadata``.
-    """
+    """Parse the bytes of a metadata file; see ``read_metadata``. ``limit`` is the most bytes that a gzip file may unpack to."""
     if location.endswith(".gz.metadata.json"):
         try:
             unpacked = gunzip(data, limit)

@@ -124,11 +124,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
 
 
 def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
-    """Return the needed entries of a manifest of data files; with a filter, only blocks that have such entries are read row by row.
-
-    Raises:
-        IntegrityError, PolicyError, FormatError: as ``plan_manifest``.
-    """
+    """Return the needed entries of a manifest of data files; with a filter, only blocks that have such entries are read row by row."""
     if as_columns and entry_filter.field_ids:
         try:
             columns, frame, _ = _needed(io, manifest, entry_filter, ())
@@ -139,11 +135,7 @@ def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, 
 
 
 def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) -> list[ManifestEntry]:
-    """Return the needed entries of a manifest of data files, read row by row.
-
-    Raises:
-        IntegrityError, PolicyError, FormatError: as ``plan_manifest``.
-    """
+    """Return the needed entries of a manifest of data files, read row by row."""
     needed: list[ManifestEntry] = []
     for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
         file = entry.data_file

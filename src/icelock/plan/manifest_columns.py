@@ -103,11 +103,7 @@ class ManifestColumns:
         return last
 
     def live(self, more: Sequence[str] = ()) -> pl.DataFrame:
-        """Return the entries that are not deleted, with inherited values, and their number in the file as ``row``.
-
-        Raises:
-            NotColumnarError: see the module.
-        """
+        """Return the entries that are not deleted, with inherited values, and their number in the file as ``row``."""
         stored = self._read(self._blocks, [*_BASE, *self.partitions.columns, *more])
         for name in _REQUIRED:
             if stored.get_column(name).null_count():

@@ -113,11 +113,7 @@ class TaskBuilder:
         )
 
     def deletes(self, files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
-        """Return delete files in a fixed order.
-
-        Raises:
-            FormatError: as ``build``.
-        """
+        """Return delete files in a fixed order."""
         return tuple(sorted((self._delete_file(delete) for delete in files), key=lambda d: (d.path, d.content_offset or 0)))
 
     def _delete_file(self, file: IcebergDataFile) -> DeleteFile:

@@ -37,11 +37,7 @@ _SMALL_PART: Final = 2
 
 @contextmanager
 def open_avro(file: StoredFile, io: FileIO, schema: Schema, name_mapping: NameMapping | None) -> Iterator[AvroRows]:
-    """Open an Avro file; it is closed after the ``with`` block.
-
-    Raises:
-        IcelockError: see ``PlainInput``, ``AvroFile`` and ``file_fields``.
-    """
+    """Open an Avro file; it is closed after the ``with`` block."""
     with PlainInput(io.new_input(file.path), file.key_metadata) as source:
         avro = AvroFile(source, Limits.of(io.properties))
         columns = avro_columns(avro.schema, location=file.path)

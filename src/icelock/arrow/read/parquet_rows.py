@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_parquet(file: StoredFile, io: FileIO, schema: Schema, name_mapping: NameMapping | None) -> Iterator[ParquetRows]:
-    """Open a Parquet file; it is closed after the ``with`` block.
-
-    Raises:
-        IcelockError: see ``ParquetInput`` and ``file_fields``.
-    """
+    """Open a Parquet file; it is closed after the ``with`` block."""
     with ParquetInput(io.new_input(file.path), file.key_metadata) as source:
         yield ParquetRows(source, file_fields(source.schema, name_mapping, location=file.path), schema)
 

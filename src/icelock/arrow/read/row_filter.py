@@ -47,11 +47,7 @@ class FilterPlan:
 
     @classmethod
     def make(cls, row_filter: BooleanExpression, table_schema: Schema, *, case_sensitive: bool) -> FilterPlan:
-        """Bind a filter, which may be bound already.
-
-        Raises:
-            PolicyError: see ``exact_filter``.
-        """
+        """Bind a filter, which may be bound already."""
         bound = bind(table_schema, exact_filter(row_filter, table_schema, case_sensitive=case_sensitive), case_sensitive=True)
         ids = extract_field_ids(bound)
         schema = prune_columns(table_schema, ids, select_full_types=True)

@@ -49,9 +49,6 @@ def count_task(context: ReadContext, task: ScanTask) -> int:
     """Return how many rows ``read_task`` would yield; only the columns of filter and equality deletes are read.
 
     Without these the data file is not opened: its manifest entry and the deleted positions say how many rows are left.
-
-    Raises:
-        IcelockError: as ``read_task``, for what is read.
     """
     if not needs_reading(context, task):
         return 0 if isinstance(context.bound_filter, AlwaysFalse) else task.record_count

@@ -49,11 +49,7 @@ def primitive_converter(source: pa.DataType, target: ice.PrimitiveType, stored: 
 
 
 def _checked_text(array: pa.Array) -> pa.Array:
-    """Check that text is UTF-8, and return it: Arrow accepts and writes any bytes.
-
-    Raises:
-        pa.ArrowInvalid: it is not.
-    """
+    """Check that text is UTF-8, and return it: Arrow accepts and writes any bytes."""
     if len(array):
         wide = pat.is_large_string(array.type)
         _, offsets, data = array.buffers()
