@@ -64,7 +64,7 @@ def init(path: Path, key_ids: tuple[str, ...], key_file: Path | None, passphrase
     With --key-file, the key file is made too if it is not there.
     """
     if path.exists():
-        raise PolicyError(f"keyring {path}: exists already; add keys with `icelock keyring add`, or name another file")
+        raise PolicyError(f"keyring {path} already exists; add keys with `icelock keyring add`, or name another file")
     if key_file is not None and not key_file.exists():
         make_key_file(key_file)
     unlocker = _unlocker(key_file, passphrase_env, confirm=True)

@@ -14,13 +14,11 @@ opened (``keys``).
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from icelock.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 _KEY_ID: Final = "key-id"

@@ -9,15 +9,13 @@ Not here: what locations in metadata may be (``io.locations``), where a file is 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from pyiceberg.io import SCHEMA_TO_FILE_IO
 
 from icelock.errors import PolicyError
 from icelock.io.locations import Location, has_scheme, split_location
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PATH_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """The table properties that name a location."""

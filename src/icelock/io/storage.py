@@ -9,21 +9,17 @@ Not here: users' own FileIO classes, which are used unchanged; keys (``io.file_i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyarrow.fs import LocalFileSystem
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, load_file_io
 from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
+from pyiceberg.typedef import Properties
 
 from icelock.errors import FormatError
 from icelock.io.locations import has_scheme, split_location
 from icelock.io.regular import check_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-    from pyiceberg.typedef import Properties
 
 _DISTRIBUTED: Final = ("hdfs", "viewfs")
 

@@ -10,15 +10,12 @@ Not here: retries (``kms.retry``), making a client (``kms.loader``).
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from icelock.errors import IcelockError, KeyUnavailableError, KmsError
 from icelock.format.aes_gcm import KEY_LENGTHS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from icelock.kms.client import KmsClient
+from icelock.kms.client import KmsClient
 
 Verb = Literal["wrap", "unwrap"]
 

@@ -13,10 +13,8 @@ import base64
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 _TOP: Final = (
     "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",

@@ -10,16 +10,14 @@ Not here: types of columns and specs (``metadata.schema_checks``), keys (``table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from icelock.errors import FormatError
 from icelock.io.locations import asks_elsewhere, has_scheme, split_location
 from icelock.metadata.json_values import INT, Fields
 from icelock.metadata.schema_checks import check_names, check_schemas, check_sort_orders, check_specs
 from icelock.properties import ENCRYPTED_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 MAIN: Final = "main"
 LAST_MS: Final = 253_402_300_799_999

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_NAME, POS, ROW_ID, SPEC_ID
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import NestedField
 
 _OF_ROWS: Final = frozenset({field.name for field in (FILE, POS, SPEC_ID, ROW_ID, LAST_UPDATED)} | {PARTITION_NAME})
 _SHOWN: Final = 60

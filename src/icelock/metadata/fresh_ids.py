@@ -8,16 +8,13 @@ Not here: whether a change is allowed (``table.guard``), the updates (``table.re
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, _SetFreshIDs, pre_order_visit
 from pyiceberg.types import IcebergType, NestedField, StructType
-
-if TYPE_CHECKING:
-    import builtins
 
 
 def fresh_schema(schema: Schema, base: Schema | None = None, last_column_id: int = 0) -> Schema:

@@ -6,18 +6,15 @@ Not here: the settings that writers of data files take (``arrow.write.options``)
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 
 from icelock.errors import FormatError, PolicyError
 from icelock.metadata.json_values import LONG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.name_mapping import NameMapping
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 

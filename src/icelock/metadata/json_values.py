@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
 
 from icelock.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MAX_DEPTH: Final = 200
 """Levels of nested JSON; Java's parser has 1000, and a schema with a struct in a struct takes three for each."""

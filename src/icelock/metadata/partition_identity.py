@@ -6,10 +6,8 @@ Not here: sets of partitions (``plan.partition_set``), rows split by partition (
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 _NAN: Final = struct.pack("<d", float("nan"))
 

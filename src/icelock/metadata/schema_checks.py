@@ -7,14 +7,12 @@ Source: Java ``SchemaParser``, ``Schema``, ``TypeUtil`` (names and ids once), ``
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from icelock.errors import FormatError
 from icelock.metadata.json_values import INT, Fields
 from icelock.properties import ENCRYPTED_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_NESTING: Final = 64
 """Levels of nested types that are followed; Java's Parquet and Avro writers fail before."""

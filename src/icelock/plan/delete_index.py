@@ -18,19 +18,16 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType, UUIDType
 
 from icelock.errors import FormatError
 from icelock.metadata.sound_bounds import is_sound
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile, ManifestEntry
-    from pyiceberg.partitioning import PartitionSpec
 
 PATH_FIELD_ID: Final = 2147483546
 _REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"

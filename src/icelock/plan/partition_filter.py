@@ -11,17 +11,14 @@ Not here: what a filter means (``plan.filters.exact``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThan, LessThanOrEqual, Or
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundPredicate, GreaterThan, LessThanOrEqual, Or
 from pyiceberg.expressions.visitors import InclusiveProjection
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import IntegerType, LongType
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BoundPredicate
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import Schema
 
 # A long may have been an int when it was partitioned.
 _GREATEST: Final[dict[type[Any], tuple[int, ...]]] = {IntegerType: (2**31 - 1,), LongType: (2**63 - 1, 2**31 - 1)}

@@ -293,7 +293,7 @@ def test_a_decimal_that_is_too_large_for_its_type_is_refused(tmp_path: Path):
         avro_bytes(stored, [{"v": b"\x7f" * 17}], codec="null"), record(("v", 1, logical("bytes", "decimal", precision=5, scale=0)))
     )
     one = task(tmp_path / "f.avro", key=ags1(tmp_path / "f.avro", data), file_format="AVRO", record_count=1)
-    with pytest.raises(FormatError, match=r"f\.avro: column 'v' has a value that is no decimal128"):
+    with pytest.raises(FormatError, match=r"f\.avro: column 'v' has a value that is not a decimal128"):
         read(context(Schema(opt(1, "v", ice.DecimalType(5, 0)))), one)
 
 

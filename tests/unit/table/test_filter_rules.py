@@ -229,7 +229,7 @@ WRONG = {
     "": "cannot be read from character 1",
     "day < '10000-01-01'": "years 0001 to 9999",
     "day = '2024-02-30'": "'2024-02-30' cannot be compared with",
-    "name = 5": "'name' is string, and 5",
+    "name = 5": "'name' is string, which 5 cannot be compared with",
     "name like 'a_c'": "any character",
     "name like '%a'": "at the end of a pattern only",
     "list = 1": "is a list",

@@ -10,18 +10,15 @@ Not here: what is read as what (``arrow.read.project``).
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pat
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from icelock.arrow.types import storage
 from icelock.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 FIELD_ID: Final = b"PARQUET:field_id"
 _LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)

@@ -10,24 +10,20 @@ Not here: files (the planner prunes those by manifest), pages (Arrow has no page
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types as pat
 from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import And, BooleanExpression, Not, Or
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluationVisitor as InclusiveMetricsVisitor
 from pyiceberg.expressions.visitors import extract_field_ids, rewrite_not, visit
+from pyiceberg.schema import Schema
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
-from icelock.arrow.read.file_schema import fields_by_id
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-    from pyiceberg.schema import Schema
-
-    from icelock.arrow.read.file_schema import FileField
+from icelock.arrow.read.file_schema import FileField, fields_by_id
 
 _INTEGERS = (ice.IntegerType, ice.LongType)
 _FLOATS = (ice.FloatType, ice.DoubleType)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg.expressions import BooleanExpression, BoundTerm
+from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, extract_field_ids, visit
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import UUIDType
@@ -28,9 +29,6 @@ from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.types import UUID_STORAGE, output_schema, output_type, plain_array
 from icelock.metadata.schema_paths import schema_paths
 from icelock.plan.filters.exact import exact_filter
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions.literals import Literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg import expressions as ex
+from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType, UnknownType
 
 from icelock.errors import PolicyError
@@ -30,9 +31,6 @@ from icelock.metadata.column_names import find_column, is_metadata_column, short
 from icelock.metadata.column_types import UnreadType
 from icelock.metadata.schema_paths import path_to
 from icelock.plan.filters.literals import FLOATS, compared
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
 
 _OPPOSITE: Final[Mapping[Any, Any]] = {
     ex.LessThan: ex.GreaterThanOrEqual,

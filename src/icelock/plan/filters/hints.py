@@ -231,7 +231,7 @@ class _Walk:
             self._member()
         else:
             if token.text == "(":
-                raise _WrongError(first.at, "functions are not known: compare the column itself with a value")
+                raise _WrongError(first.at, "functions are not supported: compare the column itself with a value")
             self._wrong(_FOR_OPERATOR)
 
     def _is(self) -> None:
