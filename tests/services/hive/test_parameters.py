@@ -17,8 +17,8 @@ from icelock.catalog.hive.lock import LockWait
 from icelock.catalog.hive.parameters import check_row, row_parameters
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata import canonical_json
-from tests.lakes.sqlite import KEYED
 from icelock.metadata.table_metadata import Snapshot, TableMetadataV3
+from tests.lakes.sqlite import KEYED
 
 LOCATION = "file:/warehouse/db.db/t/metadata/00300-x.metadata.json"
 

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
 
 import icelock.arrow
-from tests.unit.arrow.support import opt
 from icelock.arrow.read.prune import InclusiveMetricsVisitor
+from tests.unit.arrow.support import opt
 
 SCHEMA = Schema(opt(1, "a", LongType()))
 

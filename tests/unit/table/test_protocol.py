@@ -12,8 +12,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate
 
 from icelock.errors import IntegrityError
-from icelock.metadata.table_metadata import Snapshot
-from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.table_metadata import Snapshot, TableMetadataV3
 from icelock.table.commit.protocol import CommitProtocol, CommitTurn, DoubtfulConflictError, Stage
 from icelock.table.commit.staged import Staged
 

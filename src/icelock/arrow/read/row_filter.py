@@ -70,8 +70,6 @@ class RowFilter:
         return None if mask.true_count == len(mask) else mask
 
 
-
-
 def _at(batch: pa.RecordBatch, path: tuple[int, ...]) -> pa.Array:
     array = batch.column(path[0])
     return plain_array(pc.struct_field(array, list(path[1:])) if path[1:] else array)
