@@ -1,7 +1,7 @@
 # make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
 # make test    the whole test suite (Spark 4.1 in .venv; the quick tests and those marked spark43 on Spark 4.3, and Python 3.13 where there is
 #              one, in .venv-spark43)
-# make check   the static part: ruff, mypy, layers, doctests, README against the command's help
+# make check   the static part: ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
 # make operations-docs  tries every operation and writes docs/operations.md
@@ -79,11 +79,12 @@ operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
 	$(BIN)/python -m tools.operations.page
 
-check: $(VENV)/.dev
+check: java $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
+	$(BIN)/clang-format --dry-run --Werror src/icelock/spark/jvm/java/*.java
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
 
 bench: $(VENV)/.dev

@@ -117,7 +117,7 @@ def test_the_bitmap_beyond_32_bits(spark, spark_lake):
     kept = [2, 65534, 65537, 69_999, 80_000, 2**31 + 1, 2**32 + 1, 2**32 + 65536, 2**33 + 1, 3 * 2**32]
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
     loader = jvm.Thread.currentThread().getContextClassLoader()
-    constructor = loader.loadClass("icelock.LiveRows$Positions").getDeclaredConstructors()[0]
+    constructor = loader.loadClass("icelock.DeletedPositions").getDeclaredConstructors()[0]
     for of in ([], deleted):
         arguments = gateway.new_array(jvm.Object, 1)
         arguments[0] = roaring64(of)

@@ -196,7 +196,7 @@ def test_no_key_is_left_where_files_were_opened(spark, spark_lake):
     table = create(spark_lake, SCHEMA, rows(0))
     assert len(native(spark).collect()) == 10
     jvm = spark._jvm
-    factory = jvm.Thread.currentThread().getContextClassLoader().loadClass("icelock.NativeScan$KeyOfThread")
+    factory = jvm.Thread.currentThread().getContextClassLoader().loadClass("icelock.KeyOfThread")
     gateway = spark.sparkContext._gateway
     made = factory.getDeclaredConstructor(gateway.new_array(jvm.Class, 0)).newInstance(gateway.new_array(jvm.Object, 0))
     path = jvm.org.apache.hadoop.fs.Path(table.scan().scan_tasks()[0].path)

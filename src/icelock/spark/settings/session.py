@@ -1,24 +1,19 @@
-"""What ``register`` was told, as it travels inside the data source class to the driver's planning processes.
+"""The settings of a registered session: what ``register`` was given.
 
-It holds catalog properties with credentials and KMS settings, so its repr shows names only. It never goes to executors: see
-``spark.driver.source`` for how that is kept.
-
-``register`` also leaves it at the session object, where the operations beyond reading and writing (``write_to``, ``delete`` ...) find the
-key that seals what they tell the planning processes (``spark.sealed.job``).
-
-Not here: what is done with it (``spark.settings.catalogs``).
+They travel inside the data source class to the driver's planning processes, and are kept on the session object, where operations such as
+``write_to`` find the key that seals their jobs (``spark.sealed.job``). Catalog properties hold credentials and KMS settings, so the repr
+leaves them out, and executors never get them (``spark.driver.source``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ATTRIBUTE: Final = "_icelock_settings"
 
@@ -32,8 +27,8 @@ class Settings:
         push_down: whether Spark may push filters.
         case_sensitive: ``spark.sql.caseSensitive`` when ``register`` was called.
         parallelism: how many tasks the cluster runs at once, as far as known.
-        plain_rpc: keys would cross the network in the clear (``rpc``).
-        session_key: seals the options of jobs; 32 random bytes of this session.
+        plain_rpc: whether keys would cross the network unencrypted (``rpc``).
+        session_key: seals the options of jobs; 32 random bytes.
     """
 
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
@@ -44,22 +39,32 @@ class Settings:
     session_key: bytes = field(default=b"", repr=False)
 
 
+def is_classic(spark: SparkSession) -> bool:
+    """Whether a session's JVM is at hand: over Spark Connect it is not, and some platforms hide it."""
+    return getattr(spark, "_jsparkSession", None) is not None and getattr(spark, "_jvm", None) is not None
+
+
+def setting(spark: SparkSession, name: str, default: str) -> str:
+    """Return one of Spark's settings in lower case."""
+    return str(spark.conf.get(name, default)).strip().lower()
+
+
 def attach(spark: SparkSession, settings: Settings) -> None:
-    """Leave the settings at a session object."""
+    """Keep the settings on a session object."""
     setattr(spark, _ATTRIBUTE, settings)
 
 
 def attached(spark: SparkSession) -> Settings | None:
-    """Return what ``attach`` left at a session object, if anything."""
+    """Return the settings of a session object, if it is registered."""
     found = getattr(spark, _ATTRIBUTE, None)
     return found if isinstance(found, Settings) else None
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """Return the settings of a session that was registered.
+    """Return the settings of a registered session.
 
     Raises:
-        PolicyError: it was not.
+        PolicyError: it is not registered.
     """
     found = attached(spark)
     if found is None:

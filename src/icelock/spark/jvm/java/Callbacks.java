@@ -1,11 +1,12 @@
 package icelock;
 
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
-import java.io.ByteArrayInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.lang.ref.Cleaner;
+import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.KeyFactory;
 import java.security.PublicKey;
@@ -24,11 +25,11 @@ import javax.crypto.spec.PSource;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Calls of Python by the JVM, without a server in Python: Python asks here what there is to do, and brings the answer here, both over its own
- * authenticated connection to this JVM. Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ * Calls from the JVM to Python without a server in Python: Python takes questions here and brings the answers, both over its own
+ * authenticated connection to this JVM.
  *
- * Questions and answers are sealed (AES-256-GCM) under a key that is drawn here and goes to Python wrapped (RSA-OAEP) by the public key that Python
- * brought: so they are in no log of py4j, and who listens at this JVM's port after its end can ask nothing.
+ * Questions and answers are sealed (AES-256-GCM) under a key that is drawn here and sent to Python wrapped (RSA-OAEP) by its public key: so
+ * py4j's logs do not have them, and a program that listens at this JVM's port after its end cannot ask anything.
  *
  * <pre>
  *   sealed      nonce (12 bytes) | ciphertext | tag (16 bytes); additional data: "question", or "answer" and the call's number
@@ -43,17 +44,17 @@ public class Callbacks {
   private static final int NONCE = 12;
   private static final int TAG_BITS = 128;
   private static final int KEY = 32;
-  /** Targets that may be kept before the collector is asked to look for those that nobody can call any more. */
+  /** Targets that may live before the garbage collector is asked to run, which finds the unreachable ones. */
   private static final int FEW = 256;
   private static final byte[] END = new byte[0];
-  private static final String ENDED = "the Python process does not answer calls any more";
+  private static final String ENDED = "the Python process no longer answers calls";
   private static final Cleaner CLEANER = Cleaner.create();
 
   private final SecureRandom random = new SecureRandom();
   private final SecretKeySpec key;
   private final byte[] wrapped;
-  private final LinkedBlockingQueue questions = new LinkedBlockingQueue();
-  private final ConcurrentHashMap waiting = new ConcurrentHashMap();
+  private final LinkedBlockingQueue<byte[]> questions = new LinkedBlockingQueue<>();
+  private final ConcurrentHashMap<Long, CompletableFuture<byte[]>> waiting = new ConcurrentHashMap<>();
   private final AtomicLong calls = new AtomicLong();
   private int live;
   private int most = FEW;
@@ -68,7 +69,7 @@ public class Callbacks {
     wrapped = cipher.doFinal(drawn);
   }
 
-  /** Returns a channel for the holder of an RSA key, whose public half is given in DER. */
+  /** Returns a channel to the holder of an RSA key; its public key is given in DER. */
   public static Callbacks open(byte[] publicKey) throws GeneralSecurityException {
     return new Callbacks(KeyFactory.getInstance("RSA").generatePublic(new X509EncodedKeySpec(publicKey)));
   }
@@ -78,7 +79,7 @@ public class Callbacks {
     return wrapped;
   }
 
-  /** Returns what calls the target of that number. Python is told when nobody in this JVM can call it any more. */
+  /** Returns an object that calls the target of that number. Python is told when the object becomes unreachable. */
   public Target target(long number) {
     Target made = new Target(this, number);
     boolean many;
@@ -89,13 +90,14 @@ public class Callbacks {
     }
     CLEANER.register(made, new Gone(this, number));
     if (many) {
-      // Python keeps whole plans for what are small objects here, which the collector has no hurry with.
+      // Small objects here, which the collector does not hurry to free, keep whole plans in Python.
       System.gc();
     }
     return made;
   }
 
   /** Waits for the next question, and returns it sealed; null when the channel was closed. */
+  @SuppressWarnings("cast") // Janino does not cast what a generic method returns
   public byte[] take() throws InterruptedException {
     byte[] next = (byte[]) questions.take();
     if (next == END) {
@@ -106,8 +108,9 @@ public class Callbacks {
   }
 
   /** Takes the answer to a call. */
+  @SuppressWarnings("cast") // as in take
   public void answer(long call, byte[] sealed) throws GeneralSecurityException {
-    CompletableFuture answer = (CompletableFuture) waiting.remove(Long.valueOf(call));
+    CompletableFuture<byte[]> answer = (CompletableFuture<byte[]>) waiting.remove(Long.valueOf(call));
     if (answer == null) {
       return;
     }
@@ -123,15 +126,15 @@ public class Callbacks {
   public void close() {
     closed = true;
     questions.add(END);
-    java.util.Iterator each = waiting.values().iterator();
-    while (each.hasNext()) {
-      ((CompletableFuture) each.next()).completeExceptionally(new IllegalStateException(ENDED));
+    for (CompletableFuture<byte[]> each : waiting.values()) {
+      each.completeExceptionally(new IllegalStateException(ENDED));
     }
   }
 
+  @SuppressWarnings("cast") // as in take
   byte[] call(long target, byte[] argument) {
     long number = calls.incrementAndGet();
-    CompletableFuture answer = new CompletableFuture();
+    CompletableFuture<byte[]> answer = new CompletableFuture<>();
     waiting.put(Long.valueOf(number), answer);
     try {
       if (closed) {
@@ -157,7 +160,7 @@ public class Callbacks {
       out.writeLong(call);
       out.writeLong(target);
       out.write(argument);
-      questions.add(seal(bytes.toByteArray(), "question".getBytes("UTF-8")));
+      questions.add(seal(bytes.toByteArray(), "question".getBytes(StandardCharsets.UTF_8)));
     } catch (IOException e) {
       throw new IllegalStateException(e);
     } catch (GeneralSecurityException e) {
@@ -184,11 +187,11 @@ public class Callbacks {
   private static String text(DataInputStream in) throws IOException {
     byte[] bytes = new byte[in.readInt()];
     in.readFully(bytes);
-    return new String(bytes, "UTF-8");
+    return new String(bytes, StandardCharsets.UTF_8);
   }
 
   private static byte[] ofCall(long call) {
-    return ("answer " + call).getBytes(java.nio.charset.StandardCharsets.UTF_8);
+    return ("answer " + call).getBytes(StandardCharsets.UTF_8);
   }
 
   private byte[] seal(byte[] plain, byte[] additional) throws GeneralSecurityException {
@@ -215,7 +218,7 @@ public class Callbacks {
     most = Math.max(FEW, Math.min(most, 2 * live));
   }
 
-  /** Something in Python that can be called. */
+  /** A function in Python. */
   public static class Target {
     private final Callbacks callbacks;
     private final long number;
@@ -225,13 +228,13 @@ public class Callbacks {
       this.number = number;
     }
 
-    /** Returns what Python answers; a Failure if it raised an error. */
+    /** Returns what the function returns; throws Failure if it raised an error. */
     public byte[] call(byte[] argument) {
       return callbacks.call(number, argument);
     }
   }
 
-  /** Tells Python that a target is not needed any more. */
+  /** Tells Python that a target is no longer needed. */
   public static class Gone implements Runnable {
     private final Callbacks callbacks;
     private final long number;
@@ -241,6 +244,7 @@ public class Callbacks {
       this.number = number;
     }
 
+    @Override
     public void run() {
       callbacks.gone();
       if (!callbacks.closed) {

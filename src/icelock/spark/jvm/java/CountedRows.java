@@ -1,6 +1,7 @@
 package icelock;
 
 import java.util.Arrays;
+import java.util.Iterator;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -19,37 +20,44 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.Function1;
 import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Answers count(*) of whole tables without deletes by the manifests' numbers of rows, as Java Iceberg does (SparkScanBuilder.pushAggregation).
- * Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ * Answers count(*) of whole tables without deletes from the manifests' row counts, as Java Iceberg does (SparkScanBuilder.pushAggregation).
  */
+@SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
 public class CountedRows extends Rule {
   /** Returns what SparkSessionExtensions.injectOptimizerRule takes. */
   public static Function1 builder() {
     return new Builder();
   }
 
+  @Override
   public TreeNode apply(TreeNode plan) {
     return plan.transform(new Counted());
   }
 
   /** Makes the rule, for any session. */
   public static class Builder extends AbstractFunction1 {
+    @Override
     public Object apply(Object session) {
       return new CountedRows();
     }
   }
 
-  /** An aggregate becomes a row that is known. */
+  /** Replaces such an aggregate by its row. */
   public static class Counted extends AbstractPartialFunction {
+    private static final long serialVersionUID = 1L;
+
+    @Override
     public boolean isDefinedAt(Object node) {
       return counted(node) >= 0;
     }
 
+    @Override
     public Object applyOrElse(Object node, Function1 otherwise) {
       long counted = counted(node);
       if (counted < 0) {
@@ -59,20 +67,20 @@ public class CountedRows extends Rule {
       Object[] values = new Object[aggregate.aggregateExpressions().size()];
       Arrays.fill(values, Long.valueOf(counted));
       Object[] row = new Object[] {new GenericInternalRow(values)};
-      return new LocalRelation(aggregate.output(), CollectionConverters.asScala(Arrays.asList(row)).toSeq(), false, Option.empty());
+      return new LocalRelation(aggregate.output(), (Seq) Plans.seq(Arrays.asList(row)), false, Option.empty());
     }
 
-    /** Returns how many rows a node counts, and less than 0 if it is no count or they are not known. */
+    /** Returns how many rows a node counts, or less than 0 if it is not a count or the number is unknown. */
     private static long counted(Object node) {
       return node instanceof Aggregate && counts((Aggregate) node) ? rows(((Aggregate) node).child()) : -1;
     }
 
-    /** Whether an aggregate has no groups, and nothing but numbers of all rows. */
+    /** Whether an aggregate has no groups, and only counts of all rows. */
     private static boolean counts(Aggregate aggregate) {
       if (!aggregate.groupingExpressions().isEmpty() || aggregate.aggregateExpressions().isEmpty()) {
         return false;
       }
-      java.util.Iterator each = CollectionConverters.asJava(aggregate.aggregateExpressions()).iterator();
+      Iterator<?> each = CollectionConverters.asJava(aggregate.aggregateExpressions()).iterator();
       while (each.hasNext()) {
         Object found = each.next();
         if (!(found instanceof Alias) || !counts(((Alias) found).child())) {
@@ -90,7 +98,7 @@ public class CountedRows extends Rule {
       if (aggregate.isDistinct() || aggregate.filter().isDefined() || !(aggregate.aggregateFunction() instanceof Count)) {
         return false;
       }
-      java.util.Iterator counted = CollectionConverters.asJava(((Count) aggregate.aggregateFunction()).children()).iterator();
+      Iterator<?> counted = CollectionConverters.asJava(((Count) aggregate.aggregateFunction()).children()).iterator();
       while (counted.hasNext()) {
         Object value = counted.next();
         if (!(value instanceof Literal) || ((Literal) value).value() == null) {
@@ -100,7 +108,7 @@ public class CountedRows extends Rule {
       return true;
     }
 
-    /** Returns how many rows a plan has if it is of whole files of ours, and less than 0 for all else. */
+    /** Returns how many rows a plan has if it reads whole files of ours, else less than 0. */
     private static long rows(LogicalPlan plan) {
       if (plan instanceof Project) {
         return rows(((Project) plan).child());
@@ -110,7 +118,7 @@ public class CountedRows extends Rule {
       }
       if (plan instanceof Union) {
         long all = 0;
-        java.util.Iterator parts = CollectionConverters.asJava(plan.children()).iterator();
+        Iterator<?> parts = CollectionConverters.asJava(plan.children()).iterator();
         while (parts.hasNext()) {
           long some = rows((LogicalPlan) parts.next());
           if (some < 0) {
@@ -124,7 +132,7 @@ public class CountedRows extends Rule {
         return -1;
       }
       Object files = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
-      return files instanceof NativeScan.PlannedFiles ? ((NativeScan.PlannedFiles) files).rows() : -1;
+      return files instanceof PlannedFiles ? ((PlannedFiles) files).rows() : -1;
     }
   }
 }

@@ -1,14 +1,15 @@
 package icelock;
 
-/** An error of icelock's, on its way to Python: there it is raised as what it is (errors_of_jvm.py). */
+/** One of icelock's errors on its way to Python, which raises it as the class that kind names (jvm/errors.py). */
 public class Failure extends RuntimeException {
+  private static final long serialVersionUID = 1L;
   private final String kind;
   private final long number;
 
   /**
-   * @param kind the name of the error's class in Python
-   * @param message as it is shown
-   * @param number of the error in the Python process that planned, or 0
+   * @param kind the error's class in Python
+   * @param message as users see it
+   * @param number of the error in the Python process that planned; 0 for an error of a task
    */
   public Failure(String kind, String message, long number) {
     super(message);
@@ -30,6 +31,7 @@ public class Failure extends RuntimeException {
     return number;
   }
 
+  @Override
   public String toString() {
     return kind + ": " + getMessage();
   }

@@ -1,6 +1,5 @@
 package icelock;
 
-import java.lang.reflect.Field;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -15,11 +14,11 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * Gives each scan of an icelock table a plan of its own.
  *
- * Spark 4.1 to 4.3 keeps the planned partitions of a Python data source in the PythonDataSourceV2 that all queries on one DataFrame share, pushed
- * filters included: a later query without a filter, or the other side of a self-join, reads the wrong rows. This optimizer rule runs before
- * filters are pushed and puts a new PythonDataSourceV2 under each relation. Compiled in a running session by jvm.py; raw types, as Janino
- * knows no generics.
+ * Spark 4.1 to 4.3 keeps the planned partitions of a Python data source in the PythonDataSourceV2 that all queries on one DataFrame share,
+ * pushed filters included: a later query without a filter, or the other side of a self-join, reads the wrong rows. This optimizer rule runs
+ * before filters are pushed and puts a new PythonDataSourceV2 under each relation.
  */
+@SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
 public class FreshScans extends Rule {
   private final String format;
 
@@ -27,45 +26,49 @@ public class FreshScans extends Rule {
     this.format = format;
   }
 
-  /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails where this Spark is another than expected. */
+  /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails on a Spark version that works otherwise. */
   public static Function1 builder(final String format) throws ReflectiveOperationException {
-    Freshen.field(PythonTable.class, "ds");
-    Freshen.field(PythonDataSourceV2.class, "dataSourceInPython");
+    Plans.field(PythonTable.class, "ds");
+    Plans.field(PythonDataSourceV2.class, "dataSourceInPython");
     return new AbstractFunction1() {
+      @Override
       public Object apply(Object session) {
         return new FreshScans(format);
       }
     };
   }
 
+  @Override
   public TreeNode apply(TreeNode plan) {
     return plan.transform(new Freshen(format));
   }
 
-  /** The table of one scan; told by its name, as another session may have compiled this class again. */
+  /** The table of one scan. */
   public static class FreshTable extends PythonTable {
     public FreshTable(PythonDataSourceV2 source, String format, StructType schema) {
       super(source, format, schema);
     }
   }
 
+  /** Puts a FreshTable in a table's place. */
   public static class Freshen extends AbstractPartialFunction {
+    private static final long serialVersionUID = 1L;
     private final String format;
 
     public Freshen(String format) {
       this.format = format;
     }
 
+    @Override
     public boolean isDefinedAt(Object node) {
       if (!(node instanceof DataSourceV2Relation)) {
         return false;
       }
       Object table = ((DataSourceV2Relation) node).table();
-      return table instanceof PythonTable
-          && !table.getClass().getName().equals(FreshTable.class.getName())
-          && ((PythonTable) table).name().equalsIgnoreCase(format);
+      return table instanceof PythonTable && !(table instanceof FreshTable) && ((PythonTable) table).name().equalsIgnoreCase(format);
     }
 
+    @Override
     public Object applyOrElse(Object node, Function1 otherwise) {
       return isDefinedAt(node) ? freshen((DataSourceV2Relation) node) : otherwise.apply(node);
     }
@@ -75,24 +78,15 @@ public class FreshScans extends Rule {
       PythonDataSourceV2 source = new PythonDataSourceV2();
       source.setShortName(table.name());
       try {
-        PythonDataSourceV2 shared = (PythonDataSourceV2) field(PythonTable.class, "ds").get(table);
+        PythonDataSourceV2 shared = (PythonDataSourceV2) Plans.field(PythonTable.class, "ds").get(table);
         Object created = shared.getOrCreateDataSourceInPython(table.name(), relation.options(), Option.apply(table.schema()));
-        field(PythonDataSourceV2.class, "dataSourceInPython").set(source, created);
+        Plans.field(PythonDataSourceV2.class, "dataSourceInPython").set(source, created);
       } catch (ReflectiveOperationException e) {
-        throw new IllegalStateException("this Spark keeps its Python data sources otherwise; icelock cannot push filters here", e);
+        throw new IllegalStateException("icelock cannot push filters in this Spark version, which keeps Python data sources elsewhere", e);
       }
-      Object[] parts = new Object[relation.productArity()];
-      for (int i = 0; i < parts.length; i++) {
-        parts[i] = relation.productElement(i);
-      }
+      Object[] parts = Plans.parts(relation);
       parts[0] = new FreshTable(source, table.name(), table.schema());
       return relation.makeCopy(parts);
-    }
-
-    static Field field(Class owner, String name) throws ReflectiveOperationException {
-      Field field = owner.getDeclaredField(name);
-      field.setAccessible(true);
-      return field;
     }
   }
 }

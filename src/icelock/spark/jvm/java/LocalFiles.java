@@ -15,10 +15,10 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
- * The local disk as the native scan reads it. Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ * The local disk as the native scan reads it.
  *
- * Only regular files are opened: a named pipe waits for a writer for good, a device has no end. And no file has a checksum beside it: Hadoop's
- * own class believes .NAME.crc, which whoever can write to storage can write. What encrypted files hold is authenticated.
+ * Only regular files are opened: a named pipe would wait for a writer forever, and a device has no end. Checksum files are ignored:
+ * Hadoop's own class believes .NAME.crc, which anyone who can write to storage can write. Encrypted files are authenticated anyway.
  */
 public class LocalFiles extends RawLocalFileSystem {
   private static final int KIND = 0170000;
@@ -28,28 +28,28 @@ public class LocalFiles extends RawLocalFileSystem {
   private static final int CHARACTERS = 0020000;
   private static final int BLOCKS = 0060000;
 
-  /** Lets a scan open local files by this class, whatever the session says, and whatever is in Hadoop's cache. */
+  /** Makes a scan open local files with this class, whatever the session's settings and Hadoop's cache say. */
   static void install(Configuration conf) {
     conf.set("fs.file.impl", LocalFiles.class.getName());
     conf.setBoolean("fs.file.impl.disable.cache", true);
   }
 
+  @Override
   public FileStatus getFileStatus(Path path) throws IOException {
-    attributes(path); // which has a reason, where the other one has "does not exist"
+    attributes(path); // fails with the reason; the other says "does not exist" of all
     return super.getFileStatus(path);
   }
 
+  @Override
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
     if (!attributes(path).isRegularFile()) {
-      throw new Failure(
-          "icelock.errors.FormatError",
-          path + " is " + kind(pathToFile(path)) + ", expected a file: it was not opened; restore the file from a backup",
-          null);
+      throw new Failure("icelock.errors.FormatError",
+          path + " is " + kind(pathToFile(path)) + ", expected a file: it was not opened; restore the file from a backup", null);
     }
     try {
       return super.open(path, bufferSize);
     } catch (FileNotFoundException e) {
-      // Java says so of whatever it cannot open.
+      // Java throws this for any file that it cannot open.
       if (!pathToFile(path).exists()) {
         throw e;
       }
@@ -66,10 +66,10 @@ public class LocalFiles extends RawLocalFileSystem {
     } catch (NoSuchFileException e) {
       throw new FileNotFoundException(path + " does not exist");
     } catch (InvalidPathException e) {
-      throw new Failure(
-          "icelock.errors.PolicyError",
-          path + " cannot be opened: this JVM has " + System.getProperty("sun.jnu.encoding") + " for names of files, which lacks letters of it;"
-              + " start Spark's JVMs with LC_ALL=C.UTF-8, or read by engine=\"python\"",
+      throw new Failure("icelock.errors.PolicyError",
+          path + " cannot be opened: this JVM has " + System.getProperty("sun.jnu.encoding")
+              + " for file names, which lacks letters of this one;"
+              + " start Spark's JVMs with LC_ALL=C.UTF-8, or read with engine=\"python\"",
           e);
     }
   }

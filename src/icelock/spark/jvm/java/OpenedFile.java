@@ -20,21 +20,21 @@ import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.io.InputFile;
 
 /**
- * What Spark's reader of an encrypted file has made of its footer, looked at before it gives a row. Compiled in a running session by
- * native.py; raw types, as Janino knows no generics.
+ * Checks what Spark's reader made of an encrypted file's footer, before it returns a row.
  *
- * Parquet believes the file about its algorithm, in bytes that nothing authenticates (ADR 0013). It is not these bytes that are looked at, since
- * storage may answer a second read otherwise, but the decryptors that the reader has made of them, and will use.
+ * Parquet believes the file about its algorithm, in bytes that nothing authenticates (ADR 0013). The check is not of these bytes, as
+ * storage may answer a second read differently, but of the decryptors that the reader made from them and will use.
  */
 public class OpenedFile {
-  private static final String HOW = ": the file was changed, or it is the work of a writer that chose otherwise; restore it from a backup, read a"
-      + " snapshot that does not need it, or have it written again";
+  private static final String HOW =
+      ": the file was changed, or its writer chose another algorithm; restore it from a backup, read a snapshot"
+      + " without it, or have it written again";
   private static final int MOST_STEPS = 64;
   private static final String[] OURS = {"scala.collection.", "org.apache.spark.sql.execution.datasources.", "org.apache.parquet.hadoop."};
-  private static final Map FIELDS = new ConcurrentHashMap();
+  private static final Map<Class<?>, Field[]> FIELDS = new ConcurrentHashMap<>();
   private static final Field FILE = file();
 
-  /** Refuses a file whose pages are not all under AES_GCM_V1, or that has another length than its key metadata says. */
+  /** Refuses a file with pages that are not under AES_GCM_V1, or whose length differs from its key metadata's. */
   static void check(Object rows, byte[] keyMetadata, String path) {
     ParquetFileReader reader = reader(rows);
     checkAlgorithm(reader, path);
@@ -44,14 +44,14 @@ public class OpenedFile {
   private static void checkAlgorithm(ParquetFileReader reader, String path) {
     InternalFileDecryptor decryptor = reader.getFileMetaData().getFileDecryptor();
     if (decryptor == null) {
-      throw new ParquetCryptoRuntimeException(path + " failed authentication: it is not encrypted, but its key metadata says that it is" + HOW);
+      throw new ParquetCryptoRuntimeException(path + " failed authentication: it is not encrypted, but has key metadata" + HOW);
     }
-    List blocks = reader.getFooter().getBlocks();
+    List<?> blocks = reader.getFooter().getBlocks();
     if (blocks.isEmpty()) {
       return;
     }
     // Columns have one setup for all row groups.
-    Iterator columns = ((BlockMetaData) blocks.get(0)).getColumns().iterator();
+    Iterator<?> columns = ((BlockMetaData) blocks.get(0)).getColumns().iterator();
     while (columns.hasNext()) {
       checkColumn(decryptor, (ColumnChunkMetaData) columns.next(), path);
     }
@@ -62,17 +62,16 @@ public class OpenedFile {
     try {
       setup = decryptor.getColumnSetup(column.getPath());
     } catch (ParquetCryptoRuntimeException e) {
-      return; // under a key of its own, without which Parquet will not read it
+      return; // under a key of its own, which Parquet does not get, so it will not read the column
     }
     if (!setup.isEncrypted()) {
       throw new ParquetCryptoRuntimeException(path + " failed authentication: its column " + column.getPath() + " is not encrypted" + HOW);
     }
     if (!(setup.getDataDecryptor() instanceof AesGcmDecryptor)) {
-      throw new ParquetCryptoRuntimeException(
-          path
-              + " failed authentication: it names AES_GCM_CTR_V1 as its algorithm, which leaves pages without authentication. Encrypted Iceberg"
-              + " files have AES_GCM_V1"
-              + HOW);
+      throw new ParquetCryptoRuntimeException(path
+          + (" failed authentication: it names AES_GCM_CTR_V1 as its algorithm, which leaves pages without authentication. Encrypted "
+              + "Iceberg")
+          + " files have AES_GCM_V1" + HOW);
     }
   }
 
@@ -90,7 +89,7 @@ public class OpenedFile {
       long found = ((InputFile) FILE.get(reader)).getLength();
       if (found != expected) {
         throw new ParquetCryptoRuntimeException(
-            path + " failed authentication: it has " + found + " bytes on storage, its key metadata says " + expected + HOW);
+            path + " failed authentication: it has " + found + " bytes on storage, but " + expected + " by its key metadata" + HOW);
       }
     } catch (IOException e) {
       throw new ParquetCryptoRuntimeException("the key metadata of " + path + " cannot be read", e);
@@ -99,38 +98,39 @@ public class OpenedFile {
     }
   }
 
-  /** Returns Parquet's reader behind an iterator of Spark's: of batches, or of rows, which may be mapped, joined or numbered on their way. */
+  /**
+   * Returns Parquet's reader behind an iterator of Spark's: of batches, or of rows, which may be mapped, joined or numbered on their way.
+   */
   static ParquetFileReader reader(Object rows) {
-    List seen = new ArrayList();
+    List<Object> seen = new ArrayList<>();
     seen.add(rows);
     for (int i = 0; i < seen.size() && i < MOST_STEPS; i++) {
       Object owner = seen.get(i);
       if (owner instanceof ParquetFileReader) {
         return (ParquetFileReader) owner;
       }
-      Field[] fields = fields(owner.getClass());
-      for (int j = 0; j < fields.length; j++) {
-        Object value = get(fields[j], owner);
+      for (Field field : fields(owner.getClass())) {
+        Object value = get(field, owner);
         if (value != null && ours(value.getClass()) && !contains(seen, value)) {
           seen.add(value);
         }
       }
     }
-    throw new IllegalStateException("this Spark keeps its Parquet readers otherwise; read icelock tables by engine=\"python\"");
+    throw new IllegalStateException("this Spark version keeps its Parquet readers elsewhere; read icelock tables by engine=\"python\"");
   }
 
-  private static boolean contains(List seen, Object value) {
-    for (int i = 0; i < seen.size(); i++) {
-      if (seen.get(i) == value) {
+  private static boolean contains(List<?> seen, Object value) {
+    for (Object each : seen) {
+      if (each == value) {
         return true;
       }
     }
     return false;
   }
 
-  private static boolean ours(Class kind) {
-    for (int i = 0; i < OURS.length; i++) {
-      if (kind.getName().startsWith(OURS[i])) {
+  private static boolean ours(Class<?> kind) {
+    for (String prefix : OURS) {
+      if (kind.getName().startsWith(prefix)) {
         return true;
       }
     }
@@ -145,20 +145,21 @@ public class OpenedFile {
     }
   }
 
-  private static Field[] fields(Class kind) {
+  @SuppressWarnings("cast") // Janino does not cast what a generic method returns
+  private static Field[] fields(Class<?> kind) {
     Field[] known = (Field[]) FIELDS.get(kind);
     if (known == null) {
-      List found = new ArrayList();
-      for (Class each = kind; each != null && ours(each); each = each.getSuperclass()) {
-        Field[] declared = each.getDeclaredFields();
-        for (int i = 0; i < declared.length; i++) {
-          if (!declared[i].getType().isPrimitive() && !Modifier.isStatic(declared[i].getModifiers())) {
-            declared[i].setAccessible(true);
-            found.add(declared[i]);
+      List<Field> found = new ArrayList<>();
+      for (Class<?> each = kind; each != null && ours(each); each = each.getSuperclass()) {
+        for (Field field : each.getDeclaredFields()) {
+          if (!field.getType().isPrimitive() && !Modifier.isStatic(field.getModifiers())) {
+            field.setAccessible(true);
+            found.add(field);
           }
         }
       }
-      known = (Field[]) found.toArray(new Field[0]);
+      known = new Field[found.size()];
+      found.toArray(known);
       FIELDS.put(kind, known);
     }
     return known;

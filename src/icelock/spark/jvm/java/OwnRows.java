@@ -1,7 +1,8 @@
 package icelock;
 
-import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import java.util.function.Supplier;
@@ -27,15 +28,16 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Which versions of icelock tables a plan reads, wherever it does: in joins, unions, subqueries, views and cached plans.
+ * Finds the versions of icelock tables that a plan reads: in joins, unions, subqueries, views and cached plans too.
  *
- * Each scan says it itself (seen.py): those of Spark's own reader by their FileIndex, those of the data source in the pickle of their Python object. This
- * optimizer rule puts what the rows of an overwrite come from into the options of the write, since Spark shows a data source no plan. Compiled in a
- * running session by jvm.py; raw types, as Janino knows no generics.
+ * Each scan has its version (seen.py): one of Spark's own reader in its FileIndex, one of the data source in the pickle of its Python
+ * object. This optimizer rule puts the versions that the rows of an overwrite come from into the options of the write, as Spark does not
+ * show a data source the plan.
  */
+@SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
 public class OwnRows extends Rule {
   private static final String OPTION = "icelock-rows-read";
-  private static final String NATIVE = "icelock.NativeScan$PlannedFiles";
+  private static final String NATIVE = "icelock.PlannedFiles";
   private static final String BEGIN = "icelock seen[";
   private static final String END = "]icelock seen";
   private final String format;
@@ -44,40 +46,45 @@ public class OwnRows extends Rule {
     this.format = format;
   }
 
-  /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails where this Spark is another than expected. */
+  /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails on a Spark version that works otherwise. */
   public static Function1 builder(final String format) throws ReflectiveOperationException {
-    field(PythonTable.class, "ds");
-    field(PythonDataSourceV2.class, "dataSourceInPython");
+    Plans.field(PythonTable.class, "ds");
+    Plans.field(PythonDataSourceV2.class, "dataSourceInPython");
     return new AbstractFunction1() {
+      @Override
       public Object apply(Object session) {
         return new OwnRows(format);
       }
     };
   }
 
-  /** Returns what the scans of a plan say, with a newline between them; "?" and a table's name for a scan that does not say. */
+  /** Returns the versions that the scans of a plan read, one a line; "?" and the table's name for a scan that does not say. */
   public static String seen(LogicalPlan plan, String format) {
-    Set found = new LinkedHashSet();
+    Set<String> found = new LinkedHashSet<>();
     walk(plan, format, found);
-    return String.join("\n", (Set) found);
+    return String.join("\n", found);
   }
 
+  @Override
   public TreeNode apply(TreeNode plan) {
-    return plan.transform(new Told(format));
+    return plan.transform(new Marking(format));
   }
 
   /** Writes the option into an overwrite that does not have it yet. */
-  public static class Told extends AbstractPartialFunction {
+  public static class Marking extends AbstractPartialFunction {
+    private static final long serialVersionUID = 1L;
     private final String format;
 
-    public Told(String format) {
+    public Marking(String format) {
       this.format = format;
     }
 
+    @Override
     public boolean isDefinedAt(Object node) {
       return ours(node) && !options(node).contains(OPTION) && !target(node).options().containsKey(OPTION);
     }
 
+    @Override
     public Object applyOrElse(Object node, Function1 otherwise) {
       if (!isDefinedAt(node)) {
         return otherwise.apply(node);
@@ -85,10 +92,10 @@ public class OwnRows extends Rule {
       TreeNode command = (TreeNode) node;
       DataSourceV2Relation relation = target(node);
       String seen = seen(((V2WriteCommand) node).query(), format);
-      // Spark wants the options of both to be equal, or those of one to be none.
+      // Spark wants the options of both to be equal, or one of them to be empty.
       boolean ofCommand = !options(node).isEmpty() || relation.options().isEmpty();
       boolean ofRelation = !relation.options().isEmpty();
-      Object[] parts = elements(command);
+      Object[] parts = Plans.parts(command);
       for (int i = 0; i < parts.length; i++) {
         if (parts[i] == options(node) && ofCommand) {
           parts[i] = ((Map) parts[i]).updated(OPTION, seen);
@@ -100,23 +107,15 @@ public class OwnRows extends Rule {
     }
 
     private static DataSourceV2Relation with(DataSourceV2Relation relation, String seen) {
-      java.util.HashMap options = new java.util.HashMap(relation.options().asCaseSensitiveMap());
+      HashMap<String, String> options = new HashMap<>(relation.options().asCaseSensitiveMap());
       options.put(OPTION, seen);
-      Object[] parts = elements(relation);
+      Object[] parts = Plans.parts(relation);
       for (int i = 0; i < parts.length; i++) {
         if (parts[i] == relation.options()) {
           parts[i] = new CaseInsensitiveStringMap(options);
         }
       }
       return (DataSourceV2Relation) ((TreeNode) relation).makeCopy(parts);
-    }
-
-    private static Object[] elements(TreeNode node) {
-      Object[] parts = new Object[node.productArity()];
-      for (int i = 0; i < parts.length; i++) {
-        parts[i] = node.productElement(i);
-      }
-      return parts;
     }
 
     private static DataSourceV2Relation target(Object node) {
@@ -132,17 +131,16 @@ public class OwnRows extends Rule {
     }
 
     private static Map options(Object node) {
-      return node instanceof OverwriteByExpression
-          ? ((OverwriteByExpression) node).writeOptions()
-          : ((OverwritePartitionsDynamic) node).writeOptions();
+      return node instanceof OverwriteByExpression ? ((OverwriteByExpression) node).writeOptions()
+                                                   : ((OverwritePartitionsDynamic) node).writeOptions();
     }
   }
 
-  private static void walk(LogicalPlan plan, String format, Set found) {
+  private static void walk(LogicalPlan plan, String format, Set<String> found) {
     if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
       Object files = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
       if (files.getClass().getName().equals(NATIVE)) {
-        found.add(((Supplier) files).get());
+        found.add((String) ((Supplier<?>) files).get());
       }
     } else if (plan instanceof DataSourceV2Relation) {
       DataSourceV2Relation relation = (DataSourceV2Relation) plan;
@@ -158,8 +156,8 @@ public class OwnRows extends Rule {
     each(plan.subqueries(), format, found);
   }
 
-  private static void each(Object plans, String format, Set found) {
-    java.util.Iterator all = CollectionConverters.asJava((scala.collection.Seq) plans).iterator();
+  private static void each(Object plans, String format, Set<String> found) {
+    Iterator<?> all = CollectionConverters.asJava((scala.collection.Seq<?>) plans).iterator();
     while (all.hasNext()) {
       walk((LogicalPlan) all.next(), format, found);
     }
@@ -173,10 +171,10 @@ public class OwnRows extends Rule {
     String path = relation.options().get("path");
     String name = path == null ? relation.options().get("table") : path;
     try {
-      Object shared = field(PythonTable.class, "ds").get(relation.table());
-      Object made = field(PythonDataSourceV2.class, "dataSourceInPython").get(shared);
+      Object shared = Plans.field(PythonTable.class, "ds").get(relation.table());
+      Object made = Plans.field(PythonDataSourceV2.class, "dataSourceInPython").get(shared);
       if (made instanceof PythonDataSourceCreationResult) {
-        // A byte is a char in this encoding, and the text between the marks is ASCII.
+        // Each byte is a char in this encoding, and the text between the marks is ASCII.
         String pickled = new String(((PythonDataSourceCreationResult) made).dataSource(), StandardCharsets.ISO_8859_1);
         int begin = pickled.indexOf(BEGIN);
         int end = pickled.indexOf(END, begin);
@@ -185,14 +183,9 @@ public class OwnRows extends Rule {
         }
       }
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException("this Spark keeps its Python data sources otherwise; icelock cannot tell what they read", e);
+      throw new IllegalStateException(
+          "icelock cannot tell what is read in this Spark version, which keeps Python data sources elsewhere", e);
     }
     return "?" + (name == null ? "" : name);
-  }
-
-  private static Field field(Class owner, String name) throws ReflectiveOperationException {
-    Field field = owner.getDeclaredField(name);
-    field.setAccessible(true);
-    return field;
   }
 }

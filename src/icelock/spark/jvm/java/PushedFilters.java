@@ -1,6 +1,6 @@
 package icelock;
 
-import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.math.BigDecimal;
@@ -21,25 +21,25 @@ import org.apache.spark.sql.sources.Or;
 import scala.Product;
 
 /**
- * Spark's filters as JSON, for native/filters.py. Compiled in a running session by native.py; raw types, as Janino knows no generics.
+ * Spark's filters as JSON, for native/filters.py.
  *
- * A filter is a list: its class's name, then what it is made of, filters or a column's name and values. Texts, whole numbers, truth values and null
- * are JSON's own, other values are {kind: text}, those of an unknown kind {"unknown": name of the class}.
+ * A filter is a list: its class's name, then its parts: filters, or a column's name and values. Strings, integers, booleans and null are
+ * JSON's own; other values are {kind: text}, those of an unknown kind {"unknown": name of the class}.
  */
 class PushedFilters {
   private static final int DEEP = 200;
-  private static final ObjectMapper JSON = new ObjectMapper().configure(JsonGenerator.Feature.ESCAPE_NON_ASCII, true);
+  private static final ObjectMapper JSON = new ObjectMapper().configure(JsonWriteFeature.ESCAPE_NON_ASCII.mappedFeature(), true);
   private static final Object UNKNOWN = Arrays.asList(new Object[] {"Unknown"});
 
-  static byte[] json(List filters) {
-    List found = new ArrayList();
-    for (int i = 0; i < filters.size(); i++) {
-      found.add(filter((Filter) filters.get(i), 0));
+  static byte[] json(List<?> filters) {
+    List<Object> found = new ArrayList<>();
+    for (Object filter : filters) {
+      found.add(filter((Filter) filter, 0));
     }
     try {
       return JSON.writeValueAsBytes(found);
     } catch (IOException e) {
-      throw new IllegalStateException("filters that cannot be written as JSON", e);
+      throw new IllegalStateException("filters cannot be written as JSON", e);
     }
   }
 
@@ -59,15 +59,15 @@ class PushedFilters {
     }
     if (filter instanceof In) {
       Object[] values = ((In) filter).values();
-      List written = new ArrayList(values.length);
-      for (int i = 0; i < values.length; i++) {
-        written.add(value(values[i]));
+      List<Object> written = new ArrayList<>(values.length);
+      for (Object value : values) {
+        written.add(value(value));
       }
       return list(name, ((In) filter).attribute(), written);
     }
-    // The others are a column's name, or that and a value.
+    // The others have a column's name, and most a value.
     Product parts = (Product) filter;
-    List written = new ArrayList();
+    List<Object> written = new ArrayList<>();
     written.add(name);
     for (int i = 0; i < parts.productArity(); i++) {
       written.add(value(parts.productElement(i)));
@@ -75,7 +75,7 @@ class PushedFilters {
     return written;
   }
 
-  private static List list(Object first, Object second, Object third) {
+  private static List<?> list(Object first, Object second, Object third) {
     return Arrays.asList(new Object[] {first, second, third});
   }
 

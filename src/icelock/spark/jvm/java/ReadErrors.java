@@ -22,12 +22,11 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * What went wrong in a file, told by the errors of Spark's Parquet reader. Compiled in a running session by native.py; raw types, as Janino
- * knows no generics.
+ * What the errors of Spark's Parquet reader mean for a file.
  *
- * A file's key is of that file alone, so what does not authenticate was changed. Some bytes are read before they are authenticated: magic, length
- * of the footer, lengths of modules. What Parquet itself finds wrong with them is a change too. Errors of the storage are Python's own for
- * them, with the name of the file; those of Spark and of the JVM, and what stops a task, are left as they are.
+ * Each file has a key of its own, so what does not authenticate was changed. Some bytes are read before they are authenticated: magic,
+ * footer length, lengths of modules. If Parquet finds them wrong, they were changed too. A storage error becomes Python's error of that
+ * kind, with the name of the file. Errors of Spark and of the JVM, and what stops a task, are not changed.
  */
 public class ReadErrors {
   private static final int DEEP = 50;
@@ -35,23 +34,13 @@ public class ReadErrors {
   private static final String FORMAT = "icelock.errors.FormatError";
   private static final String KEY = "icelock.errors.KeyUnavailableError";
   private static final String RESTORE = "restore it from a backup, or roll the table back";
-  private static final Set OF_BYTES =
-      new HashSet(
-          Arrays.asList(
-              new Object[] {
-                IOException.class,
-                EOFException.class,
-                RuntimeException.class,
-                IllegalArgumentException.class,
-                NegativeArraySizeException.class,
-                IndexOutOfBoundsException.class,
-                ArrayIndexOutOfBoundsException.class,
-                java.nio.BufferUnderflowException.class
-              }));
+  private static final Set<?> OF_BYTES = new HashSet<Object>(Arrays.asList(new Object[] {IOException.class, EOFException.class,
+      RuntimeException.class, IllegalArgumentException.class, NegativeArraySizeException.class, IndexOutOfBoundsException.class,
+      ArrayIndexOutOfBoundsException.class, java.nio.BufferUnderflowException.class}));
 
   private ReadErrors() {}
 
-  /** Returns the error to throw in another's place: a Failure, or the error itself. */
+  /** Returns the error to throw instead of another: a Failure, or that error itself. */
   static Throwable of(Throwable error, String path, boolean encrypted, Configuration conf) {
     Throwable root = error;
     boolean authentic = true;
@@ -69,42 +58,50 @@ public class ReadErrors {
       each = each.getCause();
     }
     if (!authentic) {
-      return encrypted ? changed(root, path, error) : new Failure(KEY, path + " is encrypted, and its manifest entry has no key metadata: it was "
-          + "put in a plain file's place; " + RESTORE, error);
+      return encrypted ? changed(root, path, error)
+                       : new Failure(KEY,
+                             path + " is encrypted, but its manifest entry has no key metadata: it "
+                                 + "replaced a plain file; " + RESTORE,
+                             error);
     }
     if (ofParquet(root) && reachable(path, conf)) {
       return encrypted
-          ? new Failure(INTEGRITY, path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
-          : new Failure(FORMAT, path + " is a damaged plain Parquet file, or none (" + line(root) + "); " + RESTORE, error);
+          ? new Failure(
+                INTEGRITY, path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
+          : new Failure(FORMAT, path + " is a damaged plain Parquet file, or not one at all (" + line(root) + "); " + RESTORE, error);
     }
     return root instanceof IOException
-        ? new Failure("builtins.OSError", path + " could not be read (" + line(root) + "): the storage failed; try again when it is well", error)
+        ? new Failure("builtins.OSError", path + " could not be read (" + line(root) + "): the storage failed; try again later", error)
         : error;
   }
 
-  /** Whether an error ends a task or a JVM, whatever file it has open. */
+  /** Whether an error ends a task or a JVM, and says nothing of the file. */
   private static boolean stops(Throwable error) {
-    return error instanceof InterruptedException
-        || (error instanceof InterruptedIOException && !(error instanceof SocketTimeoutException))
-        || error instanceof ClosedByInterruptException
-        || error instanceof Error;
+    return error instanceof InterruptedException || (error instanceof InterruptedIOException && !(error instanceof SocketTimeoutException))
+        || error instanceof ClosedByInterruptException || error instanceof Error;
   }
 
-  /** Returns what an error means by its class alone, or null. */
+  /** Returns what an error of this class means, or null. */
   private static Failure known(Throwable each, String path, Throwable error) {
     if (each instanceof FileNotFoundException || each instanceof java.nio.file.NoSuchFileException) {
-      return new Failure("builtins.FileNotFoundError", path + " is not there: its snapshot was expired meanwhile, or the file was removed; "
-          + "read the table again", error);
+      return new Failure("builtins.FileNotFoundError",
+          path + " does not exist: its snapshot was expired meanwhile, or the file was removed; "
+              + "read the table again",
+          error);
     }
     if (each instanceof AccessDeniedException || each instanceof AccessControlException) {
-      return new Failure("builtins.PermissionError", path + " may not be read by this executor's user (" + line(each) + "): give it the right", error);
+      return new Failure(
+          "builtins.PermissionError", path + " may not be read by this executor's user (" + line(each) + "): grant it access", error);
     }
     if (each instanceof ChecksumException) {
-      return new Failure(INTEGRITY, path + " is damaged: its storage's checksum is not that of its bytes (" + line(each) + "); " + RESTORE, error);
+      return new Failure(
+          INTEGRITY, path + " is damaged: its bytes do not match its storage's checksum (" + line(each) + "); " + RESTORE, error);
     }
     if (each instanceof KeyAccessDeniedException) {
-      return new Failure(KEY, path + " has columns under keys of their own, which Iceberg's scheme does not know: "
-          + "select other columns, or rewrite the file with one key", error);
+      return new Failure(KEY,
+          path + " has columns under keys of their own, which Iceberg does not support: "
+              + "select other columns, or rewrite the file with one key",
+          error);
     }
     return null;
   }
@@ -113,8 +110,10 @@ public class ReadErrors {
     String said = String.valueOf(root.getMessage());
     return said.startsWith(path)
         ? new Failure(INTEGRITY, said, error)
-        : new Failure(INTEGRITY, path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another"
-            + " file's (" + line(root) + "); " + RESTORE, error);
+        : new Failure(INTEGRITY,
+              path + " does not authenticate: it was changed, swapped, or replaced by a plain file, or its key metadata is another"
+                  + " file's (" + line(root) + "); " + RESTORE,
+              error);
   }
 
   private static String line(Throwable error) {
@@ -123,7 +122,7 @@ public class ReadErrors {
     return error.getClass().getSimpleName() + ": " + (end < 0 ? message : message.substring(0, end));
   }
 
-  /** Whether Parquet complains about bytes. */
+  /** Whether Parquet found bytes wrong. */
   private static boolean ofParquet(Throwable root) {
     if (root.getClass().getName().startsWith("shaded.parquet.")) {
       return true;
@@ -132,8 +131,8 @@ public class ReadErrors {
       return false;
     }
     StackTraceElement[] frames = root.getStackTrace();
-    for (int i = 0; i < frames.length; i++) {
-      String name = frames[i].getClassName();
+    for (StackTraceElement frame : frames) {
+      String name = frame.getClassName();
       if (!name.startsWith("java.") && !name.startsWith("jdk.") && !name.startsWith("sun.")) {
         return name.startsWith("org.apache.parquet.") || name.startsWith("shaded.parquet.")
             || (root instanceof EOFException && name.startsWith("org.apache.hadoop.fs."));
@@ -142,7 +141,7 @@ public class ReadErrors {
     return false;
   }
 
-  /** Whether the storage answers now; if it does not, that was the reason. */
+  /** Whether the storage answers now; if it does not, that was the cause. */
   private static boolean reachable(String path, Configuration conf) {
     try {
       Path at = new Path(path);
@@ -153,26 +152,28 @@ public class ReadErrors {
     }
   }
 
-  /** Throws an error as it is, whatever the compiler knows of it. */
+  /** Throws an error, checked or not. */
   static RuntimeException thrown(Throwable error) {
     org.apache.spark.unsafe.Platform.throwException(error);
     return new IllegalStateException(error);
   }
 
-  /** The rows of a file, with its errors. */
-  public static class Told extends AbstractIterator implements Closeable {
-    private final Iterator rows;
+  /** The rows of a file, with its errors explained. */
+  @SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
+  public static class Rows extends AbstractIterator implements Closeable {
+    private final Iterator<?> rows;
     private final String path;
     private final boolean encrypted;
     private final Configuration conf;
 
-    Told(Iterator rows, String path, boolean encrypted, Configuration conf) {
+    Rows(Iterator<?> rows, String path, boolean encrypted, Configuration conf) {
       this.rows = rows;
       this.path = path;
       this.encrypted = encrypted;
       this.conf = conf;
     }
 
+    @Override
     public boolean hasNext() {
       try {
         return rows.hasNext();
@@ -181,6 +182,7 @@ public class ReadErrors {
       }
     }
 
+    @Override
     public Object next() {
       try {
         return rows.next();
@@ -189,6 +191,7 @@ public class ReadErrors {
       }
     }
 
+    @Override
     public void close() throws IOException {
       if (rows instanceof Closeable) {
         ((Closeable) rows).close();

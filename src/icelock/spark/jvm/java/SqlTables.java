@@ -1,6 +1,7 @@
 package icelock;
 
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
@@ -22,23 +23,28 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * The tables of a SQL query, found in Spark's parse of it, and put in their places. Compiled in a running session by native.py; raw types,
- * as Janino knows no generics.
+ * Finds the tables of a SQL query in Spark's parse of it, and puts their rows in their places.
  */
+@SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
 public class SqlTables extends AbstractPartialFunction {
+  private static final long serialVersionUID = 1L;
   private static final char SEPARATOR = 0;
-  private final Map known;
-  private final List found = new ArrayList();
 
-  private SqlTables(Map known) {
+  @SuppressWarnings("serial") // never serialized
+  private final Map<?, ?> known;
+
+  @SuppressWarnings("serial") // never serialized
+  private final List<Object> found = new ArrayList<>();
+
+  private SqlTables(Map<?, ?> known) {
     this.known = known;
   }
 
   /**
-   * Returns the tables that a query names, and null for a statement that is no query. A table is its name's parts with a NUL after each, then "" or
-   * "version:" and what it is to be read as of, or "timestamp".
+   * Returns the tables that a query names, or null for a statement that is not a query. A table is the parts of its name with a NUL after
+   * each, then "", "version:" and the version that it is read as of, or "timestamp".
    */
-  public static List names(SparkSession session, String query) throws ParseException {
+  public static List<?> names(SparkSession session, String query) throws ParseException {
     LogicalPlan plan = session.sessionState().sqlParser().parsePlan(query);
     if (plan instanceof Command || plan instanceof ParsedStatement) {
       return null;
@@ -48,8 +54,8 @@ public class SqlTables extends AbstractPartialFunction {
     return collector.found;
   }
 
-  /** Returns the rows of a query whose tables, by what names() says of them, are these. */
-  public static Dataset rows(SparkSession session, String query, Map tables) throws ParseException {
+  /** Returns the rows of a query over these tables, by what names() returned for each. */
+  public static Dataset<?> rows(SparkSession session, String query, Map<?, ?> tables) throws ParseException {
     LogicalPlan plan = session.sessionState().sqlParser().parsePlan(query);
     return Dataset.ofRows(session, new SqlTables(tables).walk(plan));
   }
@@ -58,10 +64,12 @@ public class SqlTables extends AbstractPartialFunction {
     return (LogicalPlan) plan.transformUpWithSubqueries(this);
   }
 
+  @Override
   public boolean isDefinedAt(Object node) {
     return node instanceof UnresolvedRelation || node instanceof RelationTimeTravel || node instanceof UnresolvedWith;
   }
 
+  @Override
   public Object applyOrElse(Object node, Function1 otherwise) {
     if (node instanceof UnresolvedWith) {
       return with((UnresolvedWith) node);
@@ -78,10 +86,10 @@ public class SqlTables extends AbstractPartialFunction {
   }
 
   private LogicalPlan table(LogicalPlan node, UnresolvedRelation relation, String version) {
-    List parts = CollectionConverters.asJava(relation.multipartIdentifier());
+    List<?> parts = CollectionConverters.asJava(relation.multipartIdentifier());
     StringBuilder name = new StringBuilder();
-    for (int i = 0; i < parts.size(); i++) {
-      name.append((String) parts.get(i)).append(SEPARATOR);
+    for (Object part : parts) {
+      name.append((String) part).append(SEPARATOR);
     }
     String table = name.append(version).toString();
     if (known == null) {
@@ -92,24 +100,21 @@ public class SqlTables extends AbstractPartialFunction {
       return node;
     }
     int last = parts.size() - 1;
-    Seq qualifier = CollectionConverters.asScala(parts.subList(0, last)).toSeq();
-    LogicalPlan rows = ((Dataset) known.get(table)).logicalPlan();
+    Seq qualifier = Plans.seq(parts.subList(0, last));
+    LogicalPlan rows = ((Dataset<?>) known.get(table)).logicalPlan();
     return new SubqueryAlias(new AliasIdentifier((String) parts.get(last), qualifier), rows);
   }
 
-  /** Common table expressions are no children of the node that has them. */
+  /** Common table expressions are not children of their node. */
   private LogicalPlan with(UnresolvedWith node) {
-    List relations = new ArrayList();
-    java.util.Iterator each = CollectionConverters.asJava(node.cteRelations()).iterator();
+    List<Object> relations = new ArrayList<>();
+    Iterator<?> each = CollectionConverters.asJava(node.cteRelations()).iterator();
     while (each.hasNext()) {
-      Tuple3 relation = (Tuple3) each.next();
-      relations.add(new Tuple3(relation._1(), walk((LogicalPlan) relation._2()), relation._3()));
+      Tuple3<?, ?, ?> relation = (Tuple3<?, ?, ?>) each.next();
+      relations.add(new Tuple3<Object, Object, Object>(relation._1(), walk((LogicalPlan) relation._2()), relation._3()));
     }
-    Object[] parts = new Object[node.productArity()];
-    for (int i = 0; i < parts.length; i++) {
-      parts[i] = node.productElement(i);
-    }
-    parts[1] = CollectionConverters.asScala(relations).toSeq();
+    Object[] parts = Plans.parts(node);
+    parts[1] = Plans.seq(relations);
     return (LogicalPlan) ((TreeNode) node).makeCopy(parts);
   }
 }
