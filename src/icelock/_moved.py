@@ -43,7 +43,7 @@ _FOLDERS: Final = (
     ("spark", "spark.jvm", "callbacks"),
     ("spark", "spark.sealed", "job messages seen staged ticket"),
     ("spark", "spark.columns", "batches conditions filters projection types"),
-    ("spark", "spark.settings", "options storage"),
+    ("spark", "spark.settings", "options"),
 )
 _RENAMED: Final = {
     "arrow.arrow_types": "arrow.types",
@@ -91,7 +91,8 @@ _RENAMED: Final = {
     "metadata.dropped_sources": "metadata.table_metadata",
     "metadata.plan": "plan.task",
     "metadata.snapshot": "metadata.table_metadata",
-    "spark.column_paths": "spark.columns.paths",
+    "spark.column_paths": "spark.columns.types",
+    "spark.columns.paths": "spark.columns.types",
     "spark.cut": "spark.task.row_rewrite",
     "spark.cut_planning": "spark.driver.plan_rewrite",
     "spark.driver.plan_cut": "spark.driver.plan_rewrite",
@@ -107,7 +108,9 @@ _RENAMED: Final = {
     "spark.planning": "spark.driver.plan_read",
     "spark.rows": "spark.change_rows",
     "spark.snapshots": "spark.driver.snapshot",
+    "spark.settings.storage": "spark.settings.catalogs",
     "spark.spark_transforms": "spark.columns.transforms",
+    "spark.storage": "spark.settings.catalogs",
     "spark.tables": "spark.settings.catalogs",
     "spark.task.cut": "spark.task.row_rewrite",
     "spark.task_read": "spark.task.read",

@@ -173,7 +173,7 @@ def test_executors_reach_for_no_catalog_and_no_key(run: Run, request: pytest.Fix
 
 @pytest.mark.parametrize("run", ["local"], indirect=True)
 def test_an_in_memory_catalog_is_refused(run: Run) -> None:
-    assert "catalog memory is in memory of one process, and Spark plans in several" in run.told
+    assert "catalog memory is in the memory of one process, and Spark plans in several" in run.told
     assert "memory" not in run.output
 
 

@@ -12,7 +12,7 @@ from pyspark import TaskContext, cloudpickle
 from icelock.format import aes_gcm
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.source import data_source
-from icelock.spark.sealed.job import Action, Base, Job, Purpose
+from icelock.spark.sealed.job import Action, Job, PlannedOn, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import Settings
 
@@ -24,9 +24,9 @@ def settings(lake, **more) -> Settings:
     return Settings(catalogs={"test": lake.properties(**more)}, parallelism=2, session_key=KEY)
 
 
-def base_of(table, *, merge_on_read=False) -> Base:
+def base_of(table, *, merge_on_read=False) -> PlannedOn:
     snapshot = table.current_snapshot()
-    return Base(
+    return PlannedOn(
         table_uuid=str(table.metadata.table_uuid),
         snapshot_id=None if snapshot is None else snapshot.snapshot_id,
         merge_on_read=merge_on_read,

@@ -149,7 +149,7 @@ def test_what_is_not_the_jvm_is_not_answered(forged, caplog):
     assert wait_until(lambda: not channel.is_open)
     assert len(channel) == 0
     assert jvm.answers.empty()
-    assert "is not that JVM" in caplog.text or forged == "in the clear"
+    assert "is not Spark's JVM" in caplog.text or forged == "in the clear"
 
 
 def test_the_attack_works_on_a_server_of_py4j():

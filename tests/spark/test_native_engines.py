@@ -40,7 +40,7 @@ def test_the_engine_that_is_asked_for(spark, spark_lake, caplog):
     assert ["FileScan icelock" in plan_of(frame) for frame in (automatic, insisted, python)] == [True, True, False]
     assert "BatchScan icelock" in plan_of(python)
     assert values(automatic) == values(insisted) == values(python) == [(1, "x"), (2, "y")]
-    with pytest.raises(PolicyError, match="engine 'java' is none of auto, native, python"):
+    with pytest.raises(PolicyError, match="unknown engine 'java'; use one of auto, native, python"):
         icelock.spark.read(spark, TABLE, engine="java")
 
 
@@ -52,12 +52,12 @@ def test_avro_files_beside_parquet_files(spark, spark_lake, caplog):
     with caplog.at_level(logging.INFO, logger="icelock"):
         found = icelock.spark.read(spark, TABLE)
     (line,) = told(caplog)
-    assert "no Parquet files" in line
+    assert "not Parquet files" in line
     assert "FileScan icelock" in plan_of(found)
     assert "BatchScan icelock" in plan_of(found)
     assert values(found) == [(1, "x"), (2, "y"), (3, "z")]
     assert values(found.filter("id > 1").select("c")) == ["y", "z"]
-    with pytest.raises(PolicyError, match="no Parquet files"):
+    with pytest.raises(PolicyError, match="not Parquet files"):
         native(spark)
 
 
@@ -70,7 +70,7 @@ def test_a_platform_that_lets_no_class_in(spark, spark_lake, caplog, monkeypatch
 
     other = spark.newSession()
     icelock.spark.register(other, {"test": spark_lake.properties()})
-    monkeypatch.setattr(jvm_side, "_load", refuse)
+    monkeypatch.setattr(jvm_side, "load_native", refuse)
     with caplog.at_level(logging.INFO, logger="icelock"):
         found = icelock.spark.read(other, TABLE)
     (line,) = told(caplog)

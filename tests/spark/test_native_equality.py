@@ -474,12 +474,12 @@ def java(monkeypatch):
 def test_rows_that_java_deleted(spark, java):
     """Partitions, NaN, -0.0 and null, two columns, a dropped, a renamed and a promoted column, global deletes, deletion vectors."""
     wanted = expected("eq_parquet")
-    found = native_read(spark, java.scan(), "t", insisted=True)
+    found = native_read(spark, java.scan(), "t", require_native=True)
     assert not found.rest
     assert rows(found.rows.toArrow()) == sorted_json(wanted["rows"])
     columns = ("id", "_row_id", "_last_updated_sequence_number")
-    lineage = native_read(spark, java.scan(selected_fields=columns), "t", insisted=True).rows.collect()
+    lineage = native_read(spark, java.scan(selected_fields=columns), "t", require_native=True).rows.collect()
     assert sorted(list(row) for row in lineage) == sorted(wanted["row_lineage"])
     for row_filter, matches in FILTERS:
-        found = native_read(spark, java.scan(row_filter=row_filter), "t", insisted=True)
+        found = native_read(spark, java.scan(row_filter=row_filter), "t", require_native=True)
         assert rows(found.rows.toArrow()) == sorted_json([row for row in wanted["rows"] if matches(row)])

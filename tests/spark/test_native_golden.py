@@ -112,5 +112,5 @@ def test_a_fileio_of_the_users_own_is_left_to_python_unless_native_is_asked_for(
 
 def test_avro_files_are_refused_by_name(spark, golden):
     table = golden("avro_data")
-    with pytest.raises(PolicyError, match="no Parquet files"):
+    with pytest.raises(PolicyError, match="not Parquet files"):
         icelock.spark.read(spark, table, engine="native")

@@ -281,7 +281,7 @@ def test_names_that_differ_in_case_alone(spark, spark_lake):
         Schema(optional(1, "a", LONG), optional(2, "A", LONG), optional(3, "s", inner)),
         [{"a": 1, "A": 2, "s": {"x": 3, "X": 4}}],
     )
-    with pytest.raises(PolicyError, match="in other letters"):
+    with pytest.raises(PolicyError, match="only by case"):
         native(spark)
     (row,) = icelock.spark.read(spark, TABLE).collect()
     assert (row[0], row[1], row[2][0], row[2][1]) == (1, 2, 3, 4)

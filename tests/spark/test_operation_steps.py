@@ -338,14 +338,14 @@ def test_result_rows_are_sealed(lake):
     [
         ({"brunch": "x"}, False, "did you mean 'branch'"),
         ({"nonsense": "x"}, False, "known: branch, overwrite-filter, overwrite-mode, table"),
-        ({"overwrite-filter": "id = 1"}, False, r"is one of mode\('overwrite'\)"),
-        ({"overwrite-mode": "dynamic"}, False, r"is one of mode\('overwrite'\)"),
+        ({"overwrite-filter": "id = 1"}, False, r"needs mode\('overwrite'\)"),
+        ({"overwrite-mode": "dynamic"}, False, r"needs mode\('overwrite'\)"),
         ({"overwrite-mode": "both"}, True, "it must be static or dynamic"),
         ({"overwrite-mode": "dynamic", "overwrite-filter": "id = 1"}, True, "excludes overwrite-filter"),
         ({"overwrite-filter": "id =="}, True, "cannot be read"),
         ({"branch": "nope"}, False, "has no branch 'nope'"),
         ({"branch": ""}, False, "option branch is empty"),
-        ({"job": "aWNlbG9jaw=="}, False, r"is made by icelock\.spark\.write_to, delete and upsert"),
+        ({"job": "aWNlbG9jaw=="}, False, r"is set only by icelock"),
         ({"encryption.kms-type": "local"}, False, "is a setting of a catalog"),
     ],
 )
@@ -368,9 +368,9 @@ def new(action=Action.CREATE, partitioned_by=(), **properties):
     [
         (("days(nope)",), "it has no column 'nope'"),
         (("days(name)",), "column 'name' is string"),
-        (("bucket(0, id)",), "is no partitioning"),
-        (("bucket(id)",), "is no partitioning"),
-        (("zorder(id)",), "is no partitioning"),
+        (("bucket(0, id)",), "is not a partition transform"),
+        (("bucket(id)",), "is not a partition transform"),
+        (("zorder(id)",), "is not a partition transform"),
         (("days()",), "it has no column ''"),
     ],
 )
@@ -421,8 +421,8 @@ def test_new_columns_are_optional_and_keep_their_comments():
 @pytest.mark.parametrize(
     ("table", "properties", "error", "message"),
     [
-        (TABLE, {}, PolicyError, "makes encrypted tables only"),
-        (TABLE, {"encryption.keyid": "keyA"}, PolicyError, "makes encrypted tables only"),
+        (TABLE, {}, PolicyError, "creates encrypted tables only"),
+        (TABLE, {"encryption.keyid": "keyA"}, PolicyError, "creates encrypted tables only"),
         ("test.nope.t", KEYED, NoSuchNamespaceError, "nope"),
         ("test.db.there", KEYED, TableAlreadyExistsError, "already exists"),
         ("elsewhere.db.t", KEYED, PolicyError, "no catalog 'elsewhere'"),

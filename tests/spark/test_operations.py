@@ -318,8 +318,8 @@ def test_write_to_refuses_what_makes_no_sense(spark, spark_lake):
         (lambda: icelock.spark.write_to(rows, TABLE).option("brunch", "x"), "did you mean 'branch'"),
         (lambda: icelock.spark.write_to(rows, TABLE).option("overwrite-filter", "x"), "has a method"),
         (lambda: icelock.spark.write_to(rows, TABLE).partitionedBy(F.col("id")), "takes text"),
-        (lambda: icelock.spark.write_to(rows, TABLE).partitionedBy("id").append(), "changes one that exists"),
-        (lambda: icelock.spark.write_to(rows, TABLE).option("branch", "b").create(), "with its main branch"),
+        (lambda: icelock.spark.write_to(rows, TABLE).partitionedBy("id").append(), "changes an existing one"),
+        (lambda: icelock.spark.write_to(rows, TABLE).option("branch", "b").create(), "has its main branch only"),
         (lambda: icelock.spark.write_to(rows, TABLE).overwrite(F.col("id") == 1), "it must be text"),
         (lambda: icelock.spark.delete(spark, TABLE, "id is"), "cannot be read"),
         (lambda: icelock.spark.add_files(spark, TABLE, "x.parquet"), "reencrypt=True"),
@@ -384,7 +384,7 @@ def test_a_catalogs_default_key_makes_tables_of_spark_encrypted(spark, lake):
     rows = spark.createDataFrame([(1, "a")], "id long, name string")
     with pytest.raises(PolicyError, match="exclude each other"):
         icelock.spark.write_to(rows, TABLE).tableProperty("encryption.key-id", "keyA").tableProperty("icelock.plain", "true").create()
-    with pytest.raises(PolicyError, match="makes encrypted tables only"):
+    with pytest.raises(PolicyError, match="creates encrypted tables only"):
         icelock.spark.write_to(rows, TABLE).tableProperty("icelock.plain", "true").create()
     icelock.spark.write_to(rows, TABLE).createOrReplace()
     made = lake.catalog().load_table("db.t")

@@ -14,9 +14,9 @@ from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.plan_read import load as loaded
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.sealed.seen import ROWS_READ, Seen, seen_in
+from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.sealed.seen import base_of as validated_from
-from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
+from icelock.spark.settings.options import ROWS_READ, ReadOptions, TableName, WriteOptions
 from icelock.table.commit.conflicts import Since
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
@@ -112,8 +112,8 @@ def test_a_scan_of_the_data_source_says_it_in_its_pickle(lake, table):
 def test_what_the_optimizer_rule_hands_over_and_what_the_user_says(lake, table):
     text = Seen.of(table.metadata).to_text()
     options = {"path": TABLE, ROWS_READ: text}
-    assert WriteOptions.parse(options, overwrite=True).job(overwrite=True).seen == (Seen.of(table.metadata),)
-    said = WriteOptions.parse({**options, "validate-from-snapshot-id": "5"}, overwrite=True).job(overwrite=True)
+    assert Job.of_write(WriteOptions.parse(options, overwrite=True), overwrite=True).seen == (Seen.of(table.metadata),)
+    said = Job.of_write(WriteOptions.parse({**options, "validate-from-snapshot-id": "5"}, overwrite=True), overwrite=True)
     assert (said.validate_from, said.seen) == (5, ())
     with pytest.raises(PolicyError, match="has no snapshot 5"):
         source(lake, said).writer(ROWS, True)  # noqa: FBT003 - Spark's signature

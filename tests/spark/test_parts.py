@@ -31,10 +31,9 @@ from icelock.spark.columns.types import arrow_schema, spark_schema
 from icelock.spark.native import scan as native
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
-from icelock.spark.settings.catalogs import open_catalog
+from icelock.spark.settings.catalogs import executor_properties, open_catalog
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.session import Settings
-from icelock.spark.settings.storage import executor_properties
 from icelock.spark.task.splits import plan_splits
 
 pytestmark = pytest.mark.spark43
@@ -341,7 +340,7 @@ def test_no_module_takes_the_place_of_a_function():
 def test_a_catalog_in_memory_of_one_process_is_refused(tmp_path, monkeypatch):
     """Each process that plans would have an empty one of its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(PolicyError, match=r"catalog m is in memory of one process.*use type sql"):
+    with pytest.raises(PolicyError, match=r"catalog m is in the memory of one process.*use type sql"):
         open_catalog("m", {"type": "in-memory"})
     assert list(tmp_path.iterdir()) == []
 

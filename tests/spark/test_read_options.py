@@ -243,7 +243,7 @@ def test_a_changed_data_file_is_refused(spark, history):
 
 @pytest.mark.parametrize("catalogs", [{"a.b": {}}, {"": {}}, {" a": {}}])
 def test_catalog_names_are_checked(spark, catalogs):
-    with pytest.raises(PolicyError, match="it has no dot"):
+    with pytest.raises(PolicyError, match="it cannot have a dot"):
         icelock.spark.register(spark, catalogs)
 
 

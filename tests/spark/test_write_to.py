@@ -99,7 +99,7 @@ def test_batches_without_a_look_at_their_size_for_each_row(spark, columns, user,
     for name, value in user.items():
         spark.conf.set(name, value)
     try:
-        moved = driver_write._in_a_session_of_its_own(df, df.schema)
+        moved = driver_write._with_batch_settings(df, df.schema)
     finally:
         for name in user:
             spark.conf.unset(name)
@@ -290,6 +290,14 @@ def test_few_rows_are_written_here_as_executors_write_them(spark, spark_lake, mo
     assert found["few"].to_pylist() == found["tasks"].to_pylist()
     last = found["few"].to_pylist()[2]
     assert (last["ts"].timestamp(), last["day"].isoformat(), last["many"], last["missing"]) == (1e-6, "1970-01-02", [2, None, 3], None)
+
+
+def test_rows_are_optimized_once_by_the_job(spark, table):
+    df = rows(spark)
+    icelock.spark.write_to(df, TABLE).append()
+    phases = df._jdf.queryExecution().tracker().phases()
+    assert (phases.contains("analysis"), phases.contains("optimization")) == (True, False)
+    assert len(ids(table)) == 30_000
 
 
 def test_few_rows_by_a_limit_of_many(spark, table):

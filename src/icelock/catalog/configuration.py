@@ -71,10 +71,15 @@ def default_catalog(config: Config) -> str:
         raise PolicyError(f"default-catalog of PyIceberg's configuration must be the name of a catalog: {e}") from None  # likewise
 
 
+def known_catalogs(config: Config) -> list[str]:
+    """Return the names of the catalogs in the configuration."""
+    known = config.config.get("catalog")
+    return sorted(map(str, known)) if isinstance(known, dict) else []
+
+
 def not_configured(config: Config, name: str) -> str:
     """Return the message for a catalog that neither the configuration nor the caller describes."""
-    known = config.config.get("catalog")
-    have = sorted(map(str, known)) if isinstance(known, dict) else []
+    have = known_catalogs(config)
     near = difflib.get_close_matches(name.lower(), have, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return (

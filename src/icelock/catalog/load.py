@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, infer_catalog_type
 from pyiceberg.exceptions import NotInstalledError
-from pyiceberg.utils.config import merge_config
+from pyiceberg.utils.config import Config, merge_config
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import configured, default_catalog, not_configured, read_configuration
@@ -47,7 +47,11 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Encrypted
         NotInstalledError: the catalog needs an extra that is not installed.
     """
     config = read_configuration()
-    name = name or default_catalog(config)
+    return load_configured(config, name or default_catalog(config), properties)
+
+
+def load_configured(config: Config, name: str, properties: Mapping[str, str | None]) -> EncryptedCatalog:
+    """Load a catalog as ``load_catalog`` does, by a configuration that was read already."""
     conf: Mapping[str, Any] = merge_config(cast("Any", configured(config, name)), cast("Any", properties))
     if not any(value is not None for value in conf.values()):
         raise PolicyError(not_configured(config, name))

@@ -1,7 +1,6 @@
 """PySpark on encrypted tables: ``register`` a session, then ``read``, ``sql``, ``write_to``, ``delete``, ``upsert`` ...
 
-A function's module is imported when the function is first asked for: tasks unpickle classes of this package, and need neither
-catalogs nor key services for that.
+A function's module is imported on first use: tasks unpickle classes of this package, which takes no catalog and no key service.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_files", "attach", "delete", "read", "register", "sql", "upsert", "write_to"]
 
-# No module of this package may have the name of a function: importing it would put the module in the function's place.
+# No module of this package may have the name of a function: importing the module would replace the function.
 _MODULES: Final = {
     "add_files": "change_rows",
     "attach": "sql_tables",

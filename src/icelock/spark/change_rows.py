@@ -1,13 +1,13 @@
-"""Changes of rows, by Spark's tasks: ``delete``, ``upsert``, and ``add_files``.
+"""Changes of rows by Spark's tasks: ``delete``, ``upsert`` and ``add_files``.
 
-``delete``  the driver plans which files may hold matching rows; files all of whose rows match go by metadata alone; tasks look into the
-            others. One job.
-``upsert``  the source is kept (``persist``), so that it is computed once. It is joined with the table's keys; one job writes changed and
-            new rows and tells which rows they replace. By ``write.merge.mode`` its commit adds deletion vectors, or a second job writes
-            the files that lost rows again. Rows of the table whose keys are out of the source's range are not read.
+``delete``  one job: the driver plans which files may hold matching rows; files whose rows all match are removed by metadata alone, tasks
+            rewrite the others.
+``upsert``  the source is persisted, so that it is computed once, and joined with the table's keys. One job writes changed and new rows and
+            says which rows they replace. By ``write.merge.mode`` its commit adds deletion vectors, or a second job rewrites the files that
+            lost rows. Rows of the table whose keys are outside the source's range are not read.
 
-Each makes one snapshot, and none when nothing changes. Changed rows keep their ``_row_id``. Another writer's commit that changed the same
-rows, or (isolation level serializable) added rows that could have been concerned, makes the commit fail with ValidationException.
+Each makes one snapshot, or none when nothing changes. Changed rows keep their ``_row_id``. The commit fails with ValidationException if
+another writer's commit changed the same rows, or (isolation level serializable) added rows that might have matched.
 
 Not here: the work of tasks (``spark.task.row_rewrite``, ``spark.task.write``), jobs (``spark.driver.run_jobs``).
 """
@@ -16,27 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from pyiceberg.expressions import BooleanExpression
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.columns.paths import quoted
+from icelock.spark.columns.types import quoted
 from icelock.spark.driver.run_jobs import Jobs, TableDescription
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
 from icelock.spark.task.write import POSITIONS
 
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyspark.sql import Column, DataFrame, SparkSession
-
 _WHERE: Final = (ROW_ID.name, FILE.name, POS.name)
-# Types whose order Spark and Iceberg agree on, and whose values come to Python as they are.
+# Types that Spark and Iceberg order alike, and whose values reach Python unchanged.
 _RANGED: Final = (sp.IntegerType, sp.LongType, sp.ShortType, sp.ByteType, sp.StringType, sp.DateType)
 _CHANGED: Final = "icelock changed"
 _ROWS: Final = "icelock rows"
@@ -51,12 +49,12 @@ def delete(
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Delete the rows of ``catalog.namespace.table`` that match a filter in PyIceberg's language; rows that it leaves undecided stay.
+    """Delete the rows of ``catalog.namespace.table`` that match a filter in PyIceberg's language; rows for which it is NULL are kept.
 
     Copy-on-write or merge-on-read, by ``write.delete.mode``.
 
     Raises:
-        PolicyError: the session is not registered, or the filter cannot be read.
+        PolicyError: the session is not registered, or the filter is invalid.
         PySparkException: with icelock's error in its message; nothing was committed and no file is left.
     """
     jobs = Jobs(spark)
@@ -81,17 +79,17 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Update the rows of a table that have the keys of a DataFrame's rows and differ from them, and insert the others.
+    """Update the rows of a table whose keys are in a DataFrame and that differ from its rows, and insert the DataFrame's other rows.
 
-    As ``Table.upsert``: ``join_cols`` are the table's identifier fields if not given; a key occurs once in the DataFrame and has no null;
-    rows that are equal are not written.
+    As ``Table.upsert``: ``join_cols`` are the table's identifier fields by default; each key occurs once in the DataFrame and has no null;
+    equal rows are not written.
 
     Raises:
-        PolicyError: columns that are not the table's, no key, a key that occurs twice or has a null, or nothing to do; nothing was changed.
+        PolicyError: other columns than the table's, no key, a key twice or with a null, or nothing to do; nothing was changed.
         PySparkException: with icelock's error in its message; nothing was committed and no file is left.
     """
     if not when_matched_update_all and not when_not_matched_insert_all:
-        raise PolicyError("neither updates nor inserts are asked for, so there is nothing to do")
+        raise PolicyError("there is nothing to do: set when_matched_update_all or when_not_matched_insert_all")
     jobs = Jobs(df.sparkSession)
     job = Job(
         action=Action.MERGE,
@@ -123,9 +121,7 @@ def add_files(  # noqa: PLR0913 - as those above
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Append the rows of plain Parquet files, read by Spark and encrypted on the way; the plain files stay where they are.
-
-    Columns are found by name.
+    """Append the rows of plain Parquet files, read by Spark, encrypted, and matched by column name; the plain files are kept.
 
     Raises:
         PolicyError: ``reencrypt`` is not set, a file that Spark would skip, or the session is not registered; nothing was changed.
@@ -133,7 +129,7 @@ def add_files(  # noqa: PLR0913 - as those above
     """
     if not reencrypt:
         raise PolicyError(
-            f"table {table} is encrypted, and its files cannot be plain ones: reencrypt=True reads them and writes their rows encrypted"
+            f"table {table} is encrypted, so it cannot take plain files: reencrypt=True reads them and writes their rows encrypted"
         )
     names = [paths] if isinstance(paths, str) else list(paths)
     skipped = [name for name in names if name.rstrip("/").rpartition("/")[2].startswith(("_", "."))]
@@ -147,7 +143,7 @@ def add_files(  # noqa: PLR0913 - as those above
 
 
 class _Merge:
-    """The jobs of an upsert whose source is kept."""
+    """The jobs of an upsert."""
 
     def __init__(self, jobs: Jobs, job: Job, source: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...]) -> None:
         self._jobs = jobs
@@ -172,7 +168,7 @@ class _Merge:
             self._jobs.rewrite(self._job, only_staged=True)
 
     def _matched(self, *, update: bool) -> DataFrame:
-        """Return the source's rows that have a row in the table, with where that one is and whether it differs."""
+        """Return the source's rows that have a row in the table, with its place and whether it differs."""
         wanted = self._columns if update else self._keys
         target = self._jobs.read(replace(self._job, action=Action.TARGET, columns=(*wanted, *_WHERE))).alias("t")
         source = self._source.alias("s")
@@ -190,7 +186,7 @@ class _Merge:
         )
 
     def _unmatched(self, matched: DataFrame) -> DataFrame:
-        """Return the source's rows that have none."""
+        """Return the source's rows that have no row in the table."""
         found = matched.select(*(F.col(quoted(key)).alias(key) for key in self._keys)).alias("m")
         left = self._source.alias("s").join(found, [_of("s", key) == _of("m", key) for key in self._keys], "left_anti")
         kinds = zip((ROW_ID.name, *POSITIONS), ("bigint", "string", "bigint"), strict=True)
@@ -200,9 +196,9 @@ class _Merge:
 
 
 def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], table: str) -> DataFrame:
-    """Return the DataFrame with the table's columns in their order; UUIDs as Spark reads them, in lower case."""
+    """Return the DataFrame with the table's columns in order; UUIDs in lower case, as Spark reads them."""
     if not keys:
-        raise PolicyError(f"table {table} has no identifier fields: name the key's columns by join_cols")
+        raise PolicyError(f"table {table} has no identifier fields: name the key columns by join_cols")
     given, wanted = df.columns, described.columns
     wrong = [
         *(f"no column {name!r}" for name in wanted if name not in given),
@@ -220,10 +216,10 @@ def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], t
 
 
 def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any, Any]] | None:
-    """Return least and greatest value of the key's columns, None when there is no row.
+    """Return the least and greatest values of the key columns, None if there is no row.
 
     Raises:
-        PolicyError: a key occurs twice, or has a null.
+        PolicyError: a key twice, or with a null.
     """
     kinds = {field.name: field.dataType for field in source.schema.fields}
     ranged = [key for key in keys if isinstance(kinds[key], _RANGED)]
@@ -238,13 +234,13 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
         raise PolicyError(f"key column {', '.join(map(repr, without))} of the DataFrame has nulls, which match no row: nothing was changed")
     if found[_ROWS] > 1:
         raise PolicyError(
-            f"the key {', '.join(keys)} occurs more than once in the DataFrame, so it does not say which row is meant: nothing was changed"
+            f"the key {', '.join(keys)} occurs more than once in the DataFrame: nothing was changed; keep one row for each key"
         )
     return {key: (found[f"min {key}"], found[f"max {key}"]) for key in ranged}
 
 
 def _differ(one: Column, other: Column, kind: sp.DataType) -> Column:
-    """Return whether two values differ, nulls being equal; Spark compares no maps, so those nested in others always do."""
+    """Return whether two values differ; nulls are equal. Spark does not compare maps, so nested ones always differ."""
     if isinstance(kind, sp.MapType) and not _has_map(kind.keyType) and not _has_map(kind.valueType):
         one, other = (F.array_sort(F.map_entries(value)) for value in (one, other))
     elif _has_map(kind):

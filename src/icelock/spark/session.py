@@ -1,20 +1,23 @@
-"""``register``: makes the format "icelock" known to a Spark session, classic or Connect.
+"""``register``: makes the format "icelock" known to a Spark session, classic or Connect. Importing this module loads no catalog.
 
-A session whose connections would show keys is warned once (``spark.settings.rpc``).
-
-Not here: the data source (``spark.driver.source``). Importing this module loads no catalog.
+Not here: the data source (``spark.driver.source``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
+from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from icelock.spark.driver.source import NAME, data_source
+from icelock.spark.jvm.errors import install
+from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
+from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
+from icelock.spark.settings.session import Settings, attach, attached, is_classic, setting
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PARALLELISM_DEFAULT: Final = 2
@@ -24,31 +27,23 @@ _SESSION_KEY_LENGTH: Final = 32
 def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] | None = None) -> None:
     """Make ``spark.read.format("icelock")`` and ``df.write.format("icelock")`` work in a session.
 
-    Filter push-down for Python data sources is switched on for the session, unless it was set to false: then filters are not
-    pushed, with equal results. In a classic session icelock's errors of queries are raised as what they are. Call it again after a
-    change of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
+    Filter push-down for Python data sources is switched on, unless the session has it set to false; results are the same. In a classic
+    session, queries raise icelock's own errors. A session whose connections would show keys is warned once. Call it again after a change
+    of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
 
     Args:
         spark: a classic or Connect session.
-        catalogs: properties by catalog name, as for ``load_catalog``, KMS settings included; they go to the driver's planning
-            processes and never to executors. Catalogs that are not given are looked up in PyIceberg's configuration there.
+        catalogs: properties by catalog name, as for ``load_catalog``, KMS settings included; the driver's planning processes get them,
+            executors never do. Other catalogs are looked up in PyIceberg's configuration there.
 
     Raises:
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
     """
-    from icelock.keys.entropy import SystemEntropy
-    from icelock.spark.driver.source import NAME, data_source
-    from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
-    from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
-    from icelock.spark.settings.session import Settings, attach, attached
-
     activate(spark)
-    if getattr(spark, "_jsparkSession", None) is not None:
-        from icelock.spark.jvm.errors import install
-
+    if is_classic(spark):
         install()
     checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
-    push_down = _setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
+    push_down = setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
     install_own_rows(spark, NAME)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
@@ -59,10 +54,10 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     settings = Settings(
         catalogs=checked,
         push_down=push_down,
-        case_sensitive=_setting(spark, "spark.sql.caseSensitive", "false") == "true",
+        case_sensitive=setting(spark, "spark.sql.caseSensitive", "false") == "true",
         parallelism=_parallelism(spark),
         plain_rpc=plain_rpc,
-        # The same as before, so that operations under way in other threads go on.
+        # The same as before, for operations under way in other threads.
         session_key=SystemEntropy().random_bytes(_SESSION_KEY_LENGTH) if before is None else before.session_key,
     )
     spark.dataSource.register(data_source(settings))
@@ -72,7 +67,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
     if not name or "." in name or name != name.strip():
         raise PolicyError(
-            f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it has no dot and no white space around it"
+            f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it cannot have a dot, or white space around it"
         )
     check_nested(properties)
     given = {key: str(value) for key, value in properties.items() if value is not None}
@@ -80,16 +75,10 @@ def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
     return given
 
 
-def _setting(spark: SparkSession, name: str, default: str) -> str:
-    """Return a session setting in lower case; ``default`` is for one that was never set."""
-    value = spark.conf.get(name, default)
-    return str(value).strip().lower()
-
-
 def _parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once, as far as a session tells: a Connect session tells its settings only."""
+    """Return how many tasks run at once, as far as known: a Connect session has settings only."""
     context = getattr(spark, "_sc", None)
     if context is not None:
         return max(_PARALLELISM_DEFAULT, int(context.defaultParallelism))
-    value = _setting(spark, "spark.default.parallelism", "")
+    value = setting(spark, "spark.default.parallelism", "")
     return max(_PARALLELISM_DEFAULT, int(value)) if value.isdigit() else _PARALLELISM_DEFAULT

@@ -1,36 +1,35 @@
 """SQL on encrypted tables: ``sql`` runs a query that names them, ``attach`` makes a namespace's tables temporary views.
 
-``sql`` lets Spark parse the query, reads each table ``catalog.namespace.table`` of a registered catalog by ``read``, and puts the rows in
-the name's place: in joins, subqueries and common table expressions alike. Columns may be qualified by the table's name, whole or not.
-Columns and files that the query does not need are not read. Other names are Spark's own: views and tables of the session.
+``sql`` lets Spark parse the query, calls ``read`` for each table ``catalog.namespace.table`` of a known catalog, and puts the rows in its
+place: in joins, subqueries and common table expressions too. Columns may be qualified by the table's name or its last part. Columns and
+files that the query does not need are not read. Other names are Spark's: views and tables of the session.
 
-Queries only: tables are changed by ``write_to``, ``delete`` and ``upsert``.
+Queries only: ``write_to``, ``delete`` and ``upsert`` change tables.
 
 Not here: reading (``read_table``), the parse (``SqlTables.java``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from pyiceberg.expressions import AlwaysTrue
+from pyspark.sql import DataFrame, SparkSession
+
+from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
-from icelock.spark.columns.paths import quoted
+from icelock.spark.columns.types import quoted
 from icelock.spark.jvm.native import native_jvm
-from icelock.spark.read_table import Engine, read, session_catalog
-from icelock.spark.settings.options import TableName
-from icelock.spark.settings.session import settings_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from icelock.spark.settings.session import Settings
+from icelock.spark.read_table import Engine, read, read_options, session_catalog
+from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.spark.settings.session import is_classic, settings_of
 
 _PARTS: Final = 3
 _VERSION: Final = "version:"
 
 
 def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFrame:
-    """Return the rows of a query; tables are named ``catalog.namespace.table``, with VERSION AS OF a snapshot id, branch or tag if wanted.
+    """Return the rows of a query; tables are named ``catalog.namespace.table``, with or without VERSION AS OF a snapshot id, branch or tag.
 
     Args:
         spark: a classic session that ``register`` was called with.
@@ -38,7 +37,7 @@ def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFr
         engine: as for ``read``.
 
     Raises:
-        PolicyError: a statement that is no query, TIMESTAMP AS OF, or a session of Spark Connect; or as ``read``.
+        PolicyError: a statement that is not a query, TIMESTAMP AS OF, or a session of Spark Connect; or as ``read``.
         NoSuchTableError, KeyUnavailableError, IntegrityError: as ``read``.
         pyspark.errors.ParseException, AnalysisException: Spark's own.
     """
@@ -49,24 +48,23 @@ def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFr
     named = jvm.sql_tables(query)
     if named is None:
         raise PolicyError("icelock.spark.sql runs queries; to change a table, use icelock.spark.write_to, delete or upsert")
-    catalogs = _catalogs(settings)
+    catalogs = {*settings.catalogs, *known_catalogs(read_configuration())}
     tables = {name: _rows(spark, name, engine) for name in dict.fromkeys(named) if name.split("\0")[0] in catalogs}
     return jvm.sql_rows(query, tables)
 
 
 def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bool = False, engine: str = Engine.AUTO) -> tuple[str, ...]:
-    """Make each table of ``catalog.namespace`` a temporary view of the session, and return the views' names: the tables', after ``prefix``.
+    """Create a temporary view of each table of ``catalog.namespace``, and return the views' names: ``prefix`` and the table's name.
 
-    A view shows its table as it is now; attach again (``replace``) to see later snapshots.
+    A view has the table's rows as they are now; attach again (``replace``) to see later snapshots.
 
     Raises:
-        PolicyError: a view of that name is there and ``replace`` is not set (no view is made then), or a session of Spark Connect; or as
-            ``read``.
+        PolicyError: a view exists and ``replace`` is not set (then none is created), or a session of Spark Connect; or as ``read``.
         NoSuchNamespaceError: no such namespace.
         KeyUnavailableError, IntegrityError: as ``read``.
     """
     settings = settings_of(spark)
-    if getattr(spark, "_jsparkSession", None) is None:
+    if not is_classic(spark):
         raise PolicyError(
             "icelock.spark.attach needs a classic session: over Spark Connect, read each table and call createOrReplaceTempView"
         )
@@ -84,14 +82,6 @@ def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bo
     return tuple(views)
 
 
-def _catalogs(settings: Settings) -> frozenset[str]:
-    """Return the names of catalogs that there are settings for, here or in PyIceberg's configuration."""
-    from pyiceberg.utils.config import Config
-
-    configured: Any = Config().config.get("catalog") or {}
-    return frozenset(settings.catalogs) | frozenset(configured)
-
-
 def _rows(spark: SparkSession, name: str, engine: str) -> DataFrame:
     *parts, version = name.split("\0")
     table = ".".join(parts)
@@ -101,17 +91,9 @@ def _rows(spark: SparkSession, name: str, engine: str) -> DataFrame:
         return read(spark, table, engine=engine)
     if not version.startswith(_VERSION):
         raise PolicyError(
-            f"TIMESTAMP AS OF is not read here: icelock.spark.read(spark, {table!r}, as_of_timestamp=...) is; or use VERSION AS OF"
+            f"TIMESTAMP AS OF is not supported: use icelock.spark.read(spark, {table!r}, as_of_timestamp=...), or VERSION AS OF"
         )
     at = version.removeprefix(_VERSION)
     if at.isdigit():
         return read(spark, table, snapshot_id=int(at), engine=engine)
-    return _at_ref(spark, table, at, engine)
-
-
-def _at_ref(spark: SparkSession, table: str, ref: str, engine: str) -> DataFrame:
-    name = TableName.parse(table)
-    found = session_catalog(spark, settings_of(spark), name).load_table(name.identifier).metadata.refs.get(ref)
-    if found is not None and found.snapshot_ref_type == "tag":
-        return read(spark, table, tag=ref, engine=engine)
-    return read(spark, table, branch=ref, engine=engine)
+    return read_options(spark, ReadOptions(table=TableName.parse(table), ref=at), AlwaysTrue(), engine)

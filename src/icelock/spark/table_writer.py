@@ -3,7 +3,7 @@
     create  replace  createOrReplace     the table and its rows in one commit; tasks write first, so a failed job leaves no table
     append  overwrite  overwritePartitions
 
-``overwrite`` is two jobs: one writes, one removes the rows that match from files that keep others. Rows are written once.
+``overwrite`` by a filter is two jobs: one writes the rows, one rewrites the files that lose some of theirs.
 
 Not here: what a job does (``spark.sealed.job``), changes of rows (``spark.change_rows``).
 """
@@ -11,9 +11,10 @@ Not here: what a job does (``spark.sealed.job``), changes of rows (``spark.chang
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyspark.sql import DataFrame
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
@@ -23,16 +24,12 @@ from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import MAIN, Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
 
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyspark.sql import DataFrame
-
 
 def write_to(df: DataFrame, table: str) -> TableWriter:
     """Return a writer of a DataFrame to ``catalog.namespace.table``, in the shape of ``df.writeTo``.
 
     Raises:
-        PolicyError: the session is not registered, or the name is none.
+        PolicyError: the session is not registered, or the name is invalid.
     """
     return TableWriter(df, table)
 
@@ -40,9 +37,8 @@ def write_to(df: DataFrame, table: str) -> TableWriter:
 class TableWriter:
     """Writes a DataFrame; each of the six last methods runs it and makes one snapshot.
 
-    They raise PolicyError, KeyUnavailableError, NoSuchTableError, CommitFailedException or ValidationException, or PySpark's exception with
-    one of them in its message: for errors of tasks, over Spark Connect, and in ``overwrite`` by a filter. Nothing was committed then and no
-    file is left.
+    They raise PolicyError, KeyUnavailableError, NoSuchTableError, CommitFailedException or ValidationException, or (errors of tasks, Spark
+    Connect, ``overwrite`` by a filter) PySpark's exception with one of them in its message. Then nothing was committed and no file is left.
     """
 
     def __init__(self, df: DataFrame, table: str) -> None:
@@ -55,20 +51,20 @@ class TableWriter:
         WriteOptions.parse(self._options, overwrite=False)
 
     def using(self, provider: str) -> Self:
-        """Accept ``icelock`` and ``iceberg``, for the sake of code written for ``df.writeTo``.
+        """Accept ``icelock`` and ``iceberg``, for code written for ``df.writeTo``.
 
         Raises:
             PolicyError: another format.
         """
         if provider.lower() not in {NAME, "iceberg"}:
-            raise PolicyError(f"write_to makes encrypted Iceberg tables, not {provider!r}")
+            raise PolicyError(f"write_to creates encrypted Iceberg tables, not {provider!r}")
         return self
 
     def option(self, name: str, value: object) -> Self:
         """Set ``branch``, ``distribution-mode``, ``fanout-enabled``, ``validate-from-snapshot-id`` or ``snapshot-property.<name>``.
 
         Raises:
-            PolicyError: another name, or a value that is none.
+            PolicyError: another name, or an invalid value.
         """
         if name.lower() in SPREAD:
             spread = {**self._spread, name.lower(): str(value)}
@@ -89,12 +85,12 @@ class TableWriter:
         return self
 
     def tableProperty(self, name: str, value: object) -> Self:
-        """Set a property of the table that is made, such as ``encryption.key-id``."""
+        """Set a property of the new table, such as ``encryption.key-id``."""
         self._properties[name] = str(value)
         return self
 
     def partitionedBy(self, *transforms: str) -> Self:
-        """Set the partitioning of the table that is made: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``."""
+        """Set the partitioning of the new table: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``."""
         wrong = [transform for transform in transforms if not isinstance(transform, str)]
         if wrong:
             raise PolicyError(f"partitionedBy takes text such as 'days(ts)', not {type(wrong[0]).__name__}")
@@ -102,7 +98,7 @@ class TableWriter:
         return self
 
     def create(self) -> None:
-        """Make a table with these rows; it must not exist."""
+        """Create a table with these rows; it must not exist."""
         self._make(Action.CREATE)
 
     def replace(self) -> None:
@@ -110,7 +106,7 @@ class TableWriter:
         self._make(Action.REPLACE)
 
     def createOrReplace(self) -> None:
-        """Make a table with these rows, or replace it if it exists."""
+        """Create a table with these rows, or replace it if it exists."""
         self._make(Action.CREATE_OR_REPLACE)
 
     def append(self) -> None:
@@ -136,7 +132,7 @@ class TableWriter:
 
     def _job(self, action: Action) -> Job:
         if self._properties or self._partitioned_by:
-            raise PolicyError(f"tableProperty and partitionedBy are of a table that is made, and {action} changes one that exists")
+            raise PolicyError(f"tableProperty and partitionedBy are for a new table, and {action} changes an existing one")
         return self._of_options(action)
 
     def _own(self, action: Action) -> Job:
@@ -144,7 +140,7 @@ class TableWriter:
 
     def _make(self, action: Action) -> None:
         if BRANCH in {name.lower() for name in self._options}:
-            raise PolicyError(f"a table is made with its main branch: leave the option {BRANCH} out")
+            raise PolicyError(f"a new table has its main branch only: leave the option {BRANCH} out")
         new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
         job = replace(self._of_options(action), new_table=new)
         self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))

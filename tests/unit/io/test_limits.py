@@ -21,7 +21,7 @@ from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import DEFAULT_LIMITS, Limits, read_all
 from icelock.io.plain_input import PlainBytes
 from icelock.metadata.table_metadata import decode_metadata, read_metadata
-from icelock.spark.settings.storage import executor_properties
+from icelock.spark.settings.catalogs import executor_properties
 from tests.unit.io.test_avro import block, container, long
 
 MIB = 1 << 20

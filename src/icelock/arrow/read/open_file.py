@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from icelock.arrow.read.avro_rows import open_avro
 from icelock.arrow.read.parquet_rows import open_parquet
+from icelock.arrow.read.stored_file import FORMATS
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from icelock.arrow.read.stored_file import Rows, StoredFile
 
 _Open = Callable[["StoredFile", "FileIO", "Schema", "NameMapping | None"], AbstractContextManager["Rows"]]
-_BY_FORMAT: Final[Mapping[str, _Open]] = {"PARQUET": open_parquet, "AVRO": open_avro}
+_OPEN: Final[Mapping[str, _Open]] = dict(zip(FORMATS, (open_parquet, open_avro), strict=True))
 
 
 def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> AbstractContextManager[Rows]:
@@ -31,4 +32,4 @@ def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: Nam
         FormatError: the bytes are not of the file's format, or there are neither field ids nor mapped names.
         KeyUnavailableError: the file is encrypted, but has no key metadata.
     """
-    return _BY_FORMAT[file.file_format](file, io, schema, name_mapping)
+    return _OPEN[file.file_format](file, io, schema, name_mapping)

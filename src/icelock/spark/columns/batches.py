@@ -1,9 +1,9 @@
 """Batches of a scan in exactly Spark's Arrow form: the one place where they are converted (case C-51).
 
-Differences that occur: ``arrow.uuid`` (Spark: string), fixed-size binary (Spark: binary), names and nullability of nested fields.
-Columns without such a difference are handed on as they are.
+Differences: ``arrow.uuid`` (Spark: string), fixed-size binary (Spark: binary), names and nullability of nested fields. Other columns are
+passed on unchanged.
 
-Invariant: lists and maps keep no values below a null, so sliced and filtered arrays convert rightly.
+Invariant: converted lists and maps keep no values below a null, so sliced and filtered arrays convert correctly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch whose schema is ``schema``; columns are matched by position.
 
     Raises:
-        FormatError: a column cannot be brought into Spark's form, or has nulls where Spark was told of none.
+        FormatError: a column cannot be converted, or has nulls although Spark takes it for required.
     """
     arrays = [_convert(array, field.type, field.name) for array, field in zip(batch.columns, schema, strict=True)]
     for array, field in zip(arrays, schema, strict=True):
@@ -77,13 +77,13 @@ def _converter(field: pa.Field, path: str) -> Converter:
 
 
 def _check_nulls(array: pa.Array, field: pa.Field, path: str, parents: int = 0) -> None:
-    """Refuse nulls in a column that Spark was told has none: Spark would read them as zeros."""
+    """Refuse nulls in a required column: Spark would read them as zeros."""
     if not field.nullable and array.null_count > parents:
         raise FormatError(f"column {path!r} has nulls, but it is required: the data file does not fit the table")
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:
-    """Return 16-byte values as lower-case text with hyphens, without a Python object for each."""
+    """Return 16-byte values as lower-case text with hyphens, without Python objects."""
     rows = len(array)
     if rows == 0:
         return pa.array([], pa.string())

@@ -1,12 +1,12 @@
-"""An Iceberg filter as a condition on a DataFrame's columns: a row is kept if and only if the Arrow engine keeps it.
+"""An Iceberg filter as a condition on a DataFrame's columns: it keeps exactly the rows that the Arrow engine keeps.
 
-Both drop rows for which the filter is unknown. Where Spark differs from ``plan.filters.exact`` the condition spells those rules out:
+Both drop rows for which the filter is NULL. Where Spark differs from ``plan.filters.exact`` the condition follows these rules:
 
     NaN    is unequal to everything, itself included, and neither greater nor less:  x > 5  →  x > 5 and not isnan(x)
-    -0.0   is 0.0 in IN too
-    UUID   is text in Spark, and compared as such: canonical text sorts as the bytes do
+    -0.0   equals 0.0, in IN too
+    UUID   is text in Spark, and compared as text: canonical text sorts as the bytes do
 
-Not here: filters of Spark's, in the other direction (``spark.columns.filters``).
+Not here: Spark's filters as Iceberg's (``spark.columns.filters``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import reduce
 from typing import Any, Final
 from uuid import UUID
 
+import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.literals import Literal
@@ -29,14 +30,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from icelock.arrow.types import output_type
 from icelock.metadata.schema_paths import names_to
-from icelock.spark.columns.paths import quoted
-from icelock.spark.columns.types import spark_type
+from icelock.spark.columns.types import quoted, spark_type
 
 _FLOATS: Final = (ice.FloatType, ice.DoubleType)
 
 
 def condition(bound: BooleanExpression, schema: Schema) -> Column:
-    """Return the condition of a filter that is bound to ``schema``; columns are found by name, ``quoted``."""
+    """Return the condition of a filter that is bound to ``schema``, on columns by name."""
     made: Column = visit(bound, _Condition(schema))
     return made
 
@@ -49,13 +49,11 @@ class _Condition(BoundBooleanExpressionVisitor[Column]):
         return F.col(quoted(*names_to(self._schema.fields, term.ref().field.field_id)))
 
     def _literal(self, term: Any, value: Any) -> Column:
-        import pyarrow as pa
-
         kind = term.ref().field.field_type
         if isinstance(kind, ice.UUIDType):
             return F.lit(str(value if isinstance(value, UUID) else UUID(bytes=value)))
         python = pa.scalar(value, output_type(kind)).as_py()
-        # As text: PySpark would take days and times for those of this process's time zone.
+        # As text: PySpark would take dates and times as of this process's time zone.
         plain = python.isoformat() if isinstance(python, dt.date) else python
         return F.lit(plain).cast(spark_type(kind, term.ref().field.name, ""))
 

@@ -1,15 +1,15 @@
-"""Filters that Spark pushes down, as Iceberg expressions; what is not applied in full goes back to Spark (case C-53).
+"""Filters that Spark pushes down, as Iceberg expressions; filters that are not translated stay with Spark (case C-53).
 
-A translation is exact: the expression keeps a row if and only if Spark's filter is true for it. Where Iceberg and Spark differ, the
-expression spells Spark's rule out:
+A translation is exact: the expression keeps exactly the rows for which Spark's filter is true. Where Iceberg and Spark differ, it follows
+Spark's rules:
 
     NULL    every comparison but ``<=>`` and IS NULL drops it, negated ones too; IN with a NULL in its list is the list without it,
             and NOT IN with one is true for no row
     NaN     equals itself and is greater than every number:  x > 5  →  x > 5 or is_nan(x)
     -0.0    equals 0.0, in IN too
 
-Not translated, so left to Spark: ends with, contains, order of UUIDs (text in Spark, bytes in Iceberg), UUID text that is not canonical,
-struct, list and map columns, anything below a list or map.
+Not translated: ends with, contains, order of UUIDs (text in Spark, bytes in Iceberg), UUID text that is not canonical, struct, list and map
+columns, anything below a list or map.
 
 Not here: which files a filter excludes (PyIceberg's planner) and which rows (``arrow.read.row_filter``).
 """
@@ -46,7 +46,7 @@ class _Untranslatable(Exception):  # noqa: N818 - no error: the filter stays wit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class FilterColumn:
     """A primitive column: its name in the table's schema and its type."""
 
     name: str
@@ -61,7 +61,7 @@ class FilterTranslator:
         self._table_schema = table_schema
 
     def translate(self, pushed: ds.Filter) -> ex.BooleanExpression | None:
-        """Return the exact translation, or None when there is none."""
+        """Return the exact translation, if there is one."""
         try:
             return self._translate(pushed)
         except _Untranslatable:
@@ -78,7 +78,7 @@ class FilterTranslator:
         column = self._column(inner.attribute)  # type: ignore[attr-defined]
         return rule(column, inner, negated)
 
-    def _column(self, path: Sequence[str]) -> Column:
+    def _column(self, path: Sequence[str]) -> FilterColumn:
         fields, field = self._projected.fields, None
         for name in path:
             field = next((candidate for candidate in fields if candidate.name == name), None)
@@ -90,24 +90,24 @@ class FilterTranslator:
         full_name = self._table_schema.find_column_name(field.field_id)
         if full_name is None:
             raise _Untranslatable
-        return Column(name=full_name, kind=field.field_type)
+        return FilterColumn(name=full_name, kind=field.field_type)
 
 
-def _is_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:
+def _is_null(column: FilterColumn, _: Any, negated: bool) -> ex.BooleanExpression:
     return _present(column) if negated else _predicate(ex.IsNull, column)
 
 
-def _is_not_null(column: Column, _: Any, negated: bool) -> ex.BooleanExpression:
+def _is_not_null(column: FilterColumn, _: Any, negated: bool) -> ex.BooleanExpression:
     return _predicate(ex.IsNull, column) if negated else _present(column)
 
 
-def _equal(column: Column, pushed: ds.EqualTo, negated: bool) -> ex.BooleanExpression:
+def _equal(column: FilterColumn, pushed: ds.EqualTo, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return ex.AlwaysFalse()
     return _not_among(column, [pushed.value]) if negated else _among(column, [pushed.value])
 
 
-def _equal_null_safe(column: Column, pushed: ds.EqualNullSafe, negated: bool) -> ex.BooleanExpression:
+def _equal_null_safe(column: FilterColumn, pushed: ds.EqualNullSafe, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return _is_null(column, pushed, negated)
     if negated:
@@ -115,7 +115,7 @@ def _equal_null_safe(column: Column, pushed: ds.EqualNullSafe, negated: bool) ->
     return _among(column, [pushed.value])
 
 
-def _in(column: Column, pushed: ds.In, negated: bool) -> ex.BooleanExpression:
+def _in(column: FilterColumn, pushed: ds.In, negated: bool) -> ex.BooleanExpression:
     values = [value for value in pushed.value if value is not None]
     if not negated:
         return _among(column, values)
@@ -124,7 +124,7 @@ def _in(column: Column, pushed: ds.In, negated: bool) -> ex.BooleanExpression:
     return _not_among(column, values)
 
 
-def _ordered(column: Column, pushed: Any, negated: bool) -> ex.BooleanExpression:
+def _ordered(column: FilterColumn, pushed: Any, negated: bool) -> ex.BooleanExpression:
     if pushed.value is None:
         return ex.AlwaysFalse()
     operator = _OPPOSITE[type(pushed)] if negated else type(pushed)
@@ -143,7 +143,7 @@ def _ordered(column: Column, pushed: Any, negated: bool) -> ex.BooleanExpression
     return ex.Or(compared, _predicate(ex.IsNaN, column)) if greater else compared
 
 
-def _starts_with(column: Column, pushed: ds.StringStartsWith, negated: bool) -> ex.BooleanExpression:
+def _starts_with(column: FilterColumn, pushed: ds.StringStartsWith, negated: bool) -> ex.BooleanExpression:
     if not isinstance(column.kind, ice.StringType) or not isinstance(pushed.value, str) or not pushed.value:
         raise _Untranslatable
     if negated:
@@ -157,7 +157,7 @@ _OPPOSITE: Final[dict[type[Any], type[Any]]] = {
     ds.LessThan: ds.GreaterThanOrEqual,
     ds.LessThanOrEqual: ds.GreaterThan,
 }
-_RULES: Final[dict[type[Any], Callable[[Column, Any, bool], ex.BooleanExpression]]] = {
+_RULES: Final[dict[type[Any], Callable[[FilterColumn, Any, bool], ex.BooleanExpression]]] = {
     ds.IsNull: _is_null,
     ds.IsNotNull: _is_not_null,
     ds.EqualTo: _equal,
@@ -168,21 +168,21 @@ _RULES: Final[dict[type[Any], Callable[[Column, Any, bool], ex.BooleanExpression
 }
 
 
-def _predicate(kind: Any, column: Column, *arguments: Any) -> ex.BooleanExpression:
+def _predicate(kind: Any, column: FilterColumn, *arguments: Any) -> ex.BooleanExpression:
     # PyIceberg's constructors are hidden from type checkers by pydantic's plugin.
     made: ex.BooleanExpression = kind(column.name, *arguments)
     return made
 
 
-def _present(column: Column) -> ex.BooleanExpression:
+def _present(column: FilterColumn) -> ex.BooleanExpression:
     return _predicate(ex.NotNull, column)
 
 
-def _comparison(operator: type[Any], column: Column, value: Any) -> ex.BooleanExpression:
+def _comparison(operator: type[Any], column: FilterColumn, value: Any) -> ex.BooleanExpression:
     return _predicate(_ORDERED[operator], column, _literal(column.kind, value))
 
 
-def _among(column: Column, values: Sequence[Any]) -> ex.BooleanExpression:
+def _among(column: FilterColumn, values: Sequence[Any]) -> ex.BooleanExpression:
     """Return "the column is one of the values", which are not null."""
     parts: list[ex.BooleanExpression] = [_predicate(ex.IsNaN, column)] if any(map(_is_nan, values)) else []
     singles, several = _literals(column.kind, values)
@@ -192,7 +192,7 @@ def _among(column: Column, values: Sequence[Any]) -> ex.BooleanExpression:
     return reduce(ex.Or, parts) if parts else ex.AlwaysFalse()
 
 
-def _not_among(column: Column, values: Sequence[Any]) -> ex.BooleanExpression:
+def _not_among(column: FilterColumn, values: Sequence[Any]) -> ex.BooleanExpression:
     """Return "the column is not null and none of the values", which are not null."""
     parts: list[ex.BooleanExpression] = [_present(column)]
     if any(map(_is_nan, values)):
@@ -205,7 +205,7 @@ def _not_among(column: Column, values: Sequence[Any]) -> ex.BooleanExpression:
 
 
 def _literals(kind: ice.PrimitiveType, values: Sequence[Any]) -> tuple[list[Literal[Any]], list[Literal[Any]]]:
-    """Split values other than NaN: those that have to be compared one by one (zeros, as sets tell -0.0 from 0.0) and the rest."""
+    """Split values other than NaN: those to compare one by one (zeros, as sets distinguish -0.0 from 0.0) and the rest."""
     numbers = [value for value in values if not _is_nan(value)]
     zeros = [value for value in numbers if isinstance(kind, _FLOATS) and value == 0]
     rest = [_literal(kind, value) for value in numbers if not (isinstance(kind, _FLOATS) and value == 0)]
@@ -220,7 +220,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _literal(kind: ice.PrimitiveType, value: Any) -> Literal[Any]:
-    """Return a value that Spark sent as a literal of exactly the column's type."""
+    """Return a value of Spark's as a literal of exactly the column's type."""
     convert = _LITERALS.get(type(kind))
     converted = None if convert is None else convert(kind, value)
     if converted is None:
@@ -237,7 +237,7 @@ def _of(kind: type[Any]) -> Callable[[Any, Any], Any]:
 
 
 def _decimal(kind: ice.DecimalType, value: Any) -> Decimal | None:
-    """Return the value with the column's scale; PyIceberg takes no other."""
+    """Return the value with the column's scale, the only one that PyIceberg takes."""
     if not isinstance(value, Decimal) or not value.is_finite():
         return None
     scaled = value.quantize(Decimal((0, (1,), -kind.scale)), context=_WIDE)
@@ -262,7 +262,7 @@ def _fixed(kind: ice.FixedType, value: Any) -> bytes | None:
 
 
 def _uuid(_: Any, value: Any) -> UUID | None:
-    """Return a UUID for its canonical text only: Spark compares text, so no other spelling equals it."""
+    """Return a UUID for its canonical text only: Spark compares text."""
     try:
         found = UUID(value)
     except (ValueError, AttributeError, TypeError):

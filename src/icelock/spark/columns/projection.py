@@ -1,10 +1,8 @@
 """The columns that Spark asks for, found in a table's schema.
 
-Spark names columns by a schema: ours, a user's ``spark.read.schema(...)`` (the only column pruning that Python data sources have, case
-C-54), or ours as it was when the DataFrame was made. Names are matched exactly, else without case when the session ignores case;
-nested fields may be fewer than the table's. Types have to be the table's.
-
-The result has the names that Spark asked for and the table's field ids, so a reader finds columns by id.
+Spark asks by a schema: ours, a user's ``spark.read.schema(...)`` (the only column pruning that Python data sources have, case C-54), or
+ours as of when the DataFrame was made. Names match exactly, else without case if the session ignores it; nested fields may be fewer than
+the table's. Types must be the table's. The result has Spark's names and the table's field ids.
 
 Not here: types (``spark.columns.types``), filters (``spark.columns.filters``).
 """
@@ -29,16 +27,16 @@ def project(schema: Schema, asked: sp.StructType, *, table: str, case_sensitive:
     """Return the asked columns of a schema, in the asked order and with the asked names.
 
     Raises:
-        PolicyError: a name that is not a column, another type than the table's, or a column said to have no nulls that may have some.
+        PolicyError: an unknown column, another type than the table's, or a nullable column asked for as required.
     """
     if not asked.fields:
-        raise PolicyError(f"no column of table {table} is asked for: name one at least")
+        raise PolicyError(f"no column of table {table} is asked for: name at least one")
     fields = _Projector(table=table, case_sensitive=case_sensitive).fields(schema.fields, asked, "")
     return Schema(*fields, schema_id=schema.schema_id)
 
 
 def find(fields: tuple[NestedField, ...], name: str, *, case_sensitive: bool) -> NestedField | None:
-    """Return the field of that name, exactly or (when case is ignored) the only one that is the same but for case."""
+    """Return the field of that name, or (if case is ignored) the only one that differs by case alone."""
     exact = next((field for field in fields if field.name == name), None)
     if exact is not None or case_sensitive:
         return exact
@@ -61,7 +59,7 @@ class _Projector:
         if field.optional and not asked.nullable:
             raise PolicyError(f"column {path + asked.name!r} of table {self.table} may have nulls: ask for it as nullable")
         kind = self._type(field.field_type, asked.dataType, path + asked.name)
-        # A copy, because the default of rows that were there before the column has to come along.
+        # A copy, which keeps the default for rows that are older than the column.
         return field.model_copy(update={"name": asked.name, "field_type": kind})
 
     def _type(self, kind: IcebergType, asked: sp.DataType, path: str) -> IcebergType:
@@ -88,7 +86,7 @@ class _Projector:
 
     def _check_nulls(self, path: str, *, required: bool, nullable: bool) -> None:
         if not required and not nullable:
-            raise PolicyError(f"{path!r} of table {self.table} may have nulls: ask for it as such")
+            raise PolicyError(f"{path!r} of table {self.table} may have nulls: ask for it as nullable")
 
     def _missing(self, known: tuple[NestedField, ...], name: str, path: str) -> str:
         names = [field.name for field in known]

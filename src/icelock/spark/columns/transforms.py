@@ -1,4 +1,4 @@
-"""Partition transforms as columns of Spark: Iceberg's values, whatever the session's time zone (spec, "Partition Transforms", Appendix B).
+"""Partition transforms as Spark columns, with Iceberg's values in any session time zone (spec, "Partition Transforms", Appendix B).
 
     bucket of whole numbers, dates, timestamptz    Spark's ``hash`` is murmur3 of 8 little-endian bytes too, with seed 42. It takes the
                                                    hash of one argument as the seed of the next: ``hash(SEED_OF_ZERO, value)`` has seed 0
@@ -6,15 +6,16 @@
     truncate                                       remainders, substrings by code points or bytes
     all others                                     an Arrow UDF over ``arrow.transforms``
 
-Two values that one partition has are equal here; UUIDs are text for Spark, and are taken in lower case.
+Values of one partition are equal here; UUIDs are text in Spark, and taken in lower case.
 
-Not here: what is done with them (``spark.driver.distribution``).
+Not here: their use (``spark.driver.distribution``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.transforms import (
     BucketTransform,
@@ -26,13 +27,10 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 from pyspark.sql.pandas.functions import arrow_udf
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column
 
 SEED_OF_ZERO: Final = -1693959553
 """The int whose murmur3 hash with Spark's seed, 42, is 0."""
@@ -47,12 +45,9 @@ _BYTES: Final = (ice.BinaryType, ice.FixedType)
 
 
 def spark_transform(column: Column, transform: Transform[Any, Any], field: ice.NestedField) -> Column:
-    """Return the transformed values of a column; nulls stay nulls.
+    """Return the transformed values of a column, which must be of a Spark type that the table's column (``field``) takes; nulls stay nulls.
 
-    Args:
-        column: of the rows, in a Spark type that the table's column takes.
-        transform: of a partition field or sort field, not ``void``.
-        field: the table's column.
+    ``transform`` is that of a partition or sort field, but not ``void``.
     """
     kind = field.field_type
     if isinstance(transform, IdentityTransform):
@@ -82,7 +77,7 @@ def _of_time(column: Column, transform: Transform[Any, Any], kind: ice.IcebergTy
             return _floor_divide(F.unix_micros(column), _HOUR)
         date = F.date_from_unix_date(_floor_divide(F.unix_micros(column), _DAY).cast("int"))
     elif isinstance(kind, (ice.DateType, ice.TimestampType)):
-        date = column.cast("date")  # of a timestamp without a zone: the same everywhere
+        date = column.cast("date")  # a timestamp without a zone has the same date everywhere
     else:
         return None
     if isinstance(transform, HourTransform):
@@ -97,7 +92,7 @@ def _of_time(column: Column, transform: Transform[Any, Any], kind: ice.IcebergTy
 def _truncate(column: Column, width: int, kind: ice.IcebergType) -> Column | None:
     if isinstance(kind, (ice.IntegerType, ice.LongType)):
         number = column.cast("bigint")
-        return F.try_subtract(number, F.pmod(number, F.lit(width).cast("bigint")))  # the least numbers have none: null
+        return F.try_subtract(number, F.pmod(number, F.lit(width).cast("bigint")))  # null for the least numbers, whose result overflows
     if isinstance(kind, (ice.StringType, *_BYTES)):
         return F.substring(column, 1, width)
     return None
@@ -118,7 +113,7 @@ def _by_arrow(column: Column, transform: Transform[Any, Any], field: ice.NestedF
 
         return transformed(values, text, source)
 
-    run.__annotations__ = {}  # Spark looks at them
+    run.__annotations__ = {}  # Spark inspects them
     made: Column = arrow_udf(run, kind.simpleString())(column)  # type: ignore[call-overload]  # its overloads leave this one out
     return made
 

@@ -1,11 +1,11 @@
-"""Iceberg types as Spark types, and Spark types as the Arrow form that Spark takes (cases C-51, C-52, C-58).
+"""Iceberg types as Spark types, Spark types as the Arrow form that Spark takes (cases C-51, C-52, C-58), and paths of columns.
 
     timestamptz → TIMESTAMP          uuid → STRING            unknown → VOID
     timestamp   → TIMESTAMP_NTZ      fixed, binary → BINARY   time, *_ns, geometry, geography, variant → refused
 
-Batches that differ from the Arrow form in anything (large offsets, decimal width, time zone, nullability) make the JVM fail without
-saying why, and PySpark 4.3 compares the schemas. The form is that of ``pyspark.sql.pandas.types.to_arrow_schema``, whose parameters
-change between versions; a test compares the two.
+Batches that differ from the Arrow form in any way (large offsets, decimal width, time zone, nullability) make the JVM fail without reason,
+and PySpark 4.3 compares the schemas. The form is that of ``pyspark.sql.pandas.types.to_arrow_schema``, whose parameters change between
+versions; a test compares the two.
 
 Not here: converting batches (``spark.columns.batches``).
 """
@@ -56,17 +56,22 @@ _ARROW: Final[dict[type[sp.DataType], pa.DataType]] = {
 }
 
 
+def quoted(*names: str) -> str:
+    """Return a column's path as Spark's functions take it, quoting any special characters."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
 def spark_schema(schema: Schema, *, table: str) -> sp.StructType:
     """Return the Spark schema of a scan's schema; docs become column comments.
 
     Raises:
-        PolicyError: a type that Spark's Python data sources cannot have; names the column and the way out.
+        PolicyError: a type that Spark lacks; names the column and what to do.
     """
     return _struct(schema.as_struct(), "", table)
 
 
 def has_spark_type(kind: ice.IcebergType) -> bool:
-    """Whether Spark has a type for an Iceberg type, leaving out what is inside it."""
+    """Whether Spark has a type for an Iceberg type, apart from nested ones."""
     return not isinstance(kind, ice.PrimitiveType) or isinstance(kind, ice.DecimalType) or type(kind) in _PRIMITIVES
 
 
@@ -94,11 +99,7 @@ def _struct(struct: ice.StructType, path: str, table: str) -> sp.StructType:
 
 
 def spark_type(kind: ice.IcebergType, path: str, table: str) -> sp.DataType:
-    """Return the Spark type of an Iceberg type.
-
-    Raises:
-        PolicyError: there is none; names ``path`` and ``table``.
-    """
+    """Return the Spark type of an Iceberg type; if there is none, a PolicyError names ``path`` and ``table``."""
     if isinstance(kind, ice.StructType):
         return _struct(kind, f"{path}.", table)
     if isinstance(kind, ice.ListType):

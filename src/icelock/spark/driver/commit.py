@@ -1,12 +1,12 @@
 """The end of a job, in the driver: one snapshot, or files for the next job of the operation, or no file left.
 
-``commit``  1 the ticket is redeemed: from here on this module answers for the files, and for those that a job before this one staged. It
-            also gives the key that opens the messages. 2 each message opens as that of its task. 3 the table is loaded again and must be
-            the same one; a new one is staged again. 4 the messages' files are committed by the table's own transaction, which removes them
-            when the commit certainly failed and leaves them when its outcome is unknown. It tries again on what other writers committed,
-            without running a task again. 5 if a task was tried again, what its first attempt left is removed.
-``abort``   Spark calls it when tasks failed, and after a failed commit too. Only a ticket that was never redeemed lets it remove files:
-            those of the messages, and those of tasks that were killed, found by this operation's id in their names.
+``commit``  1 the ticket is redeemed: from here on this module is responsible for the files, those that an earlier job staged included. It
+            also has the key that opens the messages. 2 each message opens as its task's. 3 the table is loaded again and must be the same
+            one; a new one is staged again. 4 the table's own transaction commits the files. It deletes them if the commit certainly
+            failed, keeps them if the outcome is unknown, and retries on other writers' commits without running a task again. 5 if a task
+            was retried, the files of its earlier attempts are deleted.
+``abort``   Spark calls it when tasks failed, and after a failed commit too. It deletes files only if the ticket was never redeemed: those
+            in messages, and those of killed tasks, which have this operation's id in their names.
 
 Not here: what is committed (``spark.driver.snapshot``), how a snapshot is made (``table.transaction``).
 """
@@ -17,29 +17,25 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyiceberg.io import FileIO
 from pyspark.sql.datasource import WriterCommitMessage
 
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import CommitError, IntegrityError
 from icelock.io.listing import delete_files, list_files
 from icelock.spark.driver.snapshot import begin, stage
-from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.staged import Staged, check_staged, put, take
+from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import open_table
+from icelock.spark.settings.session import Settings
+from icelock.spark.task.write import WritePlan
 
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.sealed.ticket import PlannedWrite, Ticket
-    from icelock.spark.settings.session import Settings
-    from icelock.spark.task.write import WritePlan
-
-# Seconds before each look for files. Other tasks of the job may still write when ``abort`` is called; Spark destroys their Python workers
-# 2 s after it killed the tasks (spark.python.task.killTimeout).
+# Seconds before each listing. Other tasks of the job may still write when ``abort`` is called: Spark kills them, and destroys their Python
+# workers 2 s later (spark.python.task.killTimeout).
 _SWEEPS: Final = (0.0, 1.0, 1.5, 1.5)
 _logger = logging.getLogger(__name__)
 
@@ -47,13 +43,13 @@ _logger = logging.getLogger(__name__)
 def commit_write(
     plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None], catalog: EncryptedCatalog | None = None
 ) -> None:
-    """Commit what the tasks of a job did in one snapshot, or keep it for the next job; ``catalog`` is that of the table, if it is open.
+    """Commit a job's files in one snapshot, or keep them for the next job; ``catalog`` is the table's, if open.
 
     Raises:
         CommitError: a message is missing, or the table was replaced by another.
         IntegrityError: a message is not what a task of this job sent.
         CommitFailedException: other writers won each time.
-        ValidationException: another writer's commit is in conflict with this one.
+        ValidationException: another writer's commit conflicts with this one.
     """
     write = ticket.redeem()
     staged = take(write.job) if write.job.action == Action.REWRITE else None
@@ -63,7 +59,7 @@ def commit_write(
         done = FilesWritten.together([*before, *tasks], retried=any(task.retried for task in tasks))
         if write.job.action == Action.REWRITE:
             check_staged(staged, write.job)
-        if _goes_on(write, done):
+        if _has_next_job(write, done):
             put(write.job, Staged(written=done, keks=write.keks, schema=plan.schema))
             return
         schemas = (plan.schema, *([staged.schema] if staged is not None and staged.schema is not None else []))
@@ -72,55 +68,55 @@ def commit_write(
     except BaseException:
         io = plan.context().io
         remove(io, [*(path for earlier in before for path in earlier.paths), *_paths(write.job, messages)])
-        remove(io, left_behind(io, plan))  # what messages that do not open, or are missing, named
+        remove(io, unreported_files(io, plan))  # of messages that do not open or are missing
         raise
     transaction.commit_transaction()
     if done.retried:
         io = plan.context().io
         committed = set(done.paths)
-        remove(io, (location for location in left_behind(io, plan) if location not in committed))
+        remove(io, (location for location in unreported_files(io, plan) if location not in committed))
 
 
 def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Remove the files of a write whose commit never began, and what was staged for it."""
+    """Delete the files of a write whose commit never began, and those staged for it."""
     try:
         write = ticket.redeem()
     except CommitError:
-        _logger.debug("the commit of write %s had begun: it took care of its files", plan.operation_id)
+        _logger.debug("the commit of write %s had begun, and is responsible for its files", plan.operation_id)
         return
     io = plan.context().io
     remove(io, _paths(write.job, messages))
     for wait in _SWEEPS:
         time.sleep(wait)
-        remove(io, left_behind(io, plan))
+        remove(io, unreported_files(io, plan))
 
 
 def discard_staged(settings: Settings, job: Job) -> None:
-    """Remove the files that a job staged and no other job took."""
+    """Delete the files that a job staged and no other job took."""
     staged = take(job)
     if staged is not None:
         remove(open_table(settings, job.table).storage, staged.written.paths)
 
 
 def remove(io: FileIO, locations: Iterable[str]) -> None:
-    """Delete files, going on after errors; what is left is listed in the debug log."""
+    """Delete files; the debug log lists those that are left."""
     left = delete_files(io, locations)
     if left:
         _logger.debug("files of a failed write are left, they belong to no table: %s", ", ".join(left))
 
 
-def left_behind(io: FileIO, plan: WritePlan) -> list[str]:
-    """Return files of this write that no message names, where the storage can list: a task killed in its middle leaves them."""
+def unreported_files(io: FileIO, plan: WritePlan) -> list[str]:
+    """Return files with this write's id, if the storage can list: killed tasks leave files that no message reports."""
     folder = plan.properties.get("write.data.path", f"{plan.location.rstrip('/')}/data")
     try:
         return [file.location for file in list_files(io, folder) if plan.operation_id in file.location.rpartition("/")[2]]
-    except Exception as e:  # noqa: BLE001 - a listing is an extra; the job's own error matters more
+    except Exception as e:  # noqa: BLE001 - the job's own error matters more
         _logger.debug("could not list %s for files of a failed write: %s", folder, e)
         return []
 
 
 def _opened(job: Job, messages: Sequence[WriterCommitMessage | None]) -> list[FilesWritten]:
-    """Open the messages, which are in the order of Spark's partitions."""
+    """Open the messages; they are in the order of Spark's partitions."""
     recipient = job.recipient
     opened: list[FilesWritten] = []
     for task, message in enumerate(messages):
@@ -139,8 +135,8 @@ def _paths(job: Job, messages: Sequence[WriterCommitMessage | None]) -> Iterator
                 yield from message.open(recipient, task=task).paths
 
 
-def _goes_on(write: PlannedWrite, done: FilesWritten) -> bool:
-    """Whether another job of the operation has to remove rows first."""
+def _has_next_job(write: PlannedWrite, done: FilesWritten) -> bool:
+    """Whether another job of the operation must remove rows before the commit."""
     if write.job.action == Action.MERGE:
         return bool(done.positions) and not write.job.pinned.merge_on_read
     return write.job.action == Action.STAGE

@@ -1,15 +1,15 @@
-"""How rows are spread over the tasks of a write, and in what order a task gets them: what Java's Spark writer asks Spark for.
+"""How rows are distributed over the tasks of a write, and sorted within them: what Java's Spark writer asks Spark for.
 
     ``distribution-mode``  option, else ``write.distribution-mode`` of the table, else range for a sorted table, hash for a partitioned one
-        none     as they come
-        hash     rows of a partition together; Spark may split a large partition over several tasks, and put small ones together
-        range    in ranges of the partition's values and the sort order
+        none     not distributed
+        hash     by partition; Spark may split a large partition over several tasks, and put small ones together
+        range    by ranges of partition values and sort order
     ``fanout-enabled``     option, else ``write.spark.fanout.enabled``: rows of an unsorted table are not sorted within tasks
 
-Within tasks rows are sorted by partition and by the sort order, in each mode, so that a task has one file open. Source: Java's
+In each mode a task's rows are sorted by partition and sort order, so that it has one file open at a time. Source: Java's
 ``SparkWriteConf``, ``SparkWriteRequirements`` and ``SortOrderUtil.buildSortOrder`` (1.12).
 
-The data source API of Python cannot ask for any of it, so ``df.write.format("icelock")`` writes rows as they come.
+Python's data source API cannot ask for a distribution, so ``df.write.format("icelock")`` writes rows as they come.
 
 Not here: transforms (``spark.columns.transforms``), files (``arrow.write.fanout``).
 """
@@ -20,27 +20,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
 from pyiceberg.types import UUIDType
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
+from icelock.arrow.write.context import WriteContext
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.schema_paths import names_to
-from icelock.spark.columns.paths import quoted
 from icelock.spark.columns.transforms import spark_transform
+from icelock.spark.columns.types import quoted
 from icelock.spark.settings.options import DISTRIBUTION_MODE, FANOUT
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from icelock.arrow.write.context import WriteContext
 
 TABLE_MODE: Final = "write.distribution-mode"
 TABLE_FANOUT: Final = "write.spark.fanout.enabled"
@@ -48,7 +45,7 @@ _KEY: Final = "icelock key "
 
 
 class Mode(StrEnum):
-    """How rows come to tasks."""
+    """How rows are distributed over tasks."""
 
     NONE = "none"
     HASH = "hash"
@@ -57,7 +54,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What of a table decides it."""
+    """What decides a table's distribution."""
 
     schema: Schema
     spec: PartitionSpec
@@ -88,21 +85,13 @@ class Layout:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Check the options of a write that are about distribution.
-
-    Raises:
-        PolicyError: a value that is none; names the option.
-    """
+    """Refuse invalid options of distribution with a PolicyError."""
     _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
     _flag(options.get(FANOUT), f"option {FANOUT}")
 
 
 def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, case_sensitive: bool) -> DataFrame:
-    """Return the rows as they are to come to tasks; the DataFrame itself when nothing is asked for.
-
-    Raises:
-        PolicyError: a table property that has no such value.
-    """
+    """Return the rows, distributed and sorted; the DataFrame itself if nothing asks for it. Invalid table properties are a PolicyError."""
     mode = _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
     if mode is None:
         mode = _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
@@ -117,7 +106,7 @@ def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, 
 
 
 class _Keys:
-    """What rows are spread and sorted by, as columns beside theirs."""
+    """What rows are distributed and sorted by, as columns beside theirs."""
 
     def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool) -> None:
         self._rows = rows
@@ -129,7 +118,7 @@ class _Keys:
         self.order = [self._sorted(item) for item in _build_order(layout) if self._key(item.transform, item.source_id) is not None]
 
     def apply(self, mode: Mode, *, sort: bool) -> DataFrame:
-        """Return the rows, spread and sorted."""
+        """Return the rows, distributed and sorted."""
         rows = self._rows.select("*", *(column.alias(name) for name, column in self._named()))
         if mode == Mode.HASH and self.partition:
             rows = rows.hint("rebalance", *(F.col(quoted(name)) for name in self.partition))
@@ -143,7 +132,7 @@ class _Keys:
         return [(f"{_KEY}{number}", column) for number, column in enumerate(self._made.values())]
 
     def _key(self, transform: Transform[Any, Any], source_id: int) -> str | None:
-        """Return the name of a key's column; None for one that all rows have the same value of."""
+        """Return the name of a key's column; None if it is the same for all rows."""
         path = None if isinstance(transform, VoidTransform) else self._path(source_id)
         if path is None:
             return None
@@ -156,7 +145,7 @@ class _Keys:
         return f"{_KEY}{list(self._made).index(found)}"
 
     def _path(self, field_id: int) -> list[str] | None:
-        """Return where the rows have a table's column; None if they lack it."""
+        """Return the path of a table's column in the rows; None if they lack it."""
         known, path = self._rows.schema, []
         for part in names_to(self._schema.fields, field_id):
             same = [item for item in known.fields if item.name == part or (not self._case_sensitive and item.name.lower() == part.lower())]
@@ -177,7 +166,7 @@ class _Keys:
 
 
 def _build_order(layout: Layout) -> list[SortField]:
-    """Return the partition's fields that the sort order does not begin with, then the sort order (``SortOrderUtil.buildSortOrder``)."""
+    """Return the partition fields that the sort order does not begin with, then the sort order (``SortOrderUtil.buildSortOrder``)."""
     wanted = {(str(item.transform), item.source_id): item for item in layout.spec.fields if not isinstance(item.transform, VoidTransform)}
     for given in layout.sort_order.fields:
         if wanted.pop((str(given.transform), given.source_id), None) is None:

@@ -1,4 +1,4 @@
-"""Tables that a write makes or replaces: schema and partitioning as Spark gives them, staged until the write commits.
+"""Tables that a write creates or replaces: schema and partitioning from Spark, staged until the write commits.
 
     schema         names, types and comments of the DataFrame; all columns are optional, as in Spark's own CTAS; ids are new
     partitioning   transforms as text, with the field names that Java's Spark gives them:
@@ -10,13 +10,14 @@ Not here: the catalogs' side (``catalog``), the rows (``spark.task.write``).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import (
     BucketTransform,
@@ -31,19 +32,12 @@ from pyiceberg.transforms import (
 from pyspark.sql import types as sp
 
 from icelock import properties as names
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.distribution import Layout
-from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.table.transaction import EncryptedTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.schema import Schema
-
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.sealed.job import Job, NewTable
 
 CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
 _OF_TIME: Final[dict[str, tuple[str, type[Transform]]]] = {  # type: ignore[type-arg]  # PyIceberg's is generic in a way that cannot be said
@@ -61,25 +55,21 @@ _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 
 
 def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
-    """Return the job with ``create or replace`` decided.
-
-    Raises:
-        PolicyError: the new table would not be encrypted.
-    """
+    """Return the job with ``create or replace`` decided; a new table that would be plain is a PolicyError."""
     there = catalog.table_exists(job.table.identifier)
     if job.action == Action.CREATE_OR_REPLACE:
         job = replace(job, action=Action.REPLACE if there else Action.CREATE)
     wanted = catalog.new_tables.of_new(_new(job).properties, table=str(job.table)) if job.action == Action.CREATE else None
     if wanted is not None and names.ENCRYPTION_KEY_ID not in wanted:
         raise PolicyError(
-            f"table {job.table} would be plain, and icelock makes encrypted tables only: name its master key by "
+            f"table {job.table} would be plain, and icelock creates encrypted tables only: name its master key by "
             f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
         )
     return job
 
 
 def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructType) -> EncryptedTransaction:
-    """Return a transaction that makes or replaces a table; nothing is visible before its commit.
+    """Return a transaction that creates or replaces a table; nothing is visible before its commit.
 
     Raises:
         PolicyError: columns, transforms or properties that an encrypted table cannot have.
@@ -102,11 +92,7 @@ def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructT
 
 
 def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> Layout:
-    """Return how rows of a table that is to be made are spread; the table has no sort order. ``catalog`` are its properties.
-
-    Raises:
-        PolicyError: columns or transforms that an encrypted table cannot have.
-    """
+    """Return the layout of a new table, which has no sort order; ``catalog`` are the catalog's properties. Errors as the transaction's."""
     new = _new(job)
     schema = iceberg_schema(given)
     spec = partition_spec(schema, new.partitioned_by, table=str(job.table))
@@ -115,11 +101,7 @@ def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> La
 
 
 def iceberg_schema(given: sp.StructType) -> Schema:
-    """Return the schema of a new table.
-
-    Raises:
-        PolicyError: a type that no Iceberg column has.
-    """
+    """Return the schema of a new table; a type that no Iceberg column has is a PolicyError."""
     fields = []
     for field, source in zip(arrow_schema(_optional(given)), given.fields, strict=True):
         comment = (source.metadata or {}).get("comment")
@@ -129,7 +111,7 @@ def iceberg_schema(given: sp.StructType) -> Schema:
 
 
 def _optional(kind: Any) -> Any:
-    """Return a Spark type whose values may be null at every level: that Spark found none in this DataFrame says nothing of the next."""
+    """Return a Spark type that is nullable at every level: a DataFrame without nulls says nothing of the next one."""
     if isinstance(kind, sp.StructType):
         fields = [sp.StructField(field.name, _optional(field.dataType), nullable=True, metadata=field.metadata) for field in kind.fields]
         return sp.StructType(fields)
@@ -141,11 +123,7 @@ def _optional(kind: Any) -> Any:
 
 
 def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -> PartitionSpec:
-    """Return the spec of transforms that were given as text.
-
-    Raises:
-        PolicyError: no such transform or column.
-    """
+    """Return the spec of transforms that are given as text; an unknown transform or column is a PolicyError."""
     fields = []
     for number, text in enumerate(transforms):
         column, transform, suffix = _parsed(text.strip())
@@ -154,7 +132,7 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
             source = schema.find_field(column)
         except ValueError as e:
             raise PolicyError(
-                f"table {table} is to be partitioned by {text!r}, but it has no column {column!r}; it has {', '.join(schema.column_names)}"
+                f"table {table} cannot be partitioned by {text!r}: it has no column {column!r}; it has {', '.join(schema.column_names)}"
             ) from e
         if not transform.can_transform(source.field_type):
             raise PolicyError(f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}")
@@ -164,7 +142,7 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
 
 
 def _parsed(text: str) -> tuple[str, Transform, str | None]:  # type: ignore[type-arg]  # likewise
-    """Return column, transform and what the partition field's name ends with."""
+    """Return the column, the transform and the suffix of the partition field's name."""
     call = _CALL.fullmatch(text)
     if call is None:
         return text, IdentityTransform(), None
@@ -176,7 +154,7 @@ def _parsed(text: str) -> tuple[str, Transform, str | None]:  # type: ignore[typ
         width = int(arguments[0])
         return (arguments[1], BucketTransform(width), "bucket") if name == "bucket" else (arguments[1], TruncateTransform(width), "trunc")
     raise PolicyError(
-        f"{text!r} is no partitioning: it is a column, or years, months, days, hours (column), bucket or truncate (number, column)"
+        f"{text!r} is not a partition transform: use a column, years, months, days or hours (column), bucket or truncate (number, column)"
     )
 
 

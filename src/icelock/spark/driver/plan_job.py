@@ -1,36 +1,27 @@
-"""Reads of a job in the driver: what a table is like, its rows with where they are, the work of removing rows.
+"""Reads of a job in the driver: a table's description, its rows with their places, the work of removing rows.
 
 Not here: reads that users ask for (``spark.driver.plan_read``), writes (``spark.driver.plan_write``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StructType
 
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
 from icelock.spark.driver.plan_read import Given, Loaded, PlanningReader, load, plan_read
 from icelock.spark.driver.plan_rewrite import RewritePlanning, result_schema
 from icelock.spark.driver.target import describe, see, target_scan
-from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.staged import peek
 from icelock.spark.settings.catalogs import open_table
 from icelock.spark.settings.options import ReadOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
-    from pyspark.sql.types import StructType
-
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.settings.session import Settings
+from icelock.spark.settings.session import Settings
 
 
 def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]:
-    """Return the schema of a job's rows; for some jobs, asking for it is all there is to do. The second is for a job for rows.
-
-    Raises:
-        PolicyError, NoSuchTableError: see ``describe``.
-    """
+    """Return the schema of a job's rows, which is all that some jobs do; and for a job that reads rows what they are loaded from."""
     if job.action == Action.DESCRIBE:
         return describe(settings, job), None
     if job.action == Action.SEE:

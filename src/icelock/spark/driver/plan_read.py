@@ -1,7 +1,7 @@
-"""A read in the driver: which columns, which filters, which files. One planning makes one reader and unwraps each KEK once.
+"""A read in the driver: its columns, filters and files. One planning makes one reader, and unwraps each KEK once.
 
-Spark pickles the reader for executors before it asks for partitions. What is pickled is not this object but a ``TaskReader`` with the
-plan as plain data: the scan with its KMS client stays here.
+Spark pickles the reader for executors before it asks for partitions. Its pickle is a ``TaskReader`` with the plan as plain data: the scan
+with its KMS client stays here.
 
 Not here: what executors do (``spark.task.read``).
 """
@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
 
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
@@ -24,45 +26,39 @@ from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.target import check_same_table
 from icelock.spark.native.plan import is_native
+from icelock.spark.sealed.job import Job, PlannedOn
 from icelock.spark.sealed.seen import Seen
-from icelock.spark.settings.catalogs import open_table, scan_of
+from icelock.spark.settings.catalogs import executor_properties, open_table, scan_of
 from icelock.spark.settings.options import ReadOptions
-from icelock.spark.settings.storage import executor_properties
+from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan, TaskReader
 from icelock.spark.task.splits import plan_splits
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-    from icelock.spark.sealed.job import Base, Job
-    from icelock.spark.settings.session import Settings
-    from icelock.table.scan import DataScan
-    from icelock.table.table import Table
+from icelock.table.scan import DataScan
+from icelock.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a DataFrame was made from: every query on it reads this snapshot (None: the table had none), with these columns."""
+    """What a DataFrame was made from: all its queries read this snapshot (None: the table had none) with these columns."""
 
     snapshot_id: int | None
     schema: str
     seen: str = ""
-    """Of the table, as it is found in the pickle of this."""
+    """The table's versions, to be found in the pickle of this object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What ``icelock.spark.read`` asks for beyond the options of a read; ``base`` fixes the snapshot."""
+    """What ``icelock.spark.read`` adds to the options of a read; ``base`` fixes the snapshot."""
 
     row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
     rest: bool = False
-    base: Base | None = None
+    base: PlannedOn | None = None
     seen: tuple[Seen, ...] = ()
 
     @classmethod
     def of(cls, job: Job) -> Given:
-        """Take it from a job."""
+        """Return what a job asks for."""
         return cls(row_filter=job.row_filter, rest=job.rest, base=job.base, seen=job.seen)
 
 
@@ -75,11 +71,7 @@ def _scan(table: Table, options: ReadOptions, given: Given) -> DataScan:
 
 
 def load(settings: Settings, options: ReadOptions, given: Given | None = None) -> tuple[StructType, Loaded]:
-    """Return the Spark schema of what the options ask for, and what later plannings hold on to.
-
-    Raises:
-        PolicyError, NoSuchTableError: see ``tables``; or a type that Spark has no exact type for.
-    """
+    """Return the Spark schema that the options ask for, and what later plannings must agree with."""
     given = given or Given()
     scan = _scan(open_table(settings, options.table), options, given)
     seen = given.seen[0] if given.seen else Seen.of(scan.table_metadata)
@@ -97,11 +89,11 @@ def plan_read(
         settings: from ``register``.
         options: of the read.
         schema: the columns that Spark wants.
-        loaded: what ``load`` gave when the DataFrame was made; None if the user gave a schema: then the newest snapshot is read.
-        given: what ``icelock.spark.read`` asks for.
+        loaded: what ``load`` returned when the DataFrame was made; None for a user's schema, which reads the newest snapshot.
+        given: what ``icelock.spark.read`` adds.
 
     Raises:
-        PolicyError: the table's columns are no longer those of the DataFrame, or its snapshot was expired.
+        PolicyError: the table's columns changed since the DataFrame was made, or its snapshot was expired.
     """
     table = open_table(settings, options.table)
     given = given or Given()
@@ -117,7 +109,7 @@ def plan_read(
 
 
 class PlanningReader(DataSourceReader):
-    """The reader in the driver; its pickle is the executors' reader."""
+    """The driver's reader; its pickle is the executors' reader."""
 
     def __init__(  # noqa: PLR0913 - the parts of one planning
         self,
@@ -140,12 +132,7 @@ class PlanningReader(DataSourceReader):
         self._filters: list[BooleanExpression] = []
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the scan.
-
-        Raises:
-            KeyUnavailableError: no KMS, or it refused.
-            IntegrityError: a manifest or manifest list was changed.
-        """
+        """Plan the scan."""
         tasks = [] if self._empty else self._scan.filter(self._row_filter()).scan_tasks()
         if self._rest:
             mapped = name_mapping_of(self._table.metadata) is not None
@@ -170,10 +157,10 @@ class PlanningReader(DataSourceReader):
 
 
 class PushDownReader(PlanningReader):
-    """The reader when Spark may push filters; Spark refuses a reader with this method otherwise."""
+    """The reader if Spark may push filters: otherwise Spark refuses one with this method."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that can be applied exactly and hand the others back."""
+        """Take the filters that can be applied exactly, and return the others."""
         translator = FilterTranslator(self._projected, self._scan.full_schema)
         left = []
         for pushed in filters:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -20,18 +20,14 @@ from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.plan.task import TaskBuilder
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.target import target_scan
-from icelock.spark.sealed.job import DESCRIPTION
+from icelock.spark.sealed.job import DESCRIPTION, Job
 from icelock.spark.sealed.staged import check_staged, peek
-from icelock.spark.settings.catalogs import open_table
-from icelock.spark.settings.storage import executor_properties
+from icelock.spark.settings.catalogs import executor_properties, open_table
+from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
 from icelock.spark.task.splits import plan_splits
 from icelock.spark.task.write import WritePlan
-
-if TYPE_CHECKING:
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.settings.session import Settings
 
 
 def result_schema(*, staged: bool) -> StructType:

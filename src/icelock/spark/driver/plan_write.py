@@ -1,54 +1,47 @@
-"""A write in the driver, before any task runs: what can be refused is refused here.
+"""A write in the driver, before any task runs: all that can be refused is refused here.
 
-1 the table is there and encrypted, or can be made. 2 the columns fit. 3 the KMS is there and gives the KEK; it is minted, by the one wrap
-of this write, when the table has no live one. 4 the ticket for the commit is issued.
+1 the table exists and is encrypted, or can be created. 2 the columns fit. 3 the KMS opens the KEK; if the table has no live one, it is
+minted, by the one wrap of this write. 4 the ticket for the commit is issued.
 
 Not here: the commit (``spark.driver.commit``), how tables are made (``spark.driver.new_table``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
+from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import check_input
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
 from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from
-from icelock.spark.sealed.job import Action
+from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
-from icelock.spark.settings.catalogs import catalog_of, table_of
-from icelock.spark.settings.storage import executor_properties
+from icelock.spark.settings.catalogs import catalog_of, executor_properties, table_of
+from icelock.spark.settings.session import Settings
 from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS, TaskWriter, WritePlan
 from icelock.table.new_table import CreateTransaction
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.schema import Schema
-    from pyspark.sql.datasource import DataSourceArrowWriter
-
-    from icelock.arrow.write.context import WriteContext
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.settings.session import Settings
-
 
 def plan_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog | None = None) -> DataSourceArrowWriter:
-    """Return the writer of one job; ``catalog`` is that of its table, if it is open.
+    """Return the writer of one job; ``catalog`` is the table's, if it is open.
 
     Raises:
         PolicyError: a plain table, no such branch, or columns that do not fit.
         KeyUnavailableError: no KMS, or it refused.
         NoSuchTableError: no such table.
-        CommitError: the table is not the one that the operation was planned on.
+        CommitError: the table was replaced since the operation was planned.
     """
     catalog = catalog or catalog_of(settings, job.table)
     if job.action in CREATES:
@@ -94,7 +87,7 @@ def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: E
 
 
 def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteContext, catalog: Mapping[str, str]) -> WritePlan:
-    """Return the plan of tasks that write rows, which fit."""
+    """Return the plan of tasks that write rows, after a check that these fit."""
     merges = job.action == Action.MERGE
     rows = StructType(schema.fields[: len(schema.fields) - len(POSITIONS)]) if merges else schema
     columns = table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
@@ -113,10 +106,9 @@ def rows_context(context: WriteContext, job: Job) -> WriteContext:
 
 
 def table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:
-    """Return the table's names for the input's columns; a name the table lacks stays as it is, to be refused with the others.
+    """Return the table's names for the input's columns; unknown names are kept, and refused later, together.
 
-    Raises:
-        PolicyError: two columns of the input are the same column of the table.
+    Two columns of the input for one of the table are a PolicyError.
     """
     names = []
     for field in given.fields:

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
 
 from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.rows_seen import rows_seen
 from icelock.spark.driver.source import NAME
 from icelock.spark.jvm.rules import activate
-from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Base, Job, Purpose
-from icelock.spark.sealed.seen import Seen, rows_seen
-from icelock.spark.settings.session import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
+from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, PlannedOn, Purpose
+from icelock.spark.sealed.seen import Seen
+from icelock.spark.settings.session import is_classic, settings_of
 
 # Writes that commit and need no job before them.
 _AT_ONCE: Final = frozenset(
@@ -35,7 +34,7 @@ _AT_ONCE: Final = frozenset(
 class TableDescription:
     """What the user's process knows of a table."""
 
-    base: Base
+    base: PlannedOn
     columns: tuple[str, ...]
     uuids: frozenset[str]
     identifier: tuple[str, ...]
@@ -71,7 +70,7 @@ class Jobs:
 
         In a classic session this process itself runs a job that commits. ``layout`` is the table's, if it is known.
         """
-        if job.action in _AT_ONCE and getattr(self._spark, "_jsparkSession", None) is not None:
+        if job.action in _AT_ONCE and is_classic(self._spark):
             from icelock.spark.driver.write_here import write_rows
 
             write_rows(self._settings, job, rows, options)
@@ -86,7 +85,7 @@ class Jobs:
     def fixed(self, job: Job, *, snapshot: bool) -> Job:
         """Return a read pinned to the present version of its table; with ``snapshot`` it reads the main branch's."""
         seen = Seen.from_text(self._told(job, Action.SEE))
-        base = Base(table_uuid=seen.table_uuid, snapshot_id=seen.heads.get(MAIN), merge_on_read=False)
+        base = PlannedOn(table_uuid=seen.table_uuid, snapshot_id=seen.heads.get(MAIN), merge_on_read=False)
         return replace(job, base=base if snapshot else None, seen=(seen,))
 
     def describe(self, job: Job) -> TableDescription:
@@ -94,7 +93,7 @@ class Jobs:
         found: dict[str, Any] = json.loads(self._told(job, Action.DESCRIBE))
         mode = found["merge"] if job.purpose == Purpose.MERGE else found["delete"]
         return TableDescription(
-            base=Base(table_uuid=found["uuid"], snapshot_id=found["snapshot"], merge_on_read=mode),
+            base=PlannedOn(table_uuid=found["uuid"], snapshot_id=found["snapshot"], merge_on_read=mode),
             columns=tuple(found["columns"]),
             uuids=frozenset(found["uuids"]),
             identifier=tuple(found["identifier"]),

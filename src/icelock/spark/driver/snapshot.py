@@ -1,43 +1,35 @@
-"""The snapshot that a job ends in: which of the table's transactions, and what is staged in it.
-
-Not here: who answers for files (``spark.driver.commit``).
-"""
+"""The snapshot that a job ends in: the table's transaction, and what is staged in it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
 from pyspark.sql.types import StructType
 
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import CommitError
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
 from icelock.spark.driver.target import check_same_table, target_scan
-from icelock.spark.sealed.job import MAIN, Action, Purpose
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
+from icelock.spark.sealed.messages import FilesWritten
 from icelock.spark.sealed.seen import base_of
+from icelock.spark.sealed.ticket import PlannedWrite
 from icelock.spark.settings.catalogs import open_catalog, table_of
 from icelock.table.commit.conflicts import MERGE_ISOLATION, Since
 from icelock.table.commit.still_fits import check_same_columns, check_same_names
 from icelock.table.rows.engine_change import EngineWork
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.table import FileScanTask
-
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.sealed.messages import FilesWritten
-    from icelock.spark.sealed.ticket import PlannedWrite
-    from icelock.table.table import Table
-    from icelock.table.transaction import EncryptedTransaction
+from icelock.table.table import Table
+from icelock.table.transaction import EncryptedTransaction
 
 _LINEAGE: Final = frozenset({LAST_UPDATED.field_id, ROW_ID.field_id})
 
@@ -47,11 +39,7 @@ def begin(
 ) -> EncryptedTransaction:
     """Return the transaction to commit with, on the table as it is now.
 
-    Args:
-        write: what was planned.
-        keks: that were minted for it.
-        schemas: of the files that were written, as Iceberg's JSON; that of this job is first.
-        catalog: of the table, if it is open.
+    ``keks`` were minted for the write; ``schemas`` are those of its files, as Iceberg's JSON, that of this job first.
 
     Raises:
         CommitError: the table was replaced by another one, or has other columns than a replacement was written for.
@@ -65,7 +53,7 @@ def begin(
         transaction = new_table_transaction(catalog, write.job, StructType.fromJson(json.loads(write.schema or "")))
         if transaction.staged.write_context().schema.as_struct() != schema_from_json(schemas[0]).as_struct():
             raise CommitError(
-                f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: do it again"
+                f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: write them again"
             )
     else:
         table = table_of(catalog, name)
@@ -78,11 +66,7 @@ def begin(
 
 
 def _check_columns(write: PlannedWrite, written: Schema, now: Schema) -> None:
-    """Check that the columns of files that were written are still the table's.
-
-    Raises:
-        ValidationException: they are not.
-    """
+    """Check that the columns of the written files are still the table's; else it is a ValidationException."""
     name = str(write.job.table)
     own = Schema(*(field for field in written.fields if field.field_id not in _LINEAGE))
     check_same_columns(own, now, table=name)
@@ -91,11 +75,7 @@ def _check_columns(write: PlannedWrite, written: Schema, now: Schema) -> None:
 
 
 def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
-    """Stage the snapshot of what tasks did.
-
-    Raises:
-        ValidationException: another writer's commit is in conflict.
-    """
+    """Stage the snapshot of what tasks did; a conflict with another writer's commit is a ValidationException."""
     properties = job.snapshot_properties
     since = since_of(transaction._table, job)
     if job.action == Action.OVERWRITE:
@@ -111,7 +91,7 @@ def stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> No
 
 
 def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
-    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they worked on."""
+    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they had."""
     scan = target_scan(transaction._table, job)
     base = job.pinned.snapshot_id
     merges = job.purpose == Purpose.MERGE
@@ -137,19 +117,19 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
 
 
 def since_of(table: Table, job: Job) -> Since | None:
-    """Return from which snapshot on a write is validated, if its rows come from the table: what the user says, or what was read."""
+    """Return the snapshot that a write of rows from the table itself is validated from: the user's, or the one that was read."""
     if job.validate_from is not None:
         return Since(snapshot_id=job.validate_from)
     return base_of(table.metadata, job.seen, job.branch)
 
 
 def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:
-    """Check that tasks looked into each file of this plan, which is made again here: one that was lost would keep its rows."""
+    """Check that tasks looked into each file of this plan, which is made again here: a file left out would keep its rows."""
     wanted = set(planned)
     seen = {*done.seen, *done.positions}
     if job.purpose == Purpose.MERGE:
         wanted &= seen
     if seen != wanted:
         raise CommitError(
-            f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; do it again"
+            f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; try again"
         )

@@ -1,11 +1,11 @@
-"""The data source "icelock": three driver processes, one class, and nothing of it for executors.
+"""The data source "icelock": one class for three processes of the driver, and none of it for executors.
 
-Spark makes the source object in one Python process of the driver (``schema``), plans in another (``reader``, ``partitions``), and
-plans writes in a third (``writer``). The class travels to them by value, because it is made in a function: so its settings come along.
+Spark creates the source object in one Python process of the driver (``schema``), plans reads in another (``reader``, ``partitions``), and
+writes in a third (``writer``). The class is pickled by value, as it is made in a function, so its settings come along.
 
 Spark also puts the source object into the function that it sends to executors (pyspark ``plan_data_source_read.py``, free variable
-``data_source``), and with it would go the class, its settings, the KMS's keys. So an object is pickled with its class only on its way to
-planning, that is before it was unpickled or used; afterwards it is pickled as a ``SpentSource``, which knows nothing.
+``data_source``), which would send the class, its settings and the KMS's keys. So an object is pickled with its class only on its way to
+planning, before it was unpickled or used; afterwards its pickle is a ``SpentSource``, without settings.
 
 Not here: planning (``spark.driver.plan_read``), writing (``spark.driver.plan_write``).
 """
@@ -33,7 +33,7 @@ NAME = "icelock"
 
 
 class SpentSource(DataSource):
-    """What executors get of a source object: its name, for messages."""
+    """What executors get of a source object: its name."""
 
     def __init__(self, options: Mapping[str, str] | None = None) -> None:
         super().__init__(dict(options or {}))
@@ -45,11 +45,11 @@ class SpentSource(DataSource):
 
     def schema(self) -> NoReturn:
         """Refused: this object has no settings."""
-        raise PolicyError("this copy of the icelock data source was used for planning already and holds no settings")
+        raise PolicyError("this copy of the icelock data source was used for planning and has no settings")
 
 
 class IcelockSource(DataSource):
-    """The data source in the driver; ``data_source`` makes the class that is registered."""
+    """The data source in the driver; ``data_source`` returns the class to register."""
 
     settings: ClassVar[Settings] = Settings()
 
@@ -64,11 +64,7 @@ class IcelockSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the schema of what the options ask for; no key is needed.
-
-        Raises:
-            PolicyError: wrong options, or a type that Spark has no exact type for.
-        """
+        """Return the schema that the options ask for; no key is needed."""
         job = self._job()
         if job is not None:
             from icelock.spark.driver.plan_job import job_schema
@@ -81,11 +77,7 @@ class IcelockSource(DataSource):
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of one scan.
-
-        Raises:
-            PolicyError: wrong options, or columns that are not the table's.
-        """
+        """Return the reader of one scan."""
         self._spent = True
         job = self._job()
         if job is not None:
@@ -97,22 +89,19 @@ class IcelockSource(DataSource):
         return plan_read(self.settings, ReadOptions.parse(self.options), schema, self._loaded)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-        """Return the writer of one job; everything that can be refused is refused here.
-
-        Raises:
-            PolicyError: wrong options, a plain table, or rows that do not fit it.
-            KeyUnavailableError: no KMS, or it refused.
-        """
+        """Return the writer of one job."""
         from icelock.spark.driver.plan_write import plan_write
 
         self._spent = True
         job = self._job()
         if job is None:
-            job = WriteOptions.parse(self.options, overwrite=overwrite).job(overwrite=overwrite)
+            from icelock.spark.sealed.job import Job
+
+            job = Job.of_write(WriteOptions.parse(self.options, overwrite=overwrite), overwrite=overwrite)
         return plan_write(self.settings, job, schema)
 
     def _job(self) -> Job | None:
-        """Return the job that ``write_to``, ``delete`` or ``upsert`` put into the options."""
+        """Return the job that ``write_to``, ``delete`` or ``upsert`` put into the options, if any."""
         from icelock.spark.sealed.job import JOB, Job
 
         sealed = self.options.get(JOB)
@@ -125,7 +114,7 @@ class IcelockSource(DataSource):
 
     @classmethod
     def restore(cls, options: Mapping[str, str], loaded: Loaded | None) -> Self:
-        """Return the object on the other side of a pickle; it is not pickled with its settings again."""
+        """Return the object from a pickle; its own pickle has no settings."""
         source = cls(options)
         source._loaded = loaded
         source._spent = True
@@ -137,7 +126,7 @@ def _restored(cls: type[IcelockSource], options: Mapping[str, str], loaded: Load
 
 
 def data_source(given: Settings) -> type[DataSource]:
-    """Return the class to register; being local, it is pickled by value, settings included."""
+    """Return the class to register; as a local class it is pickled by value, with its settings."""
 
     class Icelock(IcelockSource):
         settings = given

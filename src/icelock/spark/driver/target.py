@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg import types as ice
-from pyiceberg.expressions import And
+from pyiceberg.expressions import And, BooleanExpression
 from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
@@ -24,18 +24,13 @@ from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.plan.filters.exact import exact_filter
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.driver.distribution import Layout
-from icelock.spark.sealed.job import DESCRIPTION, MAIN
-from icelock.spark.sealed.seen import VALIDATE_FROM, Seen
+from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job
+from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.settings.options import TableName
-    from icelock.spark.settings.session import Settings
-    from icelock.table.scan import DataScan
-    from icelock.table.table import Table
+from icelock.spark.settings.options import VALIDATE_FROM, TableName
+from icelock.spark.settings.session import Settings
+from icelock.table.scan import DataScan
+from icelock.table.table import Table
 
 _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UPDATED))
 

@@ -1,41 +1,40 @@
-"""A write that the user's process plans and commits, in a classic session: no Python process is started but those of the tasks.
+"""A write that the user's process plans and commits, in a classic session: the only Python processes are those of the tasks.
 
 1 the write is planned (``spark.driver.plan_write``), as the data source's planning process would. 2 ``mapInArrow`` runs the same writer on
-executors; one row for each task comes back, which holds its sealed message. ``collect`` takes one result for each task, in their order,
-however often a task ran. 3 the writer commits them, or aborts if the job failed.
+executors, and returns one row for each task, with its sealed message. ``collect`` takes one result for each task, in order, however often
+a task ran. 3 the writer commits them, or aborts if the job failed.
 
-The job runs in a copy of the user's session with two settings of its own. Spark asks for the size of its Arrow buffers at each row when
-``spark.sql.execution.arrow.maxBytesPerBatch`` is set, which costs as much as all the rest that it does for a row (measured: 4.8 s of CPU
+The job runs in a copy of the user's session with two settings of its own. When ``spark.sql.execution.arrow.maxBytesPerBatch`` is set,
+Spark asks for the size of its Arrow buffers at each row, which costs as much as all its other work on a row (measured: 4.8 s of CPU
 against 2.3 for 5 million rows of 7 columns). So it is switched off for rows without binary values, unless the user has set it, and
-batches are kept to ``_FIXED_ROWS`` rows instead, those with texts, lists or maps to ``_VARIABLE_ROWS``.
+batches are limited to ``_FIXED_ROWS`` rows instead, those with strings, lists or maps to ``_VARIABLE_ROWS``.
 
-A few rows (Spark can tell of literals, ranges and limits) are brought to the user's process and written there: a task in a Python worker
-takes 0.1 s whatever it does, as Spark 4 reads the directories of its zip files for each (``importlib.invalidate_caches``).
+Few rows (Spark knows of literals, ranges and limits) are collected and written by the user's process: a task in a Python worker takes
+0.1 s whatever it does, as Spark 4 reads the directories of its zip files for each (``importlib.invalidate_caches``).
 
-Not here: what a task does (``spark.task.write``), Connect sessions, which go through the data source (``spark.driver.run_jobs``).
+Not here: what a task does (``spark.task.write``), Connect sessions, which use the data source (``spark.driver.run_jobs``).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
 
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import types as sp
 
+from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.driver.commit import commit_write
 from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.plan_write import plan_write
+from icelock.spark.sealed.job import Job
 from icelock.spark.sealed.messages import SealedFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.settings.session import Settings
-    from icelock.spark.task.write import TaskWriter
+from icelock.spark.settings.catalogs import catalog_of
+from icelock.spark.settings.session import Settings
+from icelock.spark.task.write import TaskWriter
 
 BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -55,10 +54,7 @@ def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[s
         PolicyError, KeyUnavailableError, NoSuchTableError: as ``plan_write``; nothing was done.
         CommitError, CommitFailedException, ValidationException: nothing was committed, and no file is left.
         PySparkException: tasks failed, with icelock's error in its message; the same.
-        PolicyError, IntegrityError: of a few rows, as ``TaskWriter.write``; the same.
     """
-    from icelock.spark.settings.catalogs import catalog_of
-
     catalog = catalog_of(settings, job.table)
     try:
         _write_rows(settings, job, rows, options, catalog)
@@ -67,11 +63,8 @@ def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[s
 
 
 def _write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[str, str], catalog: EncryptedCatalog) -> None:
-    from icelock.spark.driver.commit import commit_write
-    from icelock.spark.driver.plan_write import plan_write
-
     began = time.monotonic()
-    writer = cast("TaskWriter", plan_write(settings, job, rows.schema, catalog))  # the job is about rows
+    writer = cast("TaskWriter", plan_write(settings, job, rows.schema, catalog))  # this job writes rows
     try:
         spread = distributed(rows, Layout.of(writer.plan.context()), options, case_sensitive=settings.case_sensitive)
     except BaseException:
@@ -82,26 +75,26 @@ def _write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[
     except BaseException:
         writer.abort([])
         raise
-    # Connections that were idle for long may be dead, and tokens too old.
+    # After long, idle connections may be dead and tokens expired.
     commit_write(writer.plan, writer.ticket, results, catalog if time.monotonic() - began < _FRESH_SECONDS else None)
 
 
 def _run(writer: TaskWriter, rows: DataFrame) -> list[SealedFiles]:
     """Run the tasks; return their messages in the order of the tasks."""
-    if _few(rows):
+    if _is_small(rows):
         return [writer.write(iter(rows.toArrow().to_batches()))]
-    results = _in_a_session_of_its_own(rows.mapInArrow(_task(writer), f"{_PARTS} array<binary>"), rows.schema)
+    results = _with_batch_settings(rows.mapInArrow(_task(writer), f"{_PARTS} array<binary>"), rows.schema)
     return [SealedFiles([bytes(part) for part in row[_PARTS]]) for row in results.collect()]
 
 
-def _few(rows: DataFrame) -> bool:
-    """Whether Spark knows, before any job, that these are few rows."""
-    most = rows._jdf.queryExecution().optimizedPlan().maxRows()
+def _is_small(rows: DataFrame) -> bool:
+    """Whether Spark knows, before any job, that these are few rows: by the analysed plan, as the job optimizes a plan of its own."""
+    most = rows._jdf.queryExecution().analyzed().maxRows()
     return bool(most.isDefined() and most.get() <= _FEW_ROWS)
 
 
 def _task(writer: TaskWriter) -> Any:
-    """Return what executors run; the writer goes along as it would from a planning process."""
+    """Return what executors run; the writer is pickled as a planning process would."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -112,8 +105,8 @@ def _task(writer: TaskWriter) -> Any:
     return run
 
 
-def _in_a_session_of_its_own(results: DataFrame, schema: sp.StructType) -> DataFrame:
-    """Return the same job with our settings for batches; the user's session keeps its own."""
+def _with_batch_settings(results: DataFrame, schema: sp.StructType) -> DataFrame:
+    """Return the same job in a session with our settings for batches."""
     user: Any = results.sparkSession._jsparkSession
     jvm: Any = results.sparkSession._jvm
     try:
@@ -133,7 +126,7 @@ def _in_a_session_of_its_own(results: DataFrame, schema: sp.StructType) -> DataF
 
 
 def _has(kind: sp.DataType, wanted: tuple[type[sp.DataType], ...]) -> bool:
-    """Whether a type is one of these, or has one in it."""
+    """Whether a type is one of these, or contains one."""
     if isinstance(kind, sp.StructType):
         return any(_has(field.dataType, wanted) for field in kind.fields)
     if isinstance(kind, sp.ArrayType):

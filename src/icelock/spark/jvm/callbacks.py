@@ -1,16 +1,15 @@
-"""Calls of this process by Spark's JVM, without a server here: nothing listens, so there is nothing for others on the machine to call.
+"""Calls from Spark's JVM to this process, without a server here: nothing listens, so other users of the machine have nothing to call.
 
-PySpark's own way is py4j's callback server, which PySpark starts without a token: each user of the machine may call what is in it. Here
-a thread of this process asks the JVM what there is to do (``take``), and threads of a pool bring the answers (``answer``): both are calls
-over PySpark's gateway, which has a token, and which this process opened. They work the same with and without PYSPARK_PIN_THREAD.
+PySpark's own way is py4j's callback server, which PySpark starts without a token: any user of the machine can call it. Here a thread of
+this process takes questions from the JVM (``take``), and threads of a pool bring the answers (``answer``), both over PySpark's gateway,
+which has a token, and which this process opened. It works with and without PYSPARK_PIN_THREAD.
 
-Questions and answers are sealed under a key that the JVM draws and wraps for this process (``Callbacks.java`` has the form): py4j logs
-what it sends at DEBUG, and after the JVM's end another user's program may listen at its port. What such a program asks does not open, and
-ends the channel.
+Questions and answers are sealed under a key that the JVM draws and wraps for this process (format: ``Callbacks.java``): py4j logs what it
+sends at DEBUG, and after the JVM's end another user's program may listen at its port. Its questions do not open, and end the channel.
 
-A target is forgotten when nobody in the JVM can call it any more, and with its SparkContext. One channel serves a JVM.
+A target is forgotten when it is unreachable in the JVM, or its SparkContext stops. A JVM has one channel.
 
-Not here: what is called (``spark.native.plan``, ``spark.native.equality``), errors of calls in the user's hands (``spark.jvm.errors``).
+Not here: what is called (``spark.native.plan``, ``spark.native.equality``), errors of calls as users see them (``spark.jvm.errors``).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from cryptography.exceptions import InvalidTag
@@ -34,9 +33,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 Target = Callable[[bytes], bytes]
 
@@ -47,20 +44,16 @@ _HEAD: Final = struct.Struct(">BQQ")
 _CALL: Final = 1
 _DONE: Final = b"\0"
 _FAILED: Final = b"\1"
-# Scans that are planned at once; more wait.
+# Scans that are planned at once; others wait.
 _THREADS: Final = 16
-# Errors whose Java form nobody has met yet.
+# Errors whose Java form has not come back yet.
 _KEPT_ERRORS: Final = 32
 _LOCK: Final = threading.Lock()
 _logger = logging.getLogger(__name__)
 
 
 class Callbacks:
-    """The channel of one JVM.
-
-    Args:
-        opened: ``icelock.Callbacks.open`` of the JVM.
-    """
+    """The channel of one JVM; ``opened`` is its ``icelock.Callbacks.open``."""
 
     def __init__(self, opened: Callable[[bytes], Any]) -> None:
         private = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
@@ -85,17 +78,17 @@ class Callbacks:
         return len(self._targets)
 
     def target(self, called: Target) -> Any:
-        """Return the Java object (``icelock.Callbacks.Target``) that calls ``called``, and keeps it."""
+        """Return a Java object (``icelock.Callbacks.Target``) that calls ``called``, which is kept as long."""
         number = next(self._numbers)
         self._targets[number] = called
         return self._java.target(number)
 
     def forget(self) -> None:
-        """Forget all targets: their SparkContext has ended."""
+        """Forget all targets: their SparkContext has stopped."""
         self._targets.clear()
 
     def error(self, number: int) -> Exception | None:
-        """Return an error that a call raised here, by the number that the JVM was told; once."""
+        """Return an error that a call raised here, by the number that the JVM has, once."""
         with self._lock:
             return self._errors.pop(number, None)
 
@@ -104,7 +97,7 @@ class Callbacks:
             while (sealed := self._java.take()) is not None:
                 self._receive(bytes(sealed))
         except InvalidTag:
-            _logger.warning("what answers at the port of Spark's JVM is not that JVM: no call from there is answered any more")
+            _logger.warning("a program that is not Spark's JVM answers at its port: calls from there are no longer answered")
         except Exception as e:
             _logger.debug("no more calls from Spark's JVM: %s", str(e).partition("\n")[0])
         finally:
@@ -114,7 +107,7 @@ class Callbacks:
             atexit.unregister(self._end)
 
     def _end(self) -> None:
-        """Let the JVM's threads that wait for an answer go on, and ``take`` return."""
+        """End the JVM's threads that wait for an answer, and let ``take`` return."""
         with contextlib.suppress(Exception):
             self._java.close()
 
@@ -130,8 +123,7 @@ class Callbacks:
         try:
             called = self._targets.get(target)
             if called is None:
-                msg = "the SparkContext of this DataFrame was stopped: read the table again"
-                raise RuntimeError(msg)  # noqa: TRY301 - goes the way of all errors
+                raise RuntimeError("the SparkContext of this DataFrame was stopped: read the table again")  # noqa: TRY301 - as all errors
             plain = _DONE + called(argument)
         except Exception as e:
             plain = _FAILED + self._failure(e)
@@ -155,7 +147,7 @@ _CHANNELS: Final[WeakKeyDictionary[Any, Callbacks]] = WeakKeyDictionary()
 
 
 def callbacks_of(spark: SparkSession) -> Callbacks:
-    """Return the channel of a classic session's JVM, in which icelock's classes are."""
+    """Return the channel of a classic session's JVM, which must have icelock's classes."""
     gateway: Any = spark.sparkContext._gateway
     with _LOCK:
         found = _CHANNELS.get(gateway)
@@ -166,7 +158,7 @@ def callbacks_of(spark: SparkSession) -> Callbacks:
 
 
 def error_of(number: int) -> Exception | None:
-    """Return the error of a call, by the number that the running JVM was told; once."""
+    """Return the error of a call, by the number that the running JVM has, once."""
     from pyspark import SparkContext
 
     channel = _CHANNELS.get(SparkContext._gateway)

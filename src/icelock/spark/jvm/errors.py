@@ -1,17 +1,17 @@
-"""icelock's errors of a query, raised as what they are in a classic session, whatever method of whatever DataFrame ran the query.
+"""Queries of a classic session raise icelock's errors, whichever method of whichever DataFrame runs them.
 
-PySpark makes Python exceptions of the JVM's in one function, ``pyspark.errors.exceptions.captured.convert_exception``; ``install`` puts
-ours before it. It looks through the causes of the JVM's exception for
+PySpark converts the JVM's exceptions in one function, ``pyspark.errors.exceptions.captured.convert_exception``. ``install`` wraps it: the
+wrapper looks through the causes of the JVM's exception for
 
-    icelock.Failure             thrown by the native scan: of a file that a task read (``ReadErrors.java``), or of planning in this process,
-                                whose own error is then raised
-    a Python worker's error     PythonException, and AnalysisException of a data source: the traceback's last error is icelock's
+    icelock.Failure             of the native scan: of a file that a task read (``ReadErrors.java``), or of planning in this process, whose
+                                own error is then raised
+    a Python worker's error     PythonException, and AnalysisException of a data source: the traceback ends with icelock's error
 
-and leaves every other exception to PySpark. A subclass of DataFrame would not do: PySpark makes plain ones of ``filter`` and the like.
+and leaves all other exceptions to PySpark. A subclass of DataFrame would not do, as ``filter`` and others return PySpark's own.
 
-What is raised for a task's error is an ``IntegrityError`` (or the like) and a ``PySparkException`` both: code that caught the latter does.
+A task's error becomes both an ``IntegrityError`` (or the like) and a ``PySparkException``, so that code for the latter still catches it.
 
-Not here: Spark Connect, whose client has the server's text only.
+Not here: Spark Connect, whose client has only the server's text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _ANALYSIS: Final = "AnalysisException"
 _DEEP: Final = 30
 _MARK: Final = "_icelock"
 _TRACEBACK: Final = "Traceback (most recent call last):"
-# The line of a traceback that has the error: its class's name, and a message that may go on in later lines.
+# The traceback's line with the error: its class, and a message that may continue on later lines.
 _RAISED: Final = re.compile(r"^(?:(icelock\.errors\.\w+)|(FileNotFoundError|PermissionError)): (.*)", re.DOTALL)
-# A file that is not there is our error only where our code looked for it; a UDF's own goes to PySpark.
+# A missing file is our error only if our code looked for it; a UDF's error is PySpark's.
 _OURS: Final = re.compile(r'^  File "[^"\n]*\bicelock[/\\]', re.MULTILINE)
 # What may follow a traceback in the JVM's text.
 _AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*SQLSTATE: |\n\s*\Z")
@@ -51,14 +51,14 @@ _KINDS: Final[dict[str, type[Exception]]] = {
             errors.CommitError,
         )
     },
-    # Its own arguments are not in a traceback.
+    # A traceback does not have its own arguments.
     "icelock.errors.KmsError": errors.KeyUnavailableError,
 }
 _CAPTURED: Final[dict[type[Exception], Callable[[str], Exception]]] = {}
 
 
 def install() -> None:
-    """Let PySpark raise icelock's errors as they are. Calling it again changes nothing."""
+    """Let PySpark raise icelock's errors. Calling it again changes nothing."""
     from pyspark.errors.exceptions import captured
 
     original: Callable[[Any], Exception] | None = getattr(captured, "convert_exception", None)
@@ -75,11 +75,7 @@ def install() -> None:
 
 
 def error_in(error: Any) -> Exception | None:
-    """Return icelock's error among the causes of an exception of the JVM, or None.
-
-    Raises:
-        Exception: an error of planning, which was raised in this process before.
-    """
+    """Return icelock's error among the causes of an exception of the JVM, or None; raise one of planning in this process."""
     for _ in range(_DEEP):
         if error is None:
             return None
@@ -108,7 +104,7 @@ def _in_traceback(text: str) -> Exception | None:
         return None
     name, message = raised[1] or f"builtins.{raised[2]}", _AFTER.split(raised[3], maxsplit=1)[0].strip()
     if _KINDS.get(name) is errors.PolicyError:
-        return _made(name, message)  # what the user asked for cannot be: where it was found out says nothing more
+        return _made(name, message)  # for an invalid request a traceback adds nothing
     return _made(name, f"{message}\n\nIn Spark's Python worker:\n{start}{last}".rstrip())
 
 
@@ -118,7 +114,7 @@ def _made(name: str, message: str) -> Exception | None:
 
 
 def _captured(kind: type[Exception]) -> Callable[[str], Exception]:
-    """Return a class of errors that are of a kind and of PySpark's."""
+    """Return a class of errors that are both of a kind and PySpark's."""
     if kind in _CAPTURED:
         return _CAPTURED[kind]
     from pyspark.errors import PySparkException

@@ -1,14 +1,13 @@
-"""The columns of a native scan: what Spark's Parquet reader is asked for, what the plan knows, and how the two become the rows of a scan.
+"""The columns of a native scan: those of Spark's Parquet reader, those of the plan, and how both become the rows of a scan.
 
 A scan's column comes from one of three places:
 
-    the files       by field id at every level of structs, in Spark's type, with the default of rows that are older than it
-    the plan        one value a file: columns that are identity partition values (Java PartitionUtil.constantsMap), and what metadata
-                    columns are made of
+    the files       by field id at every level of structs, in Spark's type, with its default for older rows
+    the plan        one value for a file: identity partition values (Java PartitionUtil.constantsMap), and the parts of metadata columns
     nothing         columns of type unknown
 
-Some columns Spark's reader cannot give (``reason_against``): a UUID or a default inside a struct, defaults of some types
-(docs/adr/0011-native-scan.md, "What Spark's reader is not trusted with"). A scan that has one is read by the data source.
+Spark's reader cannot return some columns (``reason_against``): a UUID or a default inside a struct, defaults of some types
+(docs/adr/0011-native-scan.md, "What Spark's reader is not trusted with"). The data source reads scans with such a column.
 
 Not here: files (``spark.native.plan``), filters (``spark.columns.conditions``).
 """
@@ -20,29 +19,24 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.arrow.types import output_type
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icelock.metadata.schema_paths import schema_paths
-from icelock.spark.columns.paths import quoted
-from icelock.spark.columns.types import has_spark_type, spark_schema, spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from icelock.spark.jvm.native import NativeJvm
+from icelock.spark.columns.types import has_spark_type, quoted, spark_schema, spark_type
+from icelock.spark.jvm.native import NativeJvm
 
 FIELD_ID: Final = "parquet.field.id"
 DEFAULT: Final = "EXISTS_DEFAULT"
-# Columns of the plan that are no columns of the table.
+# Columns of the plan that are not columns of the table.
 _OURS: Final = "icelock "
 FIRST_ROW_ID: Final = "icelock first row id"
 SEQUENCE_NUMBER: Final = "icelock sequence number"
@@ -50,7 +44,7 @@ FILE_PATH: Final = "icelock file"
 SPEC: Final = "icelock spec id"
 PARTITION_VALUE: Final = "icelock partition "
 _AS_THEY_ARE: Final = {FILE.field_id: quoted(FILE_PATH), SPEC_ID.field_id: quoted(SPEC)}
-# Of the positions of rows, in Spark's reader.
+# The positions of rows in Spark's reader.
 _SPARKS: Final = "_tmp_metadata_row_index"
 _METADATA_IDS: Final = frozenset({FILE.field_id, POS.field_id, SPEC_ID.field_id, PARTITION_ID, ROW_ID.field_id, LAST_UPDATED.field_id})
 _LINEAGE: Final = {ROW_ID.field_id: ROW_ID, LAST_UPDATED.field_id: LAST_UPDATED}
@@ -62,10 +56,7 @@ _YEARS: Final = range(1, 10000)
 class Columns:
     """The columns of the files of one partition spec.
 
-    Args:
-        wanted: the scan's schema with the filter's columns.
-        constants: field ids of columns that the plan has, because the spec has their values.
-        table: for messages.
+    ``wanted`` is the scan's schema with the filter's columns, ``constants`` are field ids of columns whose values the plan has.
     """
 
     wanted: Schema
@@ -74,20 +65,20 @@ class Columns:
 
     @property
     def data(self) -> sp.StructType:
-        """What the files are asked for."""
+        """The columns to read from files."""
         fields = [_stored(field, self.table) for field in self.wanted.fields if self._from_file(field)]
         lineage = [_LINEAGE[field.field_id] for field in self.wanted.fields if field.field_id in _LINEAGE]
         return sp.StructType([*fields, *(_stored(field, self.table) for field in lineage)])
 
     @property
     def plain(self) -> list[str] | None:
-        """The scan's columns, quoted, if each is one of ``data`` or a constant as it is."""
+        """The scan's columns, quoted, if all are columns of ``data`` or constants, unchanged."""
         special = any(not self._as_it_is(field) for field in self.wanted.fields)
         return None if special else [quoted(field.name) for field in self.wanted.fields]
 
     @property
     def planned(self) -> sp.StructType:
-        """What the plan has to give besides the table's columns that are in it."""
+        """The columns of the plan that are not the table's."""
         hidden: dict[str, sp.DataType] = {}
         for field in self.wanted.fields:
             if field.field_id == FILE.field_id:
@@ -108,7 +99,7 @@ class Columns:
         return [field for field in self.wanted.fields if field.field_id in self.constants]
 
     def select(self, jvm: NativeJvm, rows: DataFrame) -> list[Column]:
-        """Return the scan's columns, made of those of ``data`` and ``planned`` in ``rows``."""
+        """Return the scan's columns, computed from those of ``data`` and ``planned`` in ``rows``."""
         comments = spark_schema(self.wanted, table=self.table)
         return [
             self._value(field, jvm, rows).alias(field.name, metadata=shown.metadata or {})
@@ -140,11 +131,11 @@ def reason_against(wanted: Schema) -> str | None:
     names = [field.name.lower() for field in wanted.fields]
     for field in wanted.fields:
         if names.count(field.name.lower()) > 1:
-            return f"column {field.name} has the name of another one in other letters"
+            return f"column {field.name} differs from another one only by case"
         if field.field_id in _METADATA_IDS:
             continue
         if field.name.lower().startswith(_OURS) or field.name.lower() == _SPARKS:
-            return f"column {field.name} has a name that its relation in Spark uses"
+            return f"column {field.name} has a name that the native scan uses"
         reason = _reason(field, field.name, top=True)
         if reason is not None:
             return reason
@@ -153,7 +144,7 @@ def reason_against(wanted: Schema) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushable:
-    """Columns that filters may be pushed for, as Spark's filters write them; ``floats`` are those of floating-point numbers."""
+    """Columns that filters may be pushed for, as Spark's filters name them; ``floats`` are the floating-point ones."""
 
     names: Sequence[str]
     floats: Sequence[str]
@@ -162,8 +153,8 @@ class Pushable:
 def pushable(wanted: Schema, schemas: Sequence[Schema]) -> Pushable:
     """Return the columns whose names always meant the same field of the same type.
 
-    Spark pushes filters into files by name, and cuts a decimal to the digits that a file has for it. Where schemas were removed from the
-    table, files may have names that no schema tells of: then there are none.
+    Spark pushes filters into files by name, and cuts a decimal to the file's digits. If schemas were removed from the table, files may have
+    names that no schema has: then there are no such columns.
     """
     if {schema.schema_id for schema in schemas} != set(range(len(schemas))):
         return Pushable(names=(), floats=())
@@ -184,7 +175,7 @@ def _kind(field: ice.NestedField) -> str:
 
 
 def _in_filters(path: Iterable[str]) -> str:
-    """Return a column as ``sources.Filter`` has it: a name is quoted only where it has to be."""
+    """Return a column as ``sources.Filter`` names it: quoted only if necessary."""
     return ".".join(name if _plain(name) else quoted(name) for name in path)
 
 
@@ -227,7 +218,7 @@ def _row_index(rows: DataFrame) -> Column:
 
 
 def shown(data: sp.StructType) -> sp.StructType:
-    """Return ``Columns.data`` as users see it: no ids, the table's comments."""
+    """Return ``Columns.data`` as users see it: without ids, with the table's comments."""
     return sp.StructType([_shown(field) for field in data.fields])
 
 
@@ -273,8 +264,8 @@ def _stored_type(kind: ice.IcebergType, path: str, table: str) -> sp.DataType:
 def _reason(field: ice.NestedField, path: str, *, top: bool) -> str | None:
     kind = field.field_type
     if field.initial_default is not None and (not top or _default(field) is None):
-        return f"column {path} has a default that Spark's reader does not fill in"
-    # A type that Spark lacks can be that of a filter's column only: others were refused before.
+        return f"column {path} has a default that Spark's reader does not apply"
+    # Only a filter's column can have a type that Spark lacks: others were refused before.
     if not has_spark_type(kind) or (not top and isinstance(kind, (ice.UUIDType, ice.UnknownType))):
         return f"column {path} is a {kind}" + ("" if top else " inside another one")
     if isinstance(kind, ice.StructType):
@@ -287,7 +278,7 @@ def _reason(field: ice.NestedField, path: str, *, top: bool) -> str | None:
 
 
 def _default(field: ice.NestedField) -> str | None:
-    """Return a column's default as the SQL literal that Spark's reader takes, or None where it takes none (facts: EXISTS_DEFAULT)."""
+    """Return a column's default as a SQL literal for Spark's reader (EXISTS_DEFAULT), or None if there is none."""
     value = pa.scalar(field.initial_default, output_type(field.field_type)).as_py()
     if isinstance(value, bool):
         return str(value).lower()
@@ -303,7 +294,7 @@ def _default(field: ice.NestedField) -> str | None:
 
 
 def _text(value: str) -> str:
-    """Return SQL for a text whatever the session thinks of backslashes (``spark.sql.parser.escapedStringLiterals``)."""
+    """Return SQL for a string, independent of ``spark.sql.parser.escapedStringLiterals``."""
     return f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 

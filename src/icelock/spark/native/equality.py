@@ -1,17 +1,16 @@
-"""Equality deletes of a native scan: rows are removed by a left anti join with the delete files, which Spark's reader reads too.
+"""Equality deletes of a native scan: a left anti join with the delete files, which Spark's reader reads too.
 
-Delete files that compare the same columns make one relation, their keys in its splits. Which of them apply to a data file is what the
-planner said (``plan.delete_index``: sequence numbers, partitions, specs): each data file brings the number of its set of delete files,
-each delete file its own number, and a table of bits says which belong together. Where all apply to all, no bits are needed.
+Delete files that compare the same columns are one relation, with their keys in its splits. The planner decides which of them apply to a
+data file (``plan.delete_index``: sequence numbers, partitions, specs): each data file has the number of its set of delete files, each
+delete file a number of its own, and a table of bits says which belong together. No bits are needed if all apply to all.
 
-Equal is what the Arrow engine finds equal (``arrow.read.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0, for which
-floats are compared as text: Spark's joins take the two for one.
+Values are equal if the Arrow engine finds them equal (``arrow.read.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0. So
+floats are compared as text, since Spark's joins treat the zeros as equal.
 
-Spark reads a column that a file lacks as null, and would let deleted rows through: before a delete file is first read, its footer is read
-here and must have every compared column, and as many rows as the manifest entry says.
+Spark reads a missing column as null, which would keep deleted rows: before a delete file is first read, its footer is checked here for
+every compared column, and for the manifest entry's number of rows.
 
-Not here: files of data (``spark.native.plan``), which deletes the data source has to apply: nested columns, Avro, types without a form in
-Spark.
+Not here: data files (``spark.native.plan``), deletes that the data source applies: nested columns, Avro, types that Spark lacks.
 """
 
 from __future__ import annotations
@@ -21,15 +20,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import check_count
 from icelock.arrow.read.equality import EqualityColumns, EqualityKeys
 from icelock.arrow.read.file_schema import file_fields
@@ -39,35 +40,29 @@ from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.column_types import field_from_json
 from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
-from icelock.spark.columns.paths import quoted
-from icelock.spark.columns.types import spark_type
+from icelock.spark.columns.types import quoted, spark_type
 from icelock.spark.jvm.native import NativeJvm, Scan
 from icelock.spark.native.columns import Columns, reason_against, shown
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from icelock.arrow.read.context import ReadContext
-
 PARQUET: Final = "PARQUET"
-# Columns that no user sees; ``spark.native.columns`` keeps their names from the table's.
+# Hidden columns; ``spark.native.columns`` refuses tables with such names.
 _COMPARED: Final = "icelock compared "
 _DELETED: Final = "icelock deleted value "
 _SET: Final = "icelock delete files by "
 _FILE: Final = "icelock delete file"
-# Deleted rows that go to every executor, whatever their size on storage: some 100 MB there. The alternative is to shuffle all of the data.
+# Deleted rows that are broadcast, whatever their size on storage: some 100 MB on each executor. Otherwise all data would be shuffled.
 _BROADCAST_ROWS: Final = 1_000_000
 
 Ids = tuple[int, ...]
 
 
 def equality_deletes(task: ScanTask) -> list[DeleteFile]:
-    """Return those of a task's delete files that compare columns."""
+    """Return a task's equality delete files."""
     return [delete for delete in task.deletes if delete.content == EQUALITY_DELETES]
 
 
 def can_join(task: ScanTask, *, name_mapping: bool) -> bool:
-    """Whether Spark can apply a task's equality deletes; the answer is the same wherever the table is planned."""
+    """Whether Spark can apply a task's equality deletes; all planning processes decide the same."""
     deletes = equality_deletes(task)
     if any(delete.file_format.upper() != PARQUET or (name_mapping and delete.key_metadata is None) for delete in deletes):
         return False
@@ -85,7 +80,7 @@ def compared_by(task: ScanTask) -> frozenset[Ids]:
 
 
 def with_compared(wanted: Schema, tasks: Iterable[ScanTask]) -> Schema:
-    """Return a schema with the columns that delete files compare: those that it lacks come last, under names of ours."""
+    """Return a schema with the columns that delete files compare; missing ones are appended under our names."""
     columns = {delete.equality_columns for task in tasks for delete in equality_deletes(task)}
     compared = {field.field_id: field for fields in columns for field in _fields(fields)}
     missing = [compared[field_id] for field_id in sorted(compared.keys() - {field.field_id for field in wanted.fields})]
@@ -94,14 +89,7 @@ def with_compared(wanted: Schema, tasks: Iterable[ScanTask]) -> Schema:
 
 
 class EqualityDeletes:
-    """The delete files that compare one set of columns, and the data files of one group that they apply to.
-
-    Args:
-        context: of the scan.
-        ids: the columns.
-        tasks: the data files.
-        table: for messages.
-    """
+    """The delete files that compare one set of columns (``ids``), and the data files of one group (``tasks``) that they apply to."""
 
     def __init__(self, context: ReadContext, ids: Ids, tasks: Iterable[ScanTask], table: str) -> None:
         self._context = context
@@ -129,7 +117,7 @@ class EqualityDeletes:
         return pa.array([self._set_of[task.path] for task in tasks], pa.int32())
 
     def remove(self, rows: DataFrame, jvm: NativeJvm, columns: Columns) -> DataFrame:
-        """Return the rows that are not deleted; ``rows`` has what ``columns`` asks for, as it is stored, and ``name``."""
+        """Return the rows that are not deleted; ``rows`` has the stored ``columns``, and ``name``."""
         deleted = self._open(jvm)
         if sum(delete.record_count for delete in self._files) <= _BROADCAST_ROWS:
             deleted = F.broadcast(deleted)
@@ -139,13 +127,8 @@ class EqualityDeletes:
             equal.append(jvm.among(self._bits, self._width, F.col(quoted(self.name)), F.col(quoted(_FILE))))
         return rows.join(deleted, reduce(and_, equal), "left_anti")
 
-    def __call__(self, filters: bytes) -> bytes:  # noqa: ARG002 - a deleted row is read whatever a query looks for
-        """Return the delete files, as Java asks for them.
-
-        Raises:
-            IntegrityError: a delete file fails authentication, or has not the rows that its manifest entry says.
-            FormatError: one without a column that it compares.
-        """
+    def __call__(self, filters: bytes) -> bytes:  # noqa: ARG002 - deleted rows are read whatever the filter
+        """Return the delete files to Java, after a check of them."""
         with self._lock, still_there(f"a snapshot of {self._table}"):
             if not self._checked:
                 list(ExecutorFactory.get_or_create().map(self._check, self._files))
@@ -178,16 +161,12 @@ class EqualityDeletes:
 
 @contextmanager
 def still_there(what: str) -> Iterator[None]:
-    """Say of a file that is not there when a query asks for the plan again what that means.
-
-    Raises:
-        FileNotFoundError: the file is not there.
-    """
+    """Explain the FileNotFoundError of a query that asks for the plan again."""
     try:
         yield
     except FileNotFoundError as e:
         raise FileNotFoundError(
-            f"{what} cannot be planned again: it was expired since, or a file was removed ({e}); read the table again"
+            f"{what} cannot be planned again: it was expired meanwhile, or a file was removed ({e}); read the table again"
         ) from e
 
 
@@ -201,7 +180,7 @@ def stream(columns: dict[str, pa.Array]) -> bytes:
 
 
 def file_columns(files: Sequence[ScanTask | DeleteFile], deleted: Sequence[bytes | None]) -> dict[str, pa.Array]:
-    """Return the columns that every plan begins with; ``NativeScan.java`` takes them by position. ``deleted``: bitmaps of positions."""
+    """Return the first columns of every plan, which ``PlannedFiles.java`` takes by position; ``deleted`` are bitmaps of positions."""
     keys = [None if file.key_metadata is None else file.key_metadata.reveal() for file in files]
     return {
         "path": pa.array([file.path for file in files], pa.string()),
@@ -239,5 +218,5 @@ def _equal(field: ice.NestedField, jvm: NativeJvm, *, constant: bool) -> Column:
         here, there = here.cast("string"), there.cast("string")
     elif isinstance(field.field_type, ice.UUIDType) and constant:
         there = jvm.uuid_text(there)
-    # The hash table is smaller and quicker without a second key for nulls.
+    # Without a second key for nulls the hash table is smaller and faster.
     return here == there if field.required else here.eqNullSafe(there)

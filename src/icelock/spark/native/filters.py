@@ -1,9 +1,9 @@
-"""Filters that Spark's planner has for a native scan, as an Iceberg expression.
+"""Filters of Spark's planner for a native scan, as an Iceberg expression.
 
-They prune files, as those that the data source gets do; Spark filters the rows itself. So a filter that has no form here, or a value whose
-kind is unknown, is left out, and files are read that need not be.
+They prune files, as the data source's filters do; Spark filters the rows itself. So unknown filters and values are left out, at the price
+of files that are read needlessly.
 
-Not here: the form of a single one (``spark.columns.filters``), the filter that a user gives to ``read`` (``spark.columns.conditions``).
+Not here: single filters (``spark.columns.filters``), the filter of ``read`` (``spark.columns.conditions``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import json
 import re
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, Or
 from pyspark.sql import datasource as ds
 
-if TYPE_CHECKING:
-    from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.columns.filters import FilterTranslator
 
 _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
@@ -29,11 +28,11 @@ _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
-    """There is no such filter or value on this side."""
+    """The filter or value has no form in Python."""
 
 
 def pruning_filter(filters: bytes, translator: FilterTranslator) -> BooleanExpression:
-    """Return what all of Spark's filters, as ``PushedFilters.java`` writes them, demand together, as far as there is a form for it."""
+    """Return the conjunction of Spark's filters, as ``PushedFilters.java`` writes them, without unknown ones."""
     translated = (_expression(given, translator) for given in json.loads(filters))
     return reduce(And, (found for found in translated if found is not None), cast("BooleanExpression", AlwaysTrue()))
 

@@ -1,13 +1,12 @@
-"""The files of a native scan: which ones Spark's reader can read, and the plan as Java asks for it, one query after the other.
+"""The files of a native scan: which ones Spark's reader can read, and the plan that Java asks for at each query.
 
-A scan is planned when its DataFrame is made. Each query asks for its files again, with the filters that Spark found for it, and gets those
-that the manifests do not rule out: so a filter on the DataFrame or in SQL prunes files as it does with Java Iceberg. Deleted positions are
-read for the files of a query only, in the driver, and travel with their file, as its key does.
+A scan is planned when its DataFrame is made. Each query asks for the files again, with Spark's filters, and gets those that the manifests
+do not rule out: so a filter on the DataFrame or in SQL prunes files as it does with Java Iceberg. Deleted positions are read in the driver,
+for a query's files only, and travel with their file, as its key does.
 
-The plan goes over as an Arrow stream: path, size, key metadata, deleted positions, then one column for each value of a file
-(``spark.native.columns``).
+Java gets the plan as an Arrow stream: path, size, key metadata, deleted positions, then the plan's columns (``spark.native.columns``).
 
-Not here: what is done with it (``NativeScan.java``), the DataFrame (``spark.native.scan``), equality deletes (``spark.native.equality``).
+Not here: its use (``PlannedFiles.java``), the DataFrame (``spark.native.scan``), equality deletes (``spark.native.equality``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType, UUIDType
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, check_deletes
 from icelock.arrow.read.stored_file import StoredFile
 from icelock.arrow.types import output_type, storage
@@ -45,49 +45,40 @@ from icelock.spark.native.equality import (
     with_compared,
 )
 from icelock.spark.native.filters import pruning_filter
-
-if TYPE_CHECKING:
-    from icelock.arrow.read.context import ReadContext
-    from icelock.table.scan import DataScan
+from icelock.table.scan import DataScan
 
 _KEPT_PLANS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that one relation reads: ``constants`` are plan columns, ``equality`` is what their equality deletes compare."""
+    """Files of one relation: ``constants`` are columns of the plan, ``equality`` what the equality deletes compare."""
 
     constants: frozenset[int]
     equality: frozenset[Ids]
 
 
 def is_native(task: ScanTask, *, name_mapping: bool) -> bool:
-    """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids in it (plain ones may need a mapping)."""
+    """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids (plain files may need a mapping)."""
     if task.file_format.upper() != PARQUET or (name_mapping and task.key_metadata is None):
         return False
     return can_join(task, name_mapping=name_mapping)
 
 
 def positional_deletes(task: ScanTask) -> tuple[DeleteFile, ...]:
-    """Return those of a task's delete files that have positions of rows: vectors and Parquet files."""
+    """Return a task's delete files with positions of rows: vectors and Parquet files."""
     return tuple(delete for delete in task.deletes if delete.content != EQUALITY_DELETES)
 
 
 def constants_of(spec: PartitionSpec | None, wanted: Schema) -> frozenset[int]:
-    """Return the field ids of top-level columns that a spec has the values of."""
+    """Return the field ids of top-level columns whose values a spec has."""
     columns = {field.field_id for field in wanted.fields if isinstance(field.field_type, PrimitiveType)}
     fields = () if spec is None else spec.fields
     return frozenset(field.source_id for field in fields if isinstance(field.transform, IdentityTransform) and field.source_id in columns)
 
 
 class Planned:
-    """The files of one scan, grouped; asked by queries for what their filters leave.
-
-    Args:
-        scan: on a fixed snapshot; its filter is part of every query's.
-        tasks: of the scan.
-        wanted: the schema that is read.
-    """
+    """The files of one scan in groups; ``scan`` has a fixed snapshot, ``tasks`` are its files, ``wanted`` is the schema to read."""
 
     def __init__(self, scan: DataScan, tasks: Sequence[ScanTask], wanted: Schema) -> None:
         self._scan = scan
@@ -107,7 +98,7 @@ class Planned:
         return self._scan.snapshot_id
 
     def groups(self) -> dict[Group, list[ScanTask]]:
-        """Return the files that Spark's reader reads; a scan without files has one group without any."""
+        """Return the files that Spark's reader reads; a scan without files has one empty group."""
         tasks = self._plans[repr(AlwaysTrue())]
         found: dict[Group, list[ScanTask]] = {} if tasks else {Group(frozenset(), frozenset()): []}
         for task in tasks:
@@ -116,27 +107,26 @@ class Planned:
         return found
 
     def rows(self, tasks: Sequence[ScanTask]) -> int | None:
-        """Return how many rows some files have, by the manifests; None where reading them may give fewer, or an error of policy."""
+        """Return how many rows some files have by the manifests; None if a read may return fewer, or be refused."""
         if any(task.deletes or (task.key_metadata is None and not self._context.allow_plaintext) for task in tasks):
             return None
         return sum(task.record_count for task in tasks)
 
     def equality(self, group: Group, tasks: Sequence[ScanTask], table: str) -> list[EqualityDeletes]:
-        """Return the equality deletes of a group, one for each set of columns that they compare; ``tasks`` are all of the group."""
+        """Return a group's equality deletes, one for each set of compared columns; ``tasks`` are all of the group."""
         return [EqualityDeletes(self._context, ids, tasks, table) for ids in sorted(group.equality)]
 
     def rest(self) -> bool:
-        """Whether there are files that it cannot read."""
+        """Whether there are files that Spark's reader cannot read."""
         return len(self._groups) < len(self._plans[repr(AlwaysTrue())])
 
     def files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], filters: bytes) -> bytes:
-        """Return the files of a group that Spark's filters leave, as an Arrow stream.
+        """Return the files of a group that Spark's filters leave, as an Arrow stream."""
+        with still_there(f"snapshot {self.snapshot_id} of {columns.table}"):
+            return self._files(group, columns, equality, pruning_filter(filters, self._translator))
 
-        Raises:
-            PolicyError: a plain file where none may be read.
-            IcelockError: a manifest or delete file cannot be read, or an entry contradicts itself.
-        """
-        tasks = self._filtered(pruning_filter(filters, self._translator))
+    def _files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], expression: BooleanExpression) -> bytes:
+        tasks = self._filtered(expression)
         chosen = [task for task in tasks if self._groups.get(task.path) == group]
         for task in chosen:
             StoredFile.of(task, allow_plaintext=self._context.allow_plaintext)
@@ -150,7 +140,7 @@ class Planned:
         with self._lock:
             if name not in self._plans:
                 if len(self._plans) >= _KEPT_PLANS:
-                    # The first is the scan's own.
+                    # The first one is of the scan itself.
                     del self._plans[list(self._plans)[1]]
                 self._plans[name] = self._scan.filter(expression).scan_tasks()
             return self._plans[name]
@@ -205,7 +195,7 @@ _OF_TASK: Final[Mapping[str, str]] = {
 
 
 def _column(values: list[Any], kind: Any) -> pa.Array:
-    """Return values in PyIceberg's internal form as the Arrow form of Spark's type."""
+    """Return PyIceberg's values in the Arrow form of Spark's type."""
     if isinstance(kind, UUIDType):
         return pa.array(
             [None if value is None else str(value if isinstance(value, UUID) else UUID(bytes=value)) for value in values], pa.string()
@@ -213,23 +203,3 @@ def _column(values: list[Any], kind: Any) -> pa.Array:
     target = storage(output_type(kind))
     made = pa.array(values, target)
     return made.cast(pa.binary()) if pa.types.is_fixed_size_binary(target) else made
-
-
-class Files:
-    """What Java calls (``callbacks``) for the files of one group."""
-
-    def __init__(self, planned: Planned, group: Group, columns: Columns, equality: Sequence[EqualityDeletes]) -> None:
-        self._planned = planned
-        self._group = group
-        self._columns = columns
-        self._equality = equality
-
-    def __call__(self, filters: bytes) -> bytes:
-        """Return the files that Spark's filters leave.
-
-        Raises:
-            FileNotFoundError: the snapshot was expired.
-            IcelockError: as ``Planned.files``.
-        """
-        with still_there(f"snapshot {self._planned.snapshot_id} of {self._columns.table}"):
-            return self._planned.files(self._group, self._columns, self._equality, filters)

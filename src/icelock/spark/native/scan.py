@@ -1,56 +1,51 @@
 """A scan's rows by Spark's own Parquet reader, as far as it can read them.
 
-Files that it can read make one relation for each set of constant columns; the relations are united. Those with equality deletes are joined
-with their delete files. There are no such files where the Java classes cannot be had (a Connect session), for columns that Spark's reader
-cannot give (``spark.native.columns``), and on a storage that the JVM does not reach.
+The files are one relation for each set of constant columns; the relations are united. Those with equality deletes are joined with their
+delete files. Spark's reader reads nothing without the Java classes (a Connect session), nor columns that it cannot return
+(``spark.native.columns``), nor a storage that the JVM does not reach.
 
 Not here: files (``spark.native.plan``), the Java side (``spark.jvm.native``), who reads the other files (``read_table``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial, reduce
+from typing import Any, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sp
 
 from icelock.io.file_io import storage_of
+from icelock.plan.task import ScanTask
 from icelock.spark.columns.conditions import condition
-from icelock.spark.columns.paths import quoted
-from icelock.spark.columns.types import spark_schema
+from icelock.spark.columns.types import quoted, spark_schema
 from icelock.spark.jvm.native import NativeJvm, Scan, native_jvm
 from icelock.spark.native.columns import Columns, pushable, reason_against, shown
 from icelock.spark.native.equality import with_compared
-from icelock.spark.native.plan import Files, Group, Planned, positional_deletes
+from icelock.spark.native.plan import Group, Planned, positional_deletes
 from icelock.spark.sealed.seen import Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from icelock.plan.task import ScanTask
-    from icelock.table.scan import DataScan
+from icelock.table.scan import DataScan
 
 _LOCAL_SCHEMES: Final = ("", "file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRead:
-    """The rows of a scan that Spark's reader reads, and whether there are others; ``reason`` says why all are."""
+    """The rows that Spark's reader reads, and whether there is a ``rest``; ``reason`` says why that is everything."""
 
     rows: DataFrame | None
     rest: bool
     reason: str | None = None
 
 
-def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bool = False) -> NativeRead:
-    """Return the rows of a scan's files that Spark's reader can read; ``insisted``: also where a FileIO of the user's own has the files.
+def native_read(spark: SparkSession, scan: DataScan, table: str, *, require_native: bool = False) -> NativeRead:
+    """Return the rows of the files that Spark's reader can read; with ``require_native`` also those of a FileIO of the user's own.
 
     Raises:
         KeyUnavailableError: no KMS, or it refused.
@@ -59,12 +54,12 @@ def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bo
     """
     _ = spark_schema(scan.projection(), table=table)
     wanted = _wanted(scan)
-    reason = "the filter is about a nested column that is not read" if wanted is None else reason_against(wanted)
+    reason = "the filter is on a nested column that is not read" if wanted is None else reason_against(wanted)
     jvm = None if reason else native_jvm(spark)
     if wanted is None or jvm is None:
         return NativeRead(rows=None, rest=True, reason=reason or "this session's JVM is out of reach")
     tasks = scan.scan_tasks()
-    reason = None if insisted else _foreign_storage(scan)
+    reason = None if require_native else _foreign_storage(scan)
     reason = reason or _unreachable(spark, tasks)
     if reason is not None:
         return NativeRead(rows=None, rest=True, reason=reason)
@@ -74,7 +69,7 @@ def native_read(spark: SparkSession, scan: DataScan, table: str, *, insisted: bo
 
 
 def _wanted(scan: DataScan) -> Schema | None:
-    """Return the scan's columns with those of its filter, or None if the filter's are nested ones that the scan has a part of."""
+    """Return the scan's columns and its filter's; None if the filter's are nested in columns that the scan has a part of."""
     projection = scan.projection()
     used = extract_field_ids(bind(scan.full_schema, scan.exact_filter, case_sensitive=True))
     missing = used - projection.field_ids
@@ -87,13 +82,13 @@ def _wanted(scan: DataScan) -> Schema | None:
 
 
 def _foreign_storage(scan: DataScan) -> str | None:
-    """Return why the JVM may see other files than Python at the same locations, or None."""
+    """Return why the JVM may see other files than Python at the same paths, or None."""
     named = storage_of(scan.io).properties.get(PY_IO_IMPL)
     return None if named is None else f"its files are read through {named} ({PY_IO_IMPL}), which the JVM does not know"
 
 
 def _unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
-    """Return why the JVM cannot reach a table's storage as plain Python does, or None."""
+    """Return why the JVM does not reach a table's storage as Python does, or None."""
     jvm: Any = spark._jvm  # noqa: SLF001
     by_scheme = {task.path.partition("://")[0] if "://" in task.path else task.path.partition(":/")[0]: task for task in tasks}
     for scheme, task in by_scheme.items():
@@ -114,12 +109,12 @@ def _unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
 
 
 def _unnamed(jvm: Any, path: str) -> str | None:
-    """Return why the JVM has no name for a local file, or None: in a container without a locale it knows ASCII alone."""
+    """Return why the JVM cannot name a local file, or None: in a container without a locale it knows ASCII only."""
     encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
     try:
         path.encode(encoding)
     except UnicodeEncodeError:
-        return f"Spark's JVM has {encoding} for names of files, which lacks letters of {path}: start it with LC_ALL=C.UTF-8"
+        return f"Spark's JVM has {encoding} for file names, which lacks letters of {path}: start it with LC_ALL=C.UTF-8"
     except LookupError:
         return None
     return None
@@ -154,7 +149,7 @@ class _Part:
                 partition=self._partition().json(),
                 pushable=filters.names,
                 floats=filters.floats,
-                files=Files(self._planned, self._group, self._columns, self._equality),
+                files=partial(self._planned.files, self._group, self._columns, self._equality),
                 count=len(self._tasks),
                 size=sum(task.file_size for task in self._tasks),
                 rows=self._planned.rows(self._tasks),

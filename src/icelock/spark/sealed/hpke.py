@@ -1,4 +1,4 @@
-"""What tasks tell the driver, sealed so that only the driver reads it: HPKE (RFC 9180, base mode) of ``cryptography``.
+"""Messages from tasks to the driver, sealed so that only the driver can open them: HPKE (RFC 9180, base mode) of ``cryptography``.
 
     suite    DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM
     keys     the private one follows from the operation's key (``spark.sealed.job``), which only driver processes have; the public one
@@ -6,10 +6,10 @@
     info     label, operation id, action, task, part, "more" or "last"; one a line
     sealed   encapsulated key (32 bytes) | ciphertext | tag (16 bytes)
 
-What was changed, or sealed by another operation, job or task, or for another place in its task's message, does not open. Base mode does
-not say who sealed: whoever has the public key can, as every task must (docs/adr/0010-sealed-messages.md).
+A part that was changed, or sealed for another operation, job, task or place in the message, does not open. Base mode does not authenticate
+the sender: anyone with the public key can seal, as every task must (docs/adr/0010-sealed-messages.md).
 
-Not here: what a message says (``spark.sealed.messages``).
+Not here: the content of messages (``spark.sealed.messages``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRIVATE_KEY_LENGTH: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a sealed part belongs: Spark's partition number of the task, the part's number in the task's message, and if it ends it."""
+    """Where a sealed part belongs: the task's partition number, the part's number in its message, and whether it is the last."""
 
     task: int
     part: int = 0
@@ -45,19 +45,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """What tasks get: the driver's public key, and the name of the job (operation id, action)."""
+    """The tasks' side: the driver's public key, and the name of the job (operation id, action)."""
 
     public_key: bytes
     job: tuple[str, str]
 
     def seal(self, plain: bytes, place: Place) -> bytes:
-        """Return ``plain`` as only the driver can read it."""
+        """Return ``plain`` sealed for the driver."""
         return _SUITE.encrypt(plain, X25519PublicKey.from_public_bytes(self.public_key), info=_info(self.job, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """The driver's side; it is made again where it is needed, and never pickled."""
+    """The driver's side; never pickled."""
 
     private_key: X25519PrivateKey = field(repr=False)
     job: tuple[str, str]
@@ -84,7 +84,7 @@ class Recipient:
         except InvalidTag as e:
             operation, action = self.job
             raise IntegrityError(
-                f"what {place} sent does not authenticate: it was changed, or is of another task or job than {action} {operation}"
+                f"what {place} sent does not authenticate: it was changed, or is from another task or job than {action} {operation}"
             ) from e
 
 

@@ -1,12 +1,11 @@
-"""A job of an operation, as the user's process tells it to the driver's planning processes: one sealed option.
+"""A job of an operation, which the user's process passes to the driver's planning processes as one sealed option.
 
-Operations beyond reading and writing (``write_to``, ``delete``, ``upsert``) run one or two Spark jobs through the data source. What a job
-is to do travels as the option ``job``: the pickled ``Job``, sealed with AES-GCM under the session's key, in base64. So neither
-filter values nor the operation's key are in a plan, in the event log, or in Spark Connect's record of options; and no option that was made
-elsewhere is taken for one.
+``read``, ``write_to``, ``delete`` and ``upsert`` run Spark jobs through the data source. The option ``job`` says what to do: the pickled
+``Job``, sealed with AES-GCM under the session's key, in base64. So neither filter values nor the operation's key are in a plan, in the
+event log or in Spark Connect's record of options, and an option that was made elsewhere does not open.
 
-The operation's key seals what the first job leaves for the second one (``spark.sealed.staged``) and never goes to executors. The key pair
-for what tasks tell the driver is derived from it: its public half goes to them (``spark.sealed.hpke``).
+The operation's key seals what its first job leaves for the second (``spark.sealed.staged``) and never goes to executors. The key pair for
+messages from tasks is derived from it; tasks get the public key (``spark.sealed.hpke``).
 
 Not here: what users give as options (``spark.settings.options``).
 """
@@ -19,7 +18,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
@@ -27,11 +26,9 @@ from icelock.errors import IntegrityError, PolicyError
 from icelock.format import aes_gcm
 from icelock.keys.entropy import SystemEntropy
 from icelock.spark.sealed.hpke import Recipient
-from icelock.spark.sealed.seen import Seen
-from icelock.spark.settings.options import ReadOptions, TableName
-
-if TYPE_CHECKING:
-    from icelock.spark.settings.session import Settings
+from icelock.spark.sealed.seen import Seen, seen_in
+from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
+from icelock.spark.settings.session import Settings
 
 JOB: Final = "job"
 MAIN: Final = "main"
@@ -49,8 +46,8 @@ class Action(StrEnum):
     CREATE = "create"
     REPLACE = "replace"
     CREATE_OR_REPLACE = "create or replace"
-    DESCRIBE = "describe"  # tells about the table in its schema; no rows
-    SEE = "see"  # likewise, of one that is to be read
+    DESCRIBE = "describe"  # describes the table in the schema; no rows
+    SEE = "see"  # likewise, for a read
     ROWS = "rows"  # reads the table's rows, or those that Spark's own reader cannot
     TARGET = "target"  # reads the table's rows, with where they are
     STAGE = "stage"  # writes rows that replace those of a filter; the next job removes these, and commits
@@ -60,7 +57,7 @@ class Action(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What an operation that removes rows is for: its isolation level is that of Java's operation."""
+    """Why rows are removed: Java's operations, each with an isolation level of its own."""
 
     DELETE = "delete"
     OVERWRITE = "overwrite"
@@ -68,8 +65,8 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """What an operation was planned on: a table, and the snapshot of the branch (None: it had none)."""
+class PlannedOn:
+    """What an operation was planned on: a table, and the branch's snapshot (None: it had none)."""
 
     table_uuid: str
     snapshot_id: int | None
@@ -78,7 +75,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """How a table is to be made; ``partitioned_by`` holds transforms as text, such as ``days(ts)``."""
+    """A table to create or replace; ``partitioned_by`` holds transforms as text, such as ``days(ts)``."""
 
     properties: Mapping[str, str]
     partitioned_by: tuple[str, ...]
@@ -98,18 +95,18 @@ class Job:
 
     Args:
         action: what it does.
-        table: where.
+        table: the table.
         branch: of the table.
-        row_filter: which rows it is about, or which it reads.
-        snapshot_properties: go into the snapshot's summary.
-        base: what the operation was planned on, where that matters.
-        columns: which a read has; None: all.
-        key_range: least and greatest value of key columns in the source of an upsert: other rows of the table are not touched.
-        read: what a job for rows reads.
-        rest: only the files that Spark's own reader cannot read (``spark.native.plan.is_native``).
-        new_table: for the actions that make one.
+        row_filter: which rows it changes or reads.
+        snapshot_properties: for the snapshot's summary.
+        base: what the operation was planned on, if that matters.
+        columns: of a read; None: all.
+        key_range: least and greatest values of the key columns in the source of an upsert; other rows of the table do not match.
+        read: what to read, for rows.
+        rest: whether to read only the files that Spark's own reader cannot (``spark.native.plan.is_native``).
+        new_table: for the actions that create or replace one.
         purpose: of the operation.
-        seen: what the rows of a write come from; of a read, what it reads.
+        seen: the versions that the rows of a write come from, or that a read reads.
         validate_from: the snapshot that the user says the rows come from.
         operation_id: shared by the jobs of an operation; part of the names of its files.
         key: of the operation.
@@ -120,7 +117,7 @@ class Job:
     branch: str = MAIN
     row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
-    base: Base | None = None
+    base: PlannedOn | None = None
     columns: tuple[str, ...] | None = None
     key_range: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     read: ReadOptions | None = None
@@ -132,6 +129,22 @@ class Job:
     operation_id: str = field(default_factory=_operation_id)
     key: bytes = field(default_factory=_key, repr=False)
 
+    @classmethod
+    def of_write(cls, options: WriteOptions, *, overwrite: bool) -> Self:
+        """Return the job of ``df.write.format("icelock")``; rows of the table itself without a known version are a PolicyError."""
+        action = Action.APPEND
+        if overwrite:
+            action = Action.OVERWRITE_PARTITIONS if options.dynamic else Action.OVERWRITE
+        return cls(
+            action=action,
+            table=options.table,
+            branch=options.branch or MAIN,
+            row_filter=options.overwrite_filter or AlwaysTrue(),
+            snapshot_properties=options.snapshot_properties,
+            validate_from=options.validate_from,
+            seen=seen_in(options.rows_read, options.table) if options.validate_from is None else (),
+        )
+
     def seal(self, settings: Settings) -> str:
         """Return the job as the value of an option."""
         sealed = seal(settings.session_key, pickle.dumps(self), _AAD)
@@ -139,27 +152,23 @@ class Job:
 
     @classmethod
     def open(cls, settings: Settings, text: str) -> Job:
-        """Return the job of an option's value.
-
-        Raises:
-            PolicyError: it was not made by this session.
-        """
+        """Return the job of an option's value; one that another session sealed is a PolicyError."""
         try:
             opened = aes_gcm.decrypt(settings.session_key, base64.b64decode(text), _AAD)
         except (IntegrityError, ValueError) as e:
             raise PolicyError(
-                f"option {JOB} is made by icelock.spark.write_to, delete and upsert in the session that uses it, and by nothing else"
+                f"option {JOB} is set only by icelock.spark's own functions, in the session that uses it: call them again"
             ) from e
         job: Job = pickle.loads(opened)  # noqa: S301 - authenticated
         return job
 
     @property
     def recipient(self) -> Recipient:
-        """The driver's side of what tasks of this job tell it; tasks get its ``sender``."""
+        """What opens the messages of this job's tasks; tasks get its ``sender``."""
         return Recipient.of(self.key, (self.operation_id, self.action))
 
     @property
-    def pinned(self) -> Base:
+    def pinned(self) -> PlannedOn:
         """What the operation was planned on."""
         if self.base is None:
             raise PolicyError(f"a job to {self.action} needs a base")
@@ -167,5 +176,5 @@ class Job:
 
 
 def seal(key: bytes, plain: bytes, aad: bytes) -> bytes:
-    """Return ``plain`` encrypted with a nonce of its own."""
+    """Return ``plain`` encrypted with a fresh nonce."""
     return aes_gcm.encrypt(key, SystemEntropy().random_bytes(aes_gcm.NONCE_LENGTH), plain, aad)

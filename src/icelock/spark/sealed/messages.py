@@ -1,8 +1,8 @@
-"""Commit messages: what a task tells the driver of its files.
+"""Commit messages: what a task tells the driver about its files.
 
-``FilesWritten`` is what is told, as plain values: the key metadata of the files that the task wrote is among them, and their bounds. A
-message holds it sealed (``SealedFiles``), in one part or several; only the last one opens as the last, so none can be left out. Which
-messages count is Spark's affair: those of attempts that were given to ``commit`` (case C-56).
+``FilesWritten`` is the content as plain values, with the files' key metadata and bounds. A message holds it sealed (``SealedFiles``), in
+one part or several; only the last one opens as the last, so none can be left out. Spark decides which attempts' messages ``commit`` gets
+(case C-56).
 
 Not here: how parts are sealed (``spark.sealed.hpke``), writing files (``spark.task.write``), committing them (``spark.driver.commit``).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FilesWritten:
-    """The data files of one task attempt; those of an empty partition are none."""
+    """The data files of one task attempt; empty for an empty partition."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class FilesWritten:
         gone: Sequence[str] = (),
         positions: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Take the files apart.
+        """Take the values of the files.
 
         Args:
             files: that were written.
-            retried: another attempt of the task came before.
+            retried: whether the task had an earlier attempt.
             seen: files of the table that a task looked into, whether or not anything came of it.
             gone: those of them that the written ones stand for, or that have no row left.
             positions: of rows that go, as a serialized 64-bit roaring bitmap, by file of the table.
@@ -53,7 +53,7 @@ class FilesWritten:
 
     @classmethod
     def together(cls, messages: Iterable[FilesWritten], *, retried: bool) -> FilesWritten:
-        """Return several messages as one; of a file with positions in more than one, all rows are meant."""
+        """Return several messages as one; positions of the same file are united."""
         from pyroaring import BitMap64
 
         one = cls(retried=retried)
@@ -81,23 +81,19 @@ class FilesWritten:
 
 
 class SealedFiles(WriterCommitMessage):
-    """``FilesWritten`` of one task attempt on their way to the driver."""
+    """``FilesWritten`` of one task attempt, sealed for the driver."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
-        """Take what ``seal_part`` returned, in its order."""
+        """Take what ``seal_part`` returned, in order."""
         self.parts = tuple(parts)
 
     @classmethod
     def of(cls, written: FilesWritten, sender: Sender) -> SealedFiles:
-        """Seal what this task wrote as a message of one part."""
+        """Return a message of one part."""
         return cls([seal_part(written, sender, part=0, last=True)])
 
     def open(self, recipient: Recipient, *, task: int) -> FilesWritten:
-        """Return what the task wrote.
-
-        Raises:
-            IntegrityError: the message was changed, or is not that of this task of this job.
-        """
+        """Return what the task wrote; a message that was changed, or is not this task's, is an IntegrityError."""
         if not self.parts:
             raise IntegrityError(f"the message of task {task} is empty: its parts were lost")
         places = [Place(task=task, part=part, last=part == len(self.parts) - 1) for part in range(len(self.parts))]

@@ -1,14 +1,14 @@
-"""Which version of a table rows were read from, so that a write of these rows to the same table is no blind one.
+"""Which version of a table rows were read from, so that writing them back to it is not a blind write.
 
-An overwrite by rows of the table itself loses what other writers committed after the rows were read, unless it looks at these commits.
-So each scan carries the heads of its table's branches in its plan: Spark's own scan in its FileIndex (``NativeScan.java``), the data
-source's in the pickle of its Python object (``spark.driver.plan_read.Loaded``), a read over Connect in its sealed job. Before a write the
-plan of its rows is searched for them (``OwnRows.java``, or the client's own plan over Connect), and the commit validates from there:
+An overwrite with rows of the table itself loses what other writers committed since the rows were read, unless it checks these commits. So
+each scan has the heads of its table's branches in its plan: Spark's own scan in its FileIndex (``PlannedFiles.java``), the data source's in
+the pickle of its Python object (``spark.driver.plan_read.Loaded``), a read over Connect in its sealed job. Before a write the plan of its
+rows is searched for them (``spark.driver.rows_seen``), and the commit validates from there:
 
-    ``write_to``, ``upsert``      the caller's process looks
-    ``df.write.format(...)``      the optimizer rule does, and hands what it found over as an option; classic sessions only
+    ``write_to``, ``upsert``      the caller's process searches
+    ``df.write.format(...)``      an optimizer rule searches, and sets an option (``OwnRows.java``); classic sessions only
 
-What a read by time travel saw is what the table was like when it was made: who writes an old snapshot back means it.
+A read by time travel has the heads of when it was made: who writes an old snapshot back means it.
 
 Not here: which commits are conflicts (``table.commit.conflicts``).
 """
@@ -18,20 +18,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from icelock.errors import PolicyError
+from icelock.spark.settings.options import VALIDATE_FROM, TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from icelock.spark.settings.options import TableName
-    from icelock.spark.settings.session import Settings
     from icelock.table.commit.conflicts import Since
 
-FORMAT: Final = "icelock"
-VALIDATE_FROM: Final = "validate-from-snapshot-id"
-ROWS_READ: Final = "icelock-rows-read"
 _BEGIN: Final = "icelock seen["
 _END: Final = "]icelock seen"
 _UNKNOWN: Final = "?"
@@ -40,23 +34,23 @@ _MAIN: Final = "main"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A table as rows were read: the snapshot that each of its branches had."""
+    """A table when rows were read: the snapshot of each branch."""
 
     table_uuid: str
     heads: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, metadata: Any) -> Self:
-        """Take it from a table's metadata."""
+        """Return it for a table's metadata."""
         heads = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"}
         return cls(table_uuid=str(metadata.table_uuid), heads=heads)
 
     def to_text(self) -> str:
-        """Return it as ASCII without newlines."""
+        """Return it as one line of ASCII."""
         return json.dumps({"uuid": self.table_uuid, "heads": self.heads})
 
     def marked(self) -> str:
-        """Return it as it is found in a pickle."""
+        """Return it with marks, to be found in a pickle."""
         return f"{_BEGIN}{self.to_text()}{_END}"
 
     @classmethod
@@ -67,75 +61,25 @@ class Seen:
 
 
 def seen_in(text: str, table: TableName) -> tuple[Seen, ...]:
-    """Return what the scans of a plan say (``OwnRows.seen``).
-
-    Raises:
-        PolicyError: a scan of this table does not say what it reads.
-    """
+    """Return the versions in a text of ``OwnRows.seen``; a scan of this table without one is a PolicyError."""
     lines = [line for line in text.split("\n") if line]
     if f"{_UNKNOWN}{table}" in lines:
-        _refuse(table, "was read with a schema of the user's, so each query reads the newest snapshot")
+        refuse(table, "was read with a user's schema, so that each query reads the newest snapshot")
     return tuple(Seen.from_text(line) for line in lines if not line.startswith(_UNKNOWN))
 
 
-def rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen, ...]:
-    """Return which versions of icelock tables a DataFrame's rows come from, as far as its plan tells.
-
-    Raises:
-        PolicyError: a scan of this table does not say what it reads.
-    """
-    if getattr(df.sparkSession, "_jsparkSession", None) is not None:
-        from icelock.spark.jvm.rules import seen_in_plan
-
-        return seen_in(seen_in_plan(df, FORMAT), table)
-    connect: Any = df  # Connect's own DataFrame
-    plan = connect._plan.to_proto(connect.sparkSession.client)  # noqa: SLF001
-    return tuple(_of_options(options, table, settings) for options in _sources(plan))
-
-
-def _of_options(options: Mapping[str, str], table: TableName, settings: Settings) -> Seen:
-    """Return what a Connect plan's scan with these options reads."""
-    from icelock.spark.sealed.job import JOB, Job
-
-    if JOB in options:
-        job = Job.open(settings, options[JOB])
-        if job.seen:
-            return job.seen[0]
-    if str(table) in (options.get("path"), options.get("table")):
-        _refuse(table, "was read by spark.read, whose snapshot the server keeps to itself: read it by icelock.spark.read")
-    return Seen(table_uuid="")
-
-
-def _sources(message: Any) -> Iterable[Mapping[str, str]]:
-    """Yield the options of the icelock scans in a Connect plan."""
-    for descriptor, value in message.ListFields():
-        if descriptor.type != descriptor.TYPE_MESSAGE:
-            continue
-        if descriptor.message_type.GetOptions().map_entry:
-            parts = [part for part in value.values() if hasattr(part, "ListFields")]
-        else:
-            parts = list(value) if hasattr(value, "append") or hasattr(value, "add") else [value]
-        for part in parts:
-            if part.DESCRIPTOR.name == "DataSource" and part.format.lower() == FORMAT:
-                options = {name.lower(): option for name, option in part.options.items()}
-                yield {**options, "path": part.paths[0]} if part.paths else options
-            yield from _sources(part)
-
-
-def _refuse(table: TableName, why: str) -> None:
+def refuse(table: TableName, why: str) -> NoReturn:
+    """Refuse rows that come from the table that they are written to, from an unknown version."""
     raise PolicyError(
-        f"the rows come from table {table} itself, which {why}; so it is not known since when other writers' commits are to be looked at: "
+        f"the rows come from table {table} itself, which {why}; so it is unknown which commits of other writers are newer: "
         f"say it by option({VALIDATE_FROM!r}, <the snapshot that was read>)"
     )
 
 
 def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:
-    """Return from which snapshot of a branch a write of rows that were read from the table is validated: the oldest; None if none were.
+    """Return the snapshot of a branch that a write is validated from: the oldest that its rows were read from; None if they were not.
 
-    Args:
-        metadata: of the table, as it is now.
-        seen: what the rows come from.
-        branch: that is written.
+    ``metadata`` is the table's now, ``seen`` what the rows come from, ``branch`` the one that is written.
     """
     from icelock.table.commit.conflicts import Since
 
@@ -150,5 +94,5 @@ def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:
         line[current.snapshot_id] = len(line)
         current = None if current.parent_snapshot_id is None else metadata.snapshot_by_id(current.parent_snapshot_id)
     line.setdefault(None, len(line))
-    # One that the branch does not come from any more is a conflict, which the commit finds.
+    # A snapshot that is no longer the branch's ancestor is a conflict, which the commit finds.
     return Since(snapshot_id=max(bases, key=lambda base: line.get(base, len(line) + 1)))

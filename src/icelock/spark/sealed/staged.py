@@ -1,9 +1,9 @@
-"""What the first job of an operation leaves for the second one: a sealed file that never leaves the driver's machine.
+"""What the first job of an operation leaves for the second: a sealed file that never leaves the driver's machine.
 
-Like a ``spark.sealed.ticket``, but its place follows from the operation's id, so that the planning processes of another job find it. It
-holds the new files with their keys, the rows that they replace, and is sealed under the operation's key. Folder 0700, file 0600.
+Like a ``spark.sealed.ticket``, but its path follows from the operation's id, so that the planning processes of another job find it. It
+holds the new files with their keys and the rows that they replace, sealed under the operation's key. Folder 0700, file 0600.
 
-Not here: what becomes of it (``spark.driver.commit``, ``spark.driver.plan_rewrite``).
+Not here: its use (``spark.driver.commit``, ``spark.driver.plan_rewrite``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import pickle
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from icelock.errors import CommitError
 from icelock.format import aes_gcm
-from icelock.spark.sealed.job import Purpose, seal
-
-if TYPE_CHECKING:
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.spark.sealed.job import Job
-    from icelock.spark.sealed.messages import FilesWritten
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.spark.sealed.job import Job, Purpose, seal
+from icelock.spark.sealed.messages import FilesWritten
 
 _AAD: Final = b"icelock spark staged"
 _NAME: Final = "staged"
@@ -29,10 +26,7 @@ _NAME: Final = "staged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Files that were written and are not committed; ``written.positions`` are of the rows that they replace (none: a filter says).
-
-    ``schema`` is that of the files, as Iceberg's JSON.
-    """
+    """Uncommitted files; ``written.positions`` are the rows that they replace (empty: those of a filter). ``schema`` is Iceberg's JSON."""
 
     written: FilesWritten
     keks: tuple[EncryptedKey, ...]
@@ -40,7 +34,7 @@ class Staged:
 
 
 def put(job: Job, staged: Staged) -> None:
-    """Leave what a job staged for the next one."""
+    """Keep what a job staged for the next one."""
     path = _path(job)
     path.parent.mkdir(mode=0o700)
     path.touch(mode=0o600, exist_ok=False)
@@ -48,7 +42,7 @@ def put(job: Job, staged: Staged) -> None:
 
 
 def peek(job: Job) -> Staged | None:
-    """Return what a job of this operation staged; None if none did."""
+    """Return what a job of this operation staged, if any."""
     try:
         sealed = _path(job).read_bytes()
     except FileNotFoundError:
@@ -58,7 +52,7 @@ def peek(job: Job) -> Staged | None:
 
 
 def take(job: Job) -> Staged | None:
-    """Return what was staged, and forget it: whoever took it answers for the files."""
+    """Return what was staged, and delete it: the caller becomes responsible for the files."""
     staged = peek(job)
     if staged is not None:
         path = _path(job)
@@ -68,10 +62,10 @@ def take(job: Job) -> Staged | None:
 
 
 def check_staged(staged: Staged | None, job: Job) -> None:
-    """Check that the second job of an operation has what the first one left; a delete has one job.
+    """Check that the second job of an operation has what the first left; a delete has one job.
 
     Raises:
-        CommitError: it has not; without the new rows, removing the old ones would lose them.
+        CommitError: it does not: removing the old rows without the new ones would lose them.
     """
     if staged is None and job.purpose != Purpose.DELETE:
         raise CommitError(

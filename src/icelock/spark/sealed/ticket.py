@@ -1,17 +1,16 @@
 """The driver's side of a write between planning and commit: a sealed file that never leaves the driver's machine.
 
-Spark pickles one writer object: it goes to all executors, and it comes back for ``commit`` or ``abort`` in another Python
-process of the driver. So what the commit needs (the catalog's properties, KMS settings among them) can be neither in the writer nor in
-memory. It lies in a file of mode 0600 in a new folder of mode 0700 in the driver's temporary folder, encrypted with AES-GCM under a key for
-this one write:
+Spark pickles one writer object for all executors, and for ``commit`` or ``abort`` in another Python process of the driver. So what the
+commit needs (the catalog's properties, KMS settings included) can be neither in the writer nor in memory. It is in a file of mode 0600, in
+a new folder of mode 0700 in the driver's temporary folder, encrypted with AES-GCM under a key for this one write:
 
-    writer, so executors too:  path of the file, its key       driver's disk:  the file
+    writer, so executors too:  the file's path and key       driver's disk:  the file
 
-An executor on another machine has no file; whoever finds the file (a crash leaves it behind) has no key. On the driver's own machine both
-can be had by the user whom Spark runs as, who has the configuration anyway.
+An executor on another machine does not have the file; who finds the file (a crash leaves it) does not have the key. On the driver's machine
+Spark's user can have both, and has the configuration anyway.
 
-The file also says how far the write came: ``redeem`` deletes it before the commit begins. Spark calls ``abort`` after a failed commit too;
-when the file is gone, data files must stay, because the commit removed them itself or its outcome is unknown.
+The file also shows how far the write came: ``redeem`` deletes it before the commit begins. Spark calls ``abort`` after a failed commit too;
+without the file, ``abort`` must keep data files, because the commit deleted them itself or its outcome is unknown.
 
 Not here: what is committed (``spark.driver.commit``).
 """
@@ -44,11 +43,11 @@ class PlannedWrite:
 
     Args:
         job: what to do.
-        properties: of the catalog as given to ``register``; None: they are in PyIceberg's configuration.
-        table_uuid: of the table that the files were written for; None for one that is to be created.
+        properties: of the catalog as given to ``register``; None: PyIceberg's configuration has them.
+        table_uuid: of the table that the files were written for; None for a new one.
         keks: KEK entries that were minted at planning (wrapped), so that the commit does not wrap again.
-        staged_table: metadata of a table that is to be created.
-        schema: of the rows, as Spark's JSON, for a table that is to be replaced.
+        staged_table: metadata of a new table.
+        schema: of the rows, as Spark's JSON, for a table to replace.
     """
 
     job: Job
@@ -63,7 +62,7 @@ class PlannedWrite:
 
 
 class Ticket:
-    """Where a planned write lies, and the key of that one file."""
+    """The path of a planned write's file, and its key."""
 
     def __init__(self, path: str, key: bytes) -> None:
         self._path = path
@@ -71,7 +70,7 @@ class Ticket:
 
     @classmethod
     def issue(cls, write: PlannedWrite, entropy: Entropy) -> Ticket:
-        """Put a planned write into a file of this machine."""
+        """Put a planned write into a file on this machine."""
         key = entropy.random_bytes(_KEY_LENGTH)
         path = Path(tempfile.mkdtemp(prefix="icelock-write-")) / _NAME  # made with mode 0700
         sealed = aes_gcm.encrypt(key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), pickle.dumps(write), _AAD)
@@ -80,10 +79,10 @@ class Ticket:
         return cls(str(path), key)
 
     def redeem(self) -> PlannedWrite:
-        """Return the planned write and delete the file: from here on the commit answers for the data files.
+        """Return the planned write and delete the file: from here on the commit is responsible for the data files.
 
         Raises:
-            CommitError: the file is not there: this write was committed or aborted before, or this is another machine.
+            CommitError: no such file: this write was committed or aborted before, or this is another machine.
         """
         try:
             sealed = Path(self._path).read_bytes()
@@ -96,7 +95,7 @@ class Ticket:
         return write
 
     def discard(self) -> bool:
-        """Delete the file; return whether it was there."""
+        """Delete the file; return whether it existed."""
         path = Path(self._path)
         try:
             path.unlink()

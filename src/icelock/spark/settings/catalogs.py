@@ -1,57 +1,56 @@
-"""Catalogs, tables and scans by the names that Spark users give. Driver only: catalogs and KMS clients are made here.
+"""Catalogs, tables and scans by the names that Spark users give, and which of their settings go to executors. Driver only.
 
-Not here: planning (``spark.driver.plan_read``), options (``spark.settings.options``).
+Executors get settings of the storage, by an allow-list (docs/threat-model.md, "Spark"): a catalog's properties hold its credentials and the
+KMS's settings. A FileIO class of the user's own (``py-io-impl``) may need more settings: the catalog property
+``icelock.spark.executor-properties`` lists prefixes of properties to send.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import SnapshotRefType
 
+from icelock import properties as names
+from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import configured, not_configured, read_configuration
-from icelock.catalog.load import load_catalog
+from icelock.catalog.load import load_configured
 from icelock.errors import PolicyError
 from icelock.spark.settings.options import ReadOptions, TableName
-from icelock.spark.settings.rpc import check_wire
+from icelock.spark.settings.rpc import check_rpc
+from icelock.spark.settings.session import Settings
 from icelock.table.commit.branches import no_such_ref
+from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
-if TYPE_CHECKING:
-    from icelock.catalog.base import EncryptedCatalog
-    from icelock.spark.settings.session import Settings
-    from icelock.table.scan import DataScan
+# PyIceberg's names (pyiceberg/io/__init__.py). "client." are credentials and region that S3 and other AWS clients share.
+_PREFIXES: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl", names.LIMITS_PREFIX)
+_NEVER: Final = ("encryption.", "kms.", "py-kms-impl", "credential", "token", "uri", "header.", "auth", "rest.", "oauth2")
 
 
 def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tuple[str, ...] = ()) -> EncryptedCatalog:
-    """Load a catalog from given properties, or (None) from PyIceberg's configuration.
+    """Load a catalog by properties, or (None) by PyIceberg's configuration alone; ``known`` are the registered ones, for the message.
 
     Raises:
-        PolicyError: there is no such catalog, its settings cannot be, or it is one of this process alone.
+        PolicyError: no such catalog, invalid settings, or a catalog that other processes do not see.
     """
-    if properties is None:
-        config = read_configuration()
-        if not configured(config, name):
-            registered = ", ".join(known) or "none"
-            raise PolicyError(f"no catalog {name!r}: register(...) was given {registered}, and {not_configured(config, name)}")
-    catalog = load_catalog(name, **(properties or {}))
+    config = read_configuration()
+    if properties is None and not configured(config, name):
+        registered = ", ".join(known) or "none"
+        raise PolicyError(f"no catalog {name!r}: register(...) was given {registered}, and {not_configured(config, name)}")
+    catalog = load_configured(config, name, properties or {})
     if catalog.one_process:
         catalog.close()
         raise PolicyError(
-            f"catalog {name} is in memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"
+            f"catalog {name} is in the memory of one process, and Spark plans in several: use type sql with a uri such as sqlite:///lake.db"
         )
     return catalog
 
 
 def open_table(settings: Settings, name: TableName) -> Table:
-    """Load a table of format version 3.
-
-    Raises:
-        PolicyError: no such catalog, a table below version 3, or keys would cross the network in the clear where that is refused.
-        NoSuchTableError: no such table.
-    """
+    """Load a table of format version 3, and its catalog; errors as ``catalog_of`` and ``table_of``."""
     return table_of(catalog_of(settings, name), name)
 
 
@@ -59,12 +58,12 @@ def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
     """Load the catalog of a table.
 
     Raises:
-        PolicyError: no such catalog, or keys would cross the network in the clear where that is refused.
+        PolicyError: no such catalog, or one that refuses plain RPC.
     """
     given = settings.catalogs.get(name.catalog)
-    check_wire(settings, name, given or {})  # before anything is asked of the catalog
+    check_rpc(settings, name, given or {})  # before anything is asked of the catalog
     catalog = open_catalog(name.catalog, given, known=tuple(settings.catalogs))
-    check_wire(settings, name, catalog.properties)
+    check_rpc(settings, name, catalog.properties)
     return catalog
 
 
@@ -89,13 +88,13 @@ def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
 
 
 def scan_of(table: Table, options: ReadOptions) -> DataScan:
-    """Return the scan that the options ask for, with the asked columns.
+    """Return the scan that the options ask for.
 
     Raises:
-        PolicyError: no such snapshot, branch, tag or column, or nothing as old as asked for.
+        PolicyError: no such snapshot, branch, tag or column, or no snapshot that old.
     """
     scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
-    for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag)):
+    for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref)):
         if ref is not None:
             check_ref(table, ref, kind, options.table)
             scan = scan.use_ref(ref)
@@ -120,15 +119,30 @@ def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
     raise PolicyError(f"table {options.table} had no snapshot at {options.as_of_ms} (ms since 1970); {first}")
 
 
-def check_ref(table: Table, ref: str, kind: SnapshotRefType, name: TableName) -> None:
-    """Check that a table has a branch or tag.
+def check_ref(table: Table, ref: str, kind: SnapshotRefType | None, name: TableName) -> None:
+    """Check that a table has a branch or tag (None: either).
 
     Raises:
-        PolicyError: it has not; names those that it has.
+        PolicyError: it does not; lists those that it has.
     """
     refs = table.metadata.refs
     found = refs.get(ref)
     if found is None:
-        raise PolicyError(f"table {name} {no_such_ref(refs, ref, kind)}")
-    if found.snapshot_ref_type != kind:
+        raise PolicyError(f"table {name} {no_such_ref(refs, ref, kind or SnapshotRefType.BRANCH)}")
+    if kind is not None and found.snapshot_ref_type != kind:
         raise PolicyError(f"{ref!r} of table {name} is a {found.snapshot_ref_type}, not a {kind}: use the option {found.snapshot_ref_type}")
+
+
+def executor_properties(storage: Mapping[str, str], catalog: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a table's FileIO properties (``storage``) that executors get; ``catalog`` are the catalog's properties.
+
+    Raises:
+        PolicyError: ``icelock.spark.executor-properties`` asks for key or catalog settings.
+    """
+    more = tuple(prefix for prefix in (part.strip() for part in catalog.get(names.SPARK_EXECUTOR_PROPERTIES, "").split(",")) if prefix)
+    bad = [prefix for prefix in more if prefix.startswith(_NEVER) or any(never.startswith(prefix) for never in _NEVER)]
+    if bad:
+        raise PolicyError(
+            f"{names.SPARK_EXECUTOR_PROPERTIES} names {', '.join(map(repr, bad))}: settings of keys and catalogs never go to executors"
+        )
+    return {name: value for name, value in storage.items() if name.startswith(_PREFIXES + more)}

@@ -1,14 +1,12 @@
-"""Options of one read or write, checked; Spark hands them over with lower-cased names (case C-55).
+"""Options of one read or write, checked; Spark passes their names in lower case (case C-55).
 
 Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
 ``overwrite-mode``, ``validate-from-snapshot-id``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from
-``load(name)`` or ``save(name)``, or by the option ``table``. Anything else is an error: a misspelt option would be ignored without a
-word otherwise.
+``load(name)`` or ``save(name)``, or the option ``table``. Any other option is an error, so that none is misspelt and ignored.
 
-As in Java, ``spark.sql.sources.partitionOverwriteMode`` says nothing about ``save``: Spark heeds it in SQL and in ``insertInto``.
+As in Java, ``spark.sql.sources.partitionOverwriteMode`` does not apply to ``save``: Spark uses it for SQL and ``insertInto``.
 
-Not here: settings of a catalog or of a KMS, which are given to ``register`` and are never options (Spark Connect writes options to
-the event log).
+Not here: settings of a catalog or a KMS, which are never options (Spark Connect writes options to the event log) but given to ``register``.
 """
 
 from __future__ import annotations
@@ -20,12 +18,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
-from icelock.spark.sealed.seen import ROWS_READ, VALIDATE_FROM, Seen, seen_in
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-
-    from icelock.spark.sealed.job import Job
 
 TABLE: Final = "table"
 PATH: Final = "path"
@@ -36,7 +31,10 @@ BRANCH: Final = "branch"
 TAG: Final = "tag"
 OVERWRITE_FILTER: Final = "overwrite-filter"
 OVERWRITE_MODE: Final = "overwrite-mode"
+VALIDATE_FROM: Final = "validate-from-snapshot-id"
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
+ROWS_READ: Final = "icelock-rows-read"
+"""Of our optimizer rule: what the rows come from (``OwnRows.seen``)."""
 STATIC: Final = "static"
 DYNAMIC: Final = "dynamic"
 DISTRIBUTION_MODE: Final = "distribution-mode"
@@ -75,7 +73,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to read; at most one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch`` and ``tag`` is set."""
+    """What to read: now, or at one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch``, ``tag``, ``ref`` (branch or tag)."""
 
     table: TableName
     columns: tuple[str, ...] | None = None
@@ -83,14 +81,11 @@ class ReadOptions:
     as_of_ms: int | None = None
     branch: str | None = None
     tag: str | None = None
+    ref: str | None = None
 
     @classmethod
     def of(cls, table: str, *, columns: Sequence[str] | None = None, **at: str | int | None) -> Self:
-        """Check what ``icelock.spark.read`` was told; ``at`` are the options that say when, with underscores.
-
-        Raises:
-            PolicyError: as ``parse``.
-        """
+        """Check the arguments of ``icelock.spark.read``; ``at`` are the options that say when, with underscores. Errors as ``parse``."""
         if isinstance(columns, str):
             raise PolicyError(f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']")
         options = {name.replace("_", "-"): str(value) for name, value in at.items() if value is not None}
@@ -102,7 +97,7 @@ class ReadOptions:
         """Check the options of a read.
 
         Raises:
-            PolicyError: an unknown option, two that exclude each other, a value that is none, or no table.
+            PolicyError: an unknown option, two that exclude each other, an invalid value, or no table.
         """
         given = _known(options, _READ, "read")
         chosen = [name for name in _ONE_OF if name in given]
@@ -130,26 +125,26 @@ class WriteOptions:
     dynamic: bool = False
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     validate_from: int | None = None
-    seen: tuple[Seen, ...] = ()
+    rows_read: str = ""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> Self:
         """Check the options of a write.
 
         Raises:
-            PolicyError: an unknown option, one of an overwrite in an append, a value that is none, or no table.
+            PolicyError: an unknown option, one of an overwrite in an append, an invalid value, or no table.
         """
         from icelock.plan.filters.text import parse_filter
 
         properties = snapshot_properties(options)
         others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}
-        rows_read = others.pop(ROWS_READ, "")  # of our optimizer rule
+        rows_read = others.pop(ROWS_READ, "")
         given = _known(others, _WRITE, "write")
         table = _table(given, "save")
         validate_from = None if VALIDATE_FROM not in given else _integer(VALIDATE_FROM, given[VALIDATE_FROM])
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
         if misplaced:
-            raise PolicyError(f"option {misplaced[0]} is one of mode('overwrite'), and the mode is append")
+            raise PolicyError(f"option {misplaced[0]} needs mode('overwrite'), and the mode is append")
         mode = given.get(OVERWRITE_MODE, STATIC).lower()
         if mode not in {STATIC, DYNAMIC}:
             raise PolicyError(f"option {OVERWRITE_MODE} is {given[OVERWRITE_MODE]!r}; it must be {STATIC} or {DYNAMIC}")
@@ -164,26 +159,7 @@ class WriteOptions:
             dynamic=mode == DYNAMIC,
             snapshot_properties=properties,
             validate_from=validate_from,
-            seen=seen_in(rows_read, table) if validate_from is None else (),
-        )
-
-    def job(self, *, overwrite: bool) -> Job:
-        """Return the write as a job."""
-        from pyiceberg.expressions import AlwaysTrue
-
-        from icelock.spark.sealed.job import MAIN, Action, Job
-
-        action = Action.APPEND
-        if overwrite:
-            action = Action.OVERWRITE_PARTITIONS if self.dynamic else Action.OVERWRITE
-        return Job(
-            action=action,
-            table=self.table,
-            branch=self.branch or MAIN,
-            row_filter=self.overwrite_filter or AlwaysTrue(),
-            snapshot_properties=self.snapshot_properties,
-            validate_from=self.validate_from,
-            seen=self.seen,
+            rows_read=rows_read,
         )
 
 
@@ -198,7 +174,7 @@ def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dic
         if name in known or name == PATH:
             continue
         if name in SPREAD and kind == "write":
-            msg = f"{name!r} is an option of icelock.spark.write_to(df, table): Spark lets no Python data source ask how rows are spread"
+            msg = f"{name!r} is an option of icelock.spark.write_to(df, table): a Python data source cannot ask Spark to distribute rows"
         elif name == "paths":
             msg = "one table is read at a time: load('catalog.namespace.table')"
         elif name.startswith(_SETTINGS):

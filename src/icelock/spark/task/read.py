@@ -1,6 +1,6 @@
-"""What an executor does for a read: data files of one split to Spark's batches. Importing it brings in no catalog and no KMS.
+"""What an executor does for a read: the files of one split become Spark's batches. Importing this module loads no catalog and no KMS.
 
-``ReadPlan`` is what all tasks of one scan share. It is plain data and has no key; each split carries those of its own files.
+All tasks of a scan share a ``ReadPlan``. It is plain data without keys; each split has those of its own files.
 
 Not here: planning (``spark.driver.plan_read``), reading a file (``arrow.read.task``).
 """
@@ -41,7 +41,7 @@ class ReadPlan:
 
     @classmethod
     def of(cls, context: ReadContext, spark_schema: StructType, storage: Mapping[str, str], location: str) -> ReadPlan:
-        """Take a scan's context apart; ``storage`` is what executors may know of the FileIO's properties."""
+        """Return the plan of a scan; ``storage`` are the FileIO's properties that executors may have."""
         return cls(
             spark_schema=spark_schema.json(),
             schema=context.schema.model_dump_json(),
@@ -55,7 +55,7 @@ class ReadPlan:
         )
 
     def context(self) -> ReadContext:
-        """Put the context together again, with a FileIO of its own."""
+        """Return the scan's context, with a new FileIO."""
         from pyiceberg.partitioning import PartitionSpec
         from pyiceberg.table.name_mapping import NameMapping
 
@@ -75,10 +75,10 @@ class ReadPlan:
 
 
 class ExecutorReader(DataSourceReader):
-    """A reader as it is on executors: its splits were planned in the driver."""
+    """A reader on executors: its splits were planned in the driver."""
 
     def partitions(self) -> Any:
-        """Refused: only the driver plans."""
+        """Refuse: only the driver plans."""
         raise PolicyError("an executor does not plan")
 
 

@@ -1,10 +1,9 @@
 """Which data files one Spark task reads: whole files, small ones together.
 
-Sizes are stored bytes; a file costs at least ``read.split.open-file-cost``. There are as many splits as the bytes take at
-``read.split.target-size``, and at least as many as the cluster runs tasks, if there are files enough. A file is never cut: a row group
-is read by the task that has its file.
+Sizes are stored bytes; a file costs at least ``read.split.open-file-cost``. The number of splits is that of ``read.split.target-size`` in
+all bytes, and at least that of tasks that the cluster runs at once, if there are enough files. A file is never divided.
 
-A split carries the key metadata of its own files and nothing else that is secret; it is pickled to one executor.
+A split has the key metadata of its own files and no other secret; it is pickled to one executor.
 
 Not here: which files a scan needs (``table.scan``).
 """
@@ -49,11 +48,7 @@ class Split(InputPartition):
 
 
 def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[Split]:
-    """Divide files evenly: the largest first, each to the split that has least.
-
-    Raises:
-        PolicyError: a table property ``read.split.*`` that is no positive number.
-    """
+    """Divide files evenly: the largest first, each to the smallest split. Invalid table properties are a PolicyError."""
     if not tasks:
         return [Split([])]
     cost = _positive(properties, OPEN_FILE_COST, OPEN_FILE_COST_DEFAULT)

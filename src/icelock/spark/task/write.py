@@ -1,14 +1,14 @@
-"""What an executor does for a write: rows of one task into encrypted data files. Importing it brings in no catalog and no KMS.
+"""What an executor does for a write: the rows of one task become encrypted files. Importing this module loads no catalog and no KMS.
 
-Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without a key of a file: schema, partition spec,
+Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is plain data without keys of files: schema, partition spec,
 sort order, storage settings, and a ticket that only the driver's machine can redeem (``spark.sealed.ticket``). A task mints the keys of its
-own files, and seals what it tells the driver of them (``spark.sealed.hpke``).
+own files, and seals its message about them (``spark.sealed.hpke``).
 
-Rows of an upsert come with three columns more: ``_row_id`` of the row that they replace, which is stored, then its file and position,
-which go into the message (``POSITIONS``).
+Rows of an upsert have three more columns: ``_row_id`` of the row that they replace, which is stored, then its file and position, which go
+into the message (``POSITIONS``).
 
-A failed task removes its files itself, unless Spark kills its process first. ``abort`` removes those of tasks that had ended and those that
-a killed process left, and so does ``commit`` when a task was tried again.
+A failed task deletes its files itself, unless Spark kills its process first. ``abort`` deletes those of finished tasks and of killed
+processes, and so does ``commit`` when a task was retried.
 
 Not here: planning (``spark.driver.plan_write``), the commit (``spark.driver.commit``), files (``arrow.write.writer``).
 """
@@ -40,9 +40,9 @@ _WRITE_SETTINGS: Final = ("write.", "format-version")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """A write without its rows; ``columns`` are the table's names for the input's, schema, spec and sort order are Iceberg's JSON.
+    """A write without its rows; ``columns`` are the table's names for the input's; schema, spec and sort order are Iceberg's JSON.
 
-    ``sender`` seals what tasks tell the driver. ``merges``: two columns more come, file and position of the row that each row replaces.
+    ``sender`` seals messages to the driver. ``merges``: rows have two more columns, file and position of the row that each replaces.
     """
 
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ class WritePlan:
     def of(
         cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, merges: bool = False
     ) -> WritePlan:
-        """Take a transaction's context apart; ``storage`` is what executors may know of the FileIO's properties."""
+        """Return the plan of a transaction; ``storage`` are the FileIO's properties that executors may have."""
         return cls(
             columns=tuple(columns),
             schema=context.schema.model_dump_json(),
@@ -77,7 +77,7 @@ class WritePlan:
         )
 
     def context(self) -> WriteContext:
-        """Put the context together again, with a FileIO of its own."""
+        """Return the transaction's context, with a new FileIO."""
         from pyiceberg.partitioning import PartitionSpec
         from pyiceberg.table.sorting import SortOrder
 
@@ -106,16 +106,16 @@ class TaskWriter(DataSourceArrowWriter):
 
     @property
     def plan(self) -> WritePlan:
-        """What is written where."""
+        """The plan."""
         return self._plan
 
     @property
     def ticket(self) -> Ticket:
-        """For the commit."""
+        """The ticket for the commit."""
         return self._ticket
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
-        """Write the rows of one task; on an error no file of it stays.
+        """Write the rows of one task; on an error its files are deleted.
 
         Raises:
             PolicyError: a row that does not fit the table.
@@ -126,7 +126,7 @@ class TaskWriter(DataSourceArrowWriter):
 
         task = TaskContext.get()
         if task is not None:
-            _spare_the_collector()
+            _freeze_imports()
         names = [*self._plan.columns, *(POSITIONS if self._plan.merges else ())]
         batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
         number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
@@ -138,19 +138,13 @@ class TaskWriter(DataSourceArrowWriter):
         return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self._plan.sender)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make one snapshot of the files that the messages name.
-
-        Raises:
-            CommitError: a message is missing, or the table was replaced by another; nothing was committed and the files are gone.
-            IntegrityError: a message is not what a task of this job sent; the same.
-            CommitFailedException: other writers won each time; the same.
-        """
+        """Commit the files of the messages in one snapshot; on an error nothing is committed (``spark.driver.commit``)."""
         from icelock.spark.driver.commit import commit_write
 
         commit_write(self._plan, self._ticket, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of a job that failed before its commit began; what cannot be removed is listed in the debug log."""
+        """Delete the files of a job that failed before its commit began."""
         from icelock.spark.driver.commit import abort_write
 
         abort_write(self._plan, self._ticket, messages)
@@ -160,13 +154,13 @@ class TaskWriter(DataSourceArrowWriter):
 
 
 @cache
-def _spare_the_collector() -> None:
-    """Keep what was imported out of garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
+def _freeze_imports() -> None:
+    """Exclude our imports from garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
     gc.freeze()
 
 
 def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:
-    """Yield batches without their last two columns, and put what they say into ``found``."""
+    """Yield batches without their last two columns, and add these positions to ``found``."""
     import pyarrow.compute as pc
     from pyroaring import BitMap64
 

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from icelock.spark.driver.commit import left_behind, remove
+from icelock.spark.driver.commit import remove, unreported_files
 from icelock.spark.task.write import WritePlan
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
@@ -32,15 +32,15 @@ def folder(tmp_path):
 def test_files_of_the_operation_are_found_and_removed(io, folder):
     plan = plan_at(f"file://{folder}")
     names = {f"file://{folder}/data/day=1/0000{task}-{task + 1}-{OPERATION}-00001.parquet" for task in (0, 1)}
-    assert set(left_behind(io, plan)) == names
-    remove(io, left_behind(io, plan))
+    assert set(unreported_files(io, plan)) == names
+    remove(io, unreported_files(io, plan))
     assert [path.name for path in folder.rglob("*.parquet")] == ["00000-1-another-00001.parquet"]
 
 
 @pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
 def test_the_folder_is_that_of_write_data_path(io, folder):
     plan = plan_at("file:///nowhere", **{"write.data.path": f"file://{folder}/data/day=1"})
-    assert len(left_behind(io, plan)) == 2
+    assert len(unreported_files(io, plan)) == 2
 
 
 def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
@@ -48,4 +48,4 @@ def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
         def list_prefix(self, location):
             raise PermissionError(location)
 
-    assert left_behind(Closed(), plan_at(f"file://{folder}")) == []
+    assert unreported_files(Closed(), plan_at(f"file://{folder}")) == []
