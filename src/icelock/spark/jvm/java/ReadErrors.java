@@ -85,7 +85,7 @@ public class ReadErrors {
   private static Failure known(Throwable each, String path, Throwable error) {
     if (each instanceof FileNotFoundException || each instanceof java.nio.file.NoSuchFileException) {
       return new Failure("builtins.FileNotFoundError",
-          path + " does not exist: its snapshot was expired meanwhile, or the file was removed; "
+          path + " is not there: its snapshot was expired meanwhile, or the file was removed; "
               + "read the table again",
           error);
     }
