@@ -26,7 +26,7 @@ from pyspark.sql import types as sp
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.columns.types import quoted
+from icelock.spark.columns.types import contains, quoted
 from icelock.spark.driver.run_jobs import Jobs, TableDescription
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
@@ -36,6 +36,7 @@ from icelock.spark.task.write import POSITIONS
 _WHERE: Final = (ROW_ID.name, FILE.name, POS.name)
 # Types that Spark and Iceberg order alike, and whose values reach Python unchanged.
 _RANGED: Final = (sp.IntegerType, sp.LongType, sp.ShortType, sp.ByteType, sp.StringType, sp.DateType)
+_MAP: Final = (sp.MapType,)
 _CHANGED: Final = "icelock changed"
 _ROWS: Final = "icelock rows"
 _KEYS: Final = "icelock keys"
@@ -241,19 +242,11 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
 
 def _differ(one: Column, other: Column, kind: sp.DataType) -> Column:
     """Return whether two values differ; nulls are equal. Spark does not compare maps, so nested ones always differ."""
-    if isinstance(kind, sp.MapType) and not _has_map(kind.keyType) and not _has_map(kind.valueType):
+    if isinstance(kind, sp.MapType) and not contains(kind.keyType, _MAP) and not contains(kind.valueType, _MAP):
         one, other = (F.array_sort(F.map_entries(value)) for value in (one, other))
-    elif _has_map(kind):
+    elif contains(kind, _MAP):
         return F.lit(True)  # noqa: FBT003 - a literal
     return ~one.eqNullSafe(other)
-
-
-def _has_map(kind: sp.DataType) -> bool:
-    if isinstance(kind, sp.StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    if isinstance(kind, sp.ArrayType):
-        return _has_map(kind.elementType)
-    return isinstance(kind, sp.MapType)
 
 
 def _of(side: str, name: str) -> Column:

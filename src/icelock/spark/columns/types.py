@@ -75,6 +75,17 @@ def has_spark_type(kind: ice.IcebergType) -> bool:
     return not isinstance(kind, ice.PrimitiveType) or isinstance(kind, ice.DecimalType) or type(kind) in _PRIMITIVES
 
 
+def contains(kind: sp.DataType, wanted: tuple[type[sp.DataType], ...]) -> bool:
+    """Whether a type is one of these, or contains one."""
+    if isinstance(kind, sp.StructType):
+        return any(contains(field.dataType, wanted) for field in kind.fields)
+    if isinstance(kind, sp.ArrayType):
+        return isinstance(kind, wanted) or contains(kind.elementType, wanted)
+    if isinstance(kind, sp.MapType):
+        return isinstance(kind, wanted) or contains(kind.keyType, wanted) or contains(kind.valueType, wanted)
+    return isinstance(kind, wanted)
+
+
 def arrow_schema(schema: sp.StructType) -> pa.Schema:
     """Return the Arrow schema that batches of a Spark schema must have.
 

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as sp
 
 from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.columns.types import contains
 from icelock.spark.driver.commit import commit_write
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.plan_write import plan_write
@@ -111,11 +112,11 @@ def _with_batch_settings(results: DataFrame, schema: sp.StructType) -> DataFrame
     jvm: Any = results.sparkSession._jvm
     try:
         given = user.sessionState().conf()
-        if given.contains(BATCH_BYTES) or _has(schema, (sp.BinaryType,)):
+        if given.contains(BATCH_BYTES) or contains(schema, (sp.BinaryType,)):
             return results
         own = user.cloneSession()
         own.conf().set(BATCH_BYTES, str(_UNLIMITED))
-        most = _VARIABLE_ROWS if _has(schema, (sp.StringType, sp.ArrayType, sp.MapType)) else _FIXED_ROWS
+        most = _VARIABLE_ROWS if contains(schema, (sp.StringType, sp.ArrayType, sp.MapType)) else _FIXED_ROWS
         rows = int(given.arrowMaxRecordsPerBatch())
         own.conf().set(BATCH_ROWS, str(most if rows <= 0 else min(rows, most)))
         moved = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own, results._jdf.logicalPlan())
@@ -123,14 +124,3 @@ def _with_batch_settings(results: DataFrame, schema: sp.StructType) -> DataFrame
         _logger.debug("the write runs with the session's own settings for batches: %s", str(e).partition("\n\tat")[0])
         return results
     return type(results)(moved, results.sparkSession)
-
-
-def _has(kind: sp.DataType, wanted: tuple[type[sp.DataType], ...]) -> bool:
-    """Whether a type is one of these, or contains one."""
-    if isinstance(kind, sp.StructType):
-        return any(_has(field.dataType, wanted) for field in kind.fields)
-    if isinstance(kind, sp.ArrayType):
-        return isinstance(kind, wanted) or _has(kind.elementType, wanted)
-    if isinstance(kind, sp.MapType):
-        return isinstance(kind, wanted) or _has(kind.keyType, wanted) or _has(kind.valueType, wanted)
-    return isinstance(kind, wanted)
