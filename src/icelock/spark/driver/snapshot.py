@@ -99,10 +99,10 @@ def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten
     planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
     _check_seen(done, planned, job)
     # What an upsert's first job found is in both; its second job wrote those files again.
-    positions = {path: rows for path, rows in done.positions.items() if path not in set(done.gone)}
+    positions = {path: rows for path, rows in done.positions.items() if path not in set(done.removed)}
     transaction.change_rows(
         EngineWork(
-            removed=[*(() if merges else whole), *(planned[path] for path in done.gone)],
+            removed=[*(() if merges else whole), *(planned[path] for path in done.removed)],
             added=done.files,
             deleted=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
         ),

@@ -33,7 +33,7 @@ class FilesWritten:
         *,
         retried: bool = False,
         seen: Sequence[str] = (),
-        gone: Sequence[str] = (),
+        removed: Sequence[str] = (),
         positions: Mapping[str, bytes] | None = None,
     ) -> None:
         """Take the values of the files.
@@ -41,13 +41,13 @@ class FilesWritten:
         Args:
             files: that were written.
             retried: whether the task had an earlier attempt.
-            seen: files of the table that a task looked into, whether or not anything came of it.
-            gone: those of them that the written ones stand for, or that have no row left.
-            positions: of rows that go, as a serialized 64-bit roaring bitmap, by file of the table.
+            seen: files of the table that a task examined, changed or not.
+            removed: those of them that the written ones replace, or that have no row left.
+            positions: of removed rows, as a serialized 64-bit roaring bitmap, by file of the table.
         """
         self.retried = retried
         self.seen = tuple(seen)
-        self.gone = tuple(gone)
+        self.removed = tuple(removed)
         self.positions = dict(positions or {})
         self._files = tuple((file.spec_id, _plain(file)) for file in files)
 
@@ -60,7 +60,7 @@ class FilesWritten:
         for message in messages:
             one._files += message._files  # noqa: SLF001 - of this class
             one.seen += message.seen
-            one.gone += message.gone
+            one.removed += message.removed
             for path, positions in message.positions.items():
                 both = BitMap64.deserialize(positions) | BitMap64.deserialize(one.positions[path]) if path in one.positions else None
                 one.positions[path] = positions if both is None else both.serialize()

@@ -83,7 +83,7 @@ class RewriteReader(ExecutorReader):
             told = FilesWritten(
                 found.files,
                 seen=[task.path],
-                gone=[task.path] if found.removed else [],
+                removed=[task.path] if found.removed else [],
                 positions={} if found.deleted is None else {task.path: found.deleted.serialize()},
             )
             sealed = seal_part(told, self._plan.write.sender, part=part, last=False)
