@@ -167,7 +167,7 @@ def test_the_first_jobs_message_is_none_of_the_second_ones(lake):
     (message,) = written(writer, 10)
     job = job_of(writer)
     assert message.open(job.recipient, task=0).paths == paths(writer, message)
-    with pytest.raises(IntegrityError, match="than cut"):
+    with pytest.raises(IntegrityError, match="than rewrite"):
         message.open(replace(job, action=Action.REWRITE).recipient, task=0)
     writer.commit([message])
     assert ids(lake) == [*range(20)]
