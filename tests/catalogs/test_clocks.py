@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.exceptions import BadRequestError
 
 from icelock.keys.manager import system_clock_ms
-from tests.catalogs.test_pins import ids, local
+from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import CatalogLake, RestLake
 from tests.lakes.sqlite import people
 

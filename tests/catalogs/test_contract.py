@@ -20,15 +20,12 @@ from pyiceberg.table.update import AssertTableUUID
 from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tests.helpers.tables import ids
 from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import KEYED, people
 
 _FIRST = {".avro": b"AGS1", ".parquet": b"PARE", ".puffin": b"AGS1"}
 WRITERS = 8
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 
 def state(lake: CatalogLake, table: str = "t") -> tuple[Any, set[str]]:

@@ -13,18 +13,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
 
 from icelock.errors import IntegrityError, PolicyError
+from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import QUICK, GlueLake
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize("lake", ["glue"], indirect=True)
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
-
-
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def test_what_stands_in_the_parameters(lake: GlueLake) -> None:

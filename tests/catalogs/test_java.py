@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from icelock.errors import IntegrityError
+from tests.helpers.tables import ids
 from tests.lakes.catalogs import CatalogLake, PostgresLake, RestLake
 from tests.lakes.sqlite import people
 from tests.servers.rest import java
@@ -41,10 +42,6 @@ def _facts(lake: CatalogLake) -> dict[str, Any]:
         return dict(found.mappings().one())
 
 
-def _ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 def _local(location: str) -> Path:
     return Path(location.removeprefix("file://").removeprefix("file:"))
 
@@ -62,11 +59,11 @@ def test_java_keeps_what_makes_the_table_encrypted(lake: CatalogLake) -> None:
     again = lake.load()
     assert again.properties["java"] == "was here"
     assert again.schema().column_names == ["id", "name", "city", "added"]
-    assert _ids(again) == [0, 1, 2]
+    assert ids(again) == [0, 1, 2]
     assert again.scan().to_arrow()["added"].to_pylist() == [None, None, None]
     again.append(people(3, 1))
     table.append(people(4, 1))
-    assert _ids(lake.load()) == [0, 1, 2, 3, 4]
+    assert ids(lake.load()) == [0, 1, 2, 3, 4]
     assert lake.load().properties["java"] == "was here"
     assert {data[:4] for path, data in lake.files().items() if Path(path).suffix == ".avro"} == {b"AGS1"}
 
@@ -118,4 +115,4 @@ def test_a_pinned_client_follows_java(lake: CatalogLake) -> None:
             use()
     lake.point_at(javas.metadata_location)
     javas.append(people(1, 1))
-    assert _ids(lake.load(**pins)) == [0, 1]
+    assert ids(lake.load(**pins)) == [0, 1]

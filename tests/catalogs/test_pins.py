@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from icelock.errors import IntegrityError
 from icelock.maintenance import leftovers, remove_leftovers
+from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import people
 
@@ -22,14 +22,6 @@ pytestmark = pytest.mark.parametrize(
 
 def pinned(lake: CatalogLake) -> dict[str, str]:
     return {"icelock.pins-file": str(lake.folder / "pins.json")}
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
-
-
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://").removeprefix("file:"))
 
 
 def edit(location: str, **changes: Any) -> bytes:

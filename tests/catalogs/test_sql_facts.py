@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +13,11 @@ from sqlalchemy import text
 
 from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import IntegrityError
+from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.parametrize("lake", ["sqlite", "postgres"], indirect=True)
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
-
-
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def facts(lake: CatalogLake) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
-from tests.catalogs.test_pins import local
+from tests.helpers.tables import local
 from tests.lakes.catalogs import CatalogLake, GlueLake, HiveLake
 from tests.lakes.sqlite import KEYED, people
 

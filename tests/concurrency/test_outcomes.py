@@ -18,6 +18,7 @@ from icelock.errors import CommitError, IntegrityError, KeyUnavailableError
 from tests.concurrency.race_places import sqlite_lake
 from tests.concurrency.whole_table import assert_whole, ids
 from tests.helpers.hive_faults import CutWire
+from tests.helpers.tables import load
 from tests.lakes.postgres import PostgresLake
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.servers.postgres import Postgres
@@ -44,10 +45,6 @@ def make(lake: TestLake, properties: dict[str, str], rows: int = 5) -> Any:
     table = lake.catalog().create_table("db.t", people().schema, properties=properties)
     table.append(people(0, rows))
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def set_owner(table: Any) -> None:

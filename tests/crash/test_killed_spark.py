@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tests.crash.steps import stepping
 from tests.crash.test_killed_writers import check, ids
 from tests.helpers.places import ROOT
 from tests.helpers.spark import WARM, spark_environment
+from tests.helpers.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -58,16 +58,17 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str)
 
 def end_session(leader: int) -> None:
     """Wait until the processes of a session are gone; those that stay are killed and make the test fail."""
-    for _ in range(100):
-        left = [
-            int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, check=False).stdout.split()
-        ]
-        if not left:
-            return
-        time.sleep(0.1)
+    if wait_until(lambda: not processes(leader), 10):
+        return
+    left = processes(leader)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     pytest.fail(f"processes of a killed job stayed: {left}")
+
+
+def processes(leader: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, check=False).stdout
+    return [int(pid) for pid in listed.split()]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hive_metastore.ttypes import ShowLocksRequest
 from pyiceberg.catalog.hive import _HiveClient
 
 import icelock
+from tests.helpers.tables import local
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 
@@ -77,10 +78,6 @@ class HiveLake(TestLake):
         return {path.name for path in (self.warehouse / f"{self.database}.db" / table / "metadata").glob("*.metadata.json")}
 
 
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://").removeprefix("file:"))
-
-
 def sha256(data: bytes) -> str:
     """Java's metadata_hash of a canonical file, by hand."""
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
@@ -89,7 +86,3 @@ def sha256(data: bytes) -> str:
 def compact(value: Any) -> bytes:
     """The bytes of a metadata file after an edit by a JSON tool that keeps order and spacing."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())

@@ -34,7 +34,3 @@ class StubLake(TestLake):
     def kept(self) -> dict[str, Any]:
         """What the server has of the table now."""
         return self.stub.tables["db", "t"]["metadata"]
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())

@@ -6,10 +6,11 @@ import os
 import random
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.helpers.waiting import wait_until
 
 
 def free_ports(count: int = 1) -> int:
@@ -47,12 +48,10 @@ def running(
             stderr=out,
         )
     try:
-        deadline = time.monotonic() + 60
-        while not is_up():
-            if process.poll() is not None or time.monotonic() > deadline:
-                msg = f"{command[0]} did not come up:\n{log.read_text(errors='replace')[-2000:]}"
-                raise RuntimeError(msg)
-            time.sleep(0.05)
+        up = wait_until(lambda: process.poll() is not None or is_up())
+        if not up or process.poll() is not None:
+            msg = f"{command[0]} did not come up:\n{log.read_text(errors='replace')[-2000:]}"
+            raise RuntimeError(msg)
         yield
     finally:
         process.terminate()

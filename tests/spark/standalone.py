@@ -27,8 +27,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 from unittest.mock import patch
@@ -38,6 +37,7 @@ from pyspark.sql import SparkSession
 
 from tests.helpers.places import python_path
 from tests.helpers.spark import HOST, SETTINGS, end_jvm, session, spark_environment
+from tests.helpers.waiting import wait_until
 
 HOSTS = (HOST, "localhost")  # Spark speculates on another host only
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -107,11 +107,11 @@ class Cluster:
             daemon.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(_STOP_SECONDS)
-        _until(lambda: not self._processes(), _GRACE_SECONDS)
+        wait_until(lambda: not self._processes(), _GRACE_SECONDS)
         for pid in self._processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not _until(lambda: not self._processes(), _STOP_SECONDS):
+        if not wait_until(lambda: not self._processes(), _STOP_SECONDS):
             msg = f"processes of the cluster are left: {self._processes()}"
             raise RuntimeError(msg)
         for daemon in self._daemons:
@@ -161,7 +161,7 @@ class Cluster:
             found[:] = re.findall(pattern, log.read_text(errors="replace"))
             return bool(found) or any(daemon.poll() is not None for daemon in self._daemons)
 
-        _until(told, _START_SECONDS)
+        wait_until(told, _START_SECONDS)
         if not found:
             msg = f"the {name} of Spark did not come up:\n{log.read_text(errors='replace')[-3000:]}"
             raise RuntimeError(msg)
@@ -233,12 +233,3 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
-
-
-def _until(true: Callable[[], bool], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True

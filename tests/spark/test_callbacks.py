@@ -29,6 +29,7 @@ import icelock.spark
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.spark.jvm.callbacks import Callbacks, callbacks_of
+from tests.helpers.waiting import wait_until
 from tests.spark.native_tables import create, native, optional, values
 from tests.spark.other_user import as_other_user, attack, listening
 from tests.spark.test_event_log import forms
@@ -43,13 +44,6 @@ def rows(start: int, count: int = 10) -> list[dict[str, object]]:
 
 def deks(table: Any) -> list[bytes]:
     return [KeyMetadata.decode(task.key_metadata.reveal()).dek.reveal() for task in table.scan().scan_tasks()]
-
-
-def wait_until(true: Any) -> bool:
-    end = time.monotonic() + 30
-    while not true() and time.monotonic() < end:
-        time.sleep(0.05)
-    return bool(true())
 
 
 class Jvm:

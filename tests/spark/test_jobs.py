@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from icelock.errors import CommitError
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.source import data_source
 from icelock.spark.settings.session import Settings
+from tests.helpers.tables import load
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import as_task, paths
 
@@ -27,10 +28,6 @@ SCHEMA = "id bigint, name string, city string"
 
 def make(lake):
     return lake.catalog().create_table("db.t", people().schema, properties=KEYED)
-
-
-def load(lake):
-    return lake.catalog().load_table("db.t")
 
 
 def data_files(lake):
@@ -95,11 +92,11 @@ def test_a_job_that_fails_leaves_no_file(spark, lake, spark_lake):  # noqa: ARG0
 def test_a_killed_process_leaves_no_file(spark, lake, spark_lake):  # noqa: ARG001 - spark_lake registers lake
     """Files of a Python worker that died are found by the write's id in their names, partition folders and all."""
     make(lake)
-    before = lake.files()
+    before, data = lake.files(), lake.warehouse / "db" / "t" / "data"
 
     def fail(task):
         if task.partitionId() == 1:
-            time.sleep(1)
+            assert wait_until(lambda: any(data.rglob("*.parquet")))
             os._exit(9)
 
     with pytest.raises((PySparkException, Py4JJavaError), match="exited unexpectedly"):

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE
 
@@ -22,10 +23,6 @@ pytestmark = pytest.mark.spark
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
 LATER = people(100, 3)
 CONFLICT = (ValidationException, PySparkException)
-
-
-def load(lake):
-    return lake.catalog().load_table("db.t")
 
 
 def ids(lake, **at):

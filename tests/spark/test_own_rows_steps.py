@@ -18,6 +18,7 @@ from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.sealed.seen import base_of as validated_from
 from icelock.spark.settings.options import ROWS_READ, ReadOptions, TableName, WriteOptions
 from icelock.table.commit.conflicts import Since
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
 
@@ -40,10 +41,6 @@ def table(lake):
     made = lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     made.append(people())
     return made
-
-
-def load(lake):
-    return lake.catalog().load_table("db.t")
 
 
 def ids(lake):

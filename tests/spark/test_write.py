@@ -13,6 +13,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField, String
 from pyspark.errors import PySparkException
 
 import icelock.spark
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.spark
@@ -22,10 +23,6 @@ TABLE = "test.db.t"
 
 def make(lake, schema=None, properties=KEYED, **more):
     return lake.catalog().create_table("db.t", people().schema if schema is None else schema, properties=properties, **more)
-
-
-def load(lake):
-    return lake.catalog().load_table("db.t")
 
 
 def frame(spark, start=0, count=10, parts=1):

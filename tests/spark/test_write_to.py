@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,8 @@ from icelock.spark.driver.write_here import BATCH_BYTES, BATCH_ROWS
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.settings.options import TableName
 from tests.helpers.counting_kms import KEYS
+from tests.helpers.tables import load
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, settings
 
@@ -39,10 +40,6 @@ def table(spark_lake, tmp_path, monkeypatch):
     spark_lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     spark_lake.calls.take()
     return spark_lake
-
-
-def load(lake):
-    return lake.catalog().load_table("db.t")
 
 
 def ids(lake):
@@ -150,11 +147,11 @@ def test_a_job_that_fails_leaves_no_file(spark, table):
 
 
 def test_a_killed_process_leaves_no_file(spark, table):
-    before = table.files()
+    before, data = table.files(), table.warehouse / "db" / "t" / "data"
 
     def fail(task):
         if task.partitionId() == 1:
-            time.sleep(1)
+            assert wait_until(lambda: any(data.rglob("*.parquet")))
             os._exit(9)
 
     with pytest.raises((PySparkException, Py4JJavaError), match="exited unexpectedly"):

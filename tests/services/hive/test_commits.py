@@ -18,7 +18,8 @@ from thrift.transport.TTransport import TTransportException
 from icelock.catalog.hive.client import MetastoreClient
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from tests.helpers.hive_faults import CutWire, Faults
-from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.helpers.tables import ids, local
+from tests.lakes.hive import HiveLake, sha256
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive

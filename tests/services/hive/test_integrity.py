@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
-from tests.lakes.hive import HiveLake, compact, ids, local, sha256
+from tests.helpers.tables import ids, local
+from tests.lakes.hive import HiveLake, compact, sha256
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive

@@ -24,7 +24,8 @@ from icelock.maintenance import remove_leftovers
 from tests.crash.server import Server
 from tests.crash.steps import stepping
 from tests.helpers.table_model import MASTER
-from tests.lakes.hive import HiveLake, ids, local
+from tests.helpers.tables import ids, local
+from tests.lakes.hive import HiveLake
 from tests.lakes.sqlite import people
 from tests.servers.metastore import Metastore
 from tests.verify.verify_table import verify

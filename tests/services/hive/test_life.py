@@ -15,7 +15,8 @@ import icelock
 from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
 from icelock.table.table import Table
-from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.helpers.tables import ids, local
+from tests.lakes.hive import HiveLake, sha256
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive

@@ -6,7 +6,8 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
 from icelock.errors import PolicyError
-from tests.lakes.hive import HiveLake, ids, local, sha256
+from tests.helpers.tables import ids, local
+from tests.lakes.hive import HiveLake, sha256
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.hive

@@ -13,8 +13,9 @@ from pyiceberg.types import LongType
 from requests import ConnectionError  # noqa: A004 - requests' own
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RefusalError, RestStub
 
 ONCE = {"commit.retry.num-retries": "0"}

@@ -16,8 +16,9 @@ from pyiceberg.exceptions import CommitStateUnknownException, RESTError
 from requests import RequestException
 
 from icelock.errors import FormatError, PolicyError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import StubLake, ids
+from tests.lakes.stub import StubLake
 from tests.servers.rest_stub import RestStub
 
 TOO_LONG_SECONDS = 30

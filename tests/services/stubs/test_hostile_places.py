@@ -10,8 +10,9 @@ import pytest
 
 from icelock.errors import IntegrityError
 from icelock.maintenance import remove_leftovers
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RestStub
 
 STATISTICS = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1, "blob-metadata": []}

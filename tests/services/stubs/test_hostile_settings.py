@@ -11,8 +11,9 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from icelock.errors import FormatError, PolicyError
 from icelock.io.file_io import storage_of
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RestStub
 
 PLACES = ["defaults", "overrides", "table_config", "credentials"]

@@ -8,8 +8,9 @@ import pytest
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, RESTError, TableAlreadyExistsError
 
 from icelock.errors import FormatError, IntegrityError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RestStub
 
 LOST = [500, 503, "drop"]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from icelock.errors import IntegrityError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RestStub
 
 SNAPSHOT = {

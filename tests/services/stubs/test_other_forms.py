@@ -13,8 +13,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from icelock.errors import CommitError, PolicyError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import StubLake, ids
+from tests.lakes.stub import StubLake
 from tests.servers.rest_stub import RestStub
 
 

@@ -8,8 +8,9 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import people
-from tests.lakes.stub import StubLake, ids
+from tests.lakes.stub import StubLake
 from tests.servers.rest_stub import RefusalError, RestStub
 
 COMMIT = ("POST", "/tables/t")

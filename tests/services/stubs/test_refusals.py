@@ -21,8 +21,9 @@ from requests import HTTPError, Response
 from icelock.catalog.commit.store import Change
 from icelock.catalog.rest.evidence import nothing_done
 from icelock.errors import IntegrityError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import QUICK, StubLake, ids
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RefusalError, RestStub
 
 COMMIT = ("POST", "/tables/t")

@@ -13,8 +13,9 @@ from pyiceberg.exceptions import ForbiddenError
 from icelock.errors import CommitError, FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms.loader import load_kms_client as load
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import StubLake, ids
+from tests.lakes.stub import StubLake
 from tests.servers.rest_stub import RestStub
 
 EVIL = {

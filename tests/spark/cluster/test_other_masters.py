@@ -5,12 +5,11 @@ PySpark has one JVM a process, so this comes before the modules that share a ses
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.standalone import SPARK_HOME, Cluster, connected
 
@@ -62,10 +61,8 @@ def test_dynamic_allocation(tmp_path, lake):
     make(lake)
     with Cluster.start(tmp_path / "cluster") as cluster, connected(cluster, DYNAMIC) as spark:
         check(spark, lake)
-        first, end = set(cluster.executors()), time.monotonic() + 120
+        first = set(cluster.executors())
         assert first
-        while cluster.executors():
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        assert wait_until(lambda: not cluster.executors(), 120)
         check(spark, lake)
         assert set(cluster.executors()).isdisjoint(first)

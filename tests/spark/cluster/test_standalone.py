@@ -28,6 +28,7 @@ from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import leftovers
 from tests.helpers.counting_kms import KEYS, callers_log
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.spark.standalone import Cluster, connected
 from tests.spark.tap import Tap
@@ -192,7 +193,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_write(cluster_spark, cluster, 
     job = threading.Thread(target=lambda: attempt(lambda: icelock.spark.write_to(rows(spark, 60_000, 2, wait), TABLE).append(), failed))
     before = cluster.executors()
     job.start()
-    until(lambda: {"0-0", "1-0"} <= {mark.name for mark in marks.iterdir()} and len(on_storage(there)) >= 2)
+    assert wait_until(lambda: {"0-0", "1-0"} <= {mark.name for mark in marks.iterdir()} and len(on_storage(there)) >= 2, 120)
     os.kill(before[0], signal.SIGKILL)
     go.touch()
     job.join(120)
@@ -201,7 +202,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_write(cluster_spark, cluster, 
     assert ids(spark) == list(range(60_000))
     assert on_storage(there) - committed(there) <= listed(there)
     assert len(committed(there)) == 2
-    until(lambda: len(cluster.executors()) == 2)
+    assert wait_until(lambda: len(cluster.executors()) == 2, 120)
     assert before[0] not in cluster.executors()
     # The new executor gets the classes of Spark's own reader too.
     assert natively(spark) == list(range(60_000))
@@ -377,10 +378,3 @@ def attempt(work, failed):
         work()
     except BaseException as e:  # noqa: BLE001 - told to the test
         failed.append(e)
-
-
-def until(true, seconds=120.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)

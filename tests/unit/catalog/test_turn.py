@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
 
 from icelock.catalog.commit.queue import CommitQueues, FairLock
 from icelock.table.commit.protocol import CommitTurn
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 NAME = ("db", "t")
@@ -26,8 +26,7 @@ def test_the_lock_is_given_in_the_order_in_which_it_was_asked_for() -> None:
         for number in range(20):
             threads.append(threading.Thread(target=take, args=(number,)))
             threads[-1].start()
-            while len(lock._waiting) <= number:
-                time.sleep(0.001)
+            assert wait_until(lambda: len(lock._waiting) > number)  # noqa: B023 - asked here
         assert order == []
     for thread in threads:
         thread.join()

@@ -17,6 +17,7 @@ import icelock
 from icelock.errors import IntegrityError, KmsError, PolicyError
 from icelock.maintenance import Content, Kind, leftovers, remove_leftovers
 from tests.helpers.table_model import verified
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 NOTHING = timedelta(0)
@@ -31,10 +32,6 @@ def table(lake: TestLake) -> Any:
     made.delete("id = 3")
     made.overwrite(people(30, 2), "id >= 10")
     return made
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def put(table: Any, name: str, *, hours_old: float = 0, data: bytes = b"AGS1 and more") -> str:

@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from icelock.errors import FormatError, KmsError, PolicyError
 from tests.helpers.table_model import live_entries, verified
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
@@ -34,10 +35,6 @@ def outside(lake: TestLake) -> Path:
     folder = lake.folder / "outside"
     folder.mkdir()
     return folder
-
-
-def ids(table: Any, **scan: Any) -> list[int]:
-    return sorted(table.scan(**scan).to_arrow()["id"].to_pylist())
 
 
 def plain(folder: Path, name: str, rows: pa.Table, **options: Any) -> str:

@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import KeyUnavailableError, KmsError, KmsErrorKind
 from icelock.format.key_metadata import KeyMetadata
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
@@ -24,10 +25,6 @@ BY_CITY = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=Ide
 
 def make(lake: TestLake, **options: Any) -> Any:
     return lake.catalog().create_table("db.t", SCHEMA, properties=KEYED, **options)
-
-
-def ids(table: Any, **scan: Any) -> list[int]:
-    return sorted(table.scan(**scan).to_arrow().column("id").to_pylist())
 
 
 def test_every_file_but_metadata_is_encrypted_and_no_value_is_on_storage(lake: TestLake) -> None:

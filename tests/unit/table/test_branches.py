@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import PolicyError
 from tests.helpers.table_model import ARROW, arrow, row, rows_of, verified
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5", "commit.retry.num-retries": "3"}
@@ -28,10 +29,6 @@ def table(lake: TestLake) -> Any:
         made.current_snapshot().snapshot_id, "b", max_ref_age_ms=10**12, max_snapshot_age_ms=10**11, min_snapshots_to_keep=7
     ).commit()
     return made
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def ids(table: Any, ref: str = "main") -> list[int]:

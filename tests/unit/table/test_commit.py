@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ from pyiceberg.exceptions import CommitFailedException
 
 from icelock.errors import PolicyError
 from icelock.table.commit.protocol import CommitProtocol
+from tests.helpers.tables import ids, load
+from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 QUICK = {**KEYED, "commit.retry.min-wait-ms": "1"}
@@ -20,14 +21,6 @@ def make(lake: TestLake, **properties: str) -> Any:
     table = lake.catalog().create_table("db.t", people().schema, properties={**QUICK, **properties})
     table.append(people())
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 
 def used_keys(metadata: Any) -> set[str]:
@@ -243,12 +236,14 @@ def test_readers_of_a_shared_object_see_one_version(lake: TestLake) -> None:
     """Metadata and keys of one scan belong together while other threads commit."""
     table = make(lake)
     errors: list[BaseException] = []
+    reads: list[int] = []
     stop = threading.Event()
 
     def read() -> None:
         try:
             while not stop.is_set():
-                assert table.scan().count() % 10 == 0
+                reads.append(table.scan().count())
+                assert reads[-1] % 10 == 0
         except BaseException as e:  # noqa: BLE001 - shown below
             errors.append(e)
 
@@ -256,8 +251,9 @@ def test_readers_of_a_shared_object_see_one_version(lake: TestLake) -> None:
     for reader in readers:
         reader.start()
     for number in range(10):
+        before = len(reads)
         table.append(people((number + 1) * 10))
-        time.sleep(0.005)
+        assert wait_until(lambda: errors or len(reads) > before)  # noqa: B023 - asked here
     stop.set()
     for reader in readers:
         reader.join()

@@ -13,6 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
 COW, MOR = "copy-on-write", "merge-on-read"
@@ -26,10 +27,6 @@ def make(lake: TestLake, mode: str, *, spec: PartitionSpec = PartitionSpec(), ro
     table = lake.catalog().create_table("db.t", ARROW, partition_spec=spec, properties=settings)
     table.append(arrow(map(row, range(rows))))
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def ids(table: Any) -> list[int]:

@@ -8,19 +8,15 @@ import os
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from icelock.maintenance.leftovers import remove_leftovers
+from tests.helpers.tables import local
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 DELETES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-
-
-def local(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def forge(lake: TestLake, change: Callable[[dict[str, Any]], None], name: str = "t") -> Any:

@@ -14,17 +14,10 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 
 from icelock.maintenance import leftovers
 from tests.helpers.table_model import verified
+from tests.helpers.tables import ids, load
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 KEPT = ["id", "name"]
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 
 @pytest.fixture(params=["identity", "truncate and bucket"])

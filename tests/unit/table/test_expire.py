@@ -16,6 +16,7 @@ from icelock.errors import CommitError, IntegrityError, KmsError, PolicyError
 from icelock.maintenance import leftovers
 from icelock.table.maintenance.expire import Expired
 from tests.helpers.table_model import verified
+from tests.helpers.tables import ids, load
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 SOON = datetime.now(UTC) + timedelta(days=1)
@@ -30,20 +31,12 @@ def make(lake: TestLake, appends: int, **properties: str) -> Any:
     return table
 
 
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
-
-
 def expire(table: Any) -> Expired:
     return table.maintenance.expire_snapshots().older_than(SOON).commit()
 
 
 def names(lake: TestLake, pattern: str) -> set[str]:
     return {path.name for path in lake.warehouse.rglob(pattern)}
-
-
-def ids(table: Any, **scan: Any) -> list[int]:
-    return sorted(table.scan(**scan).to_arrow().column("id").to_pylist())
 
 
 def before_the_commit(table: Any, act: Callable[[], None]) -> None:

@@ -13,13 +13,10 @@ from pyiceberg.transforms import IdentityTransform
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.table.rows.engine_change import EngineWork
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 BY_CITY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "city"))
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def rows(table: Any) -> list[int]:

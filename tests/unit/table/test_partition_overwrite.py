@@ -19,6 +19,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 
 from icelock.errors import PolicyError
 from tests.helpers.table_model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
 BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
@@ -29,10 +30,6 @@ def make(lake: TestLake, spec: PartitionSpec = BY_N, **properties: str) -> Any:
     table = lake.catalog().create_table("db.t", ARROW, partition_spec=spec, properties={**KEYED, **RETRY, **properties})
     table.append(arrow(map(row, range(20))))
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def of_partition(n: int | None) -> list[Row]:

@@ -6,11 +6,8 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock.errors import PolicyError
+from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, TestLake, people
-
-
-def _ids(table: object) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["fast_append", "merge_append"])
@@ -23,7 +20,7 @@ def test_an_append_that_is_told_to_remove_a_file_is_refused(lake: TestLake, kind
     with pytest.raises(PolicyError, match=r"an append removes no file .*\.parquet\): use update_snapshot\(\)\.overwrite\(\)"):
         getattr(table.transaction().update_snapshot(), kind)().delete_data_file(task.file)
     assert lake.files() == files
-    assert _ids(table.refresh()) == [0, 1, 2]
+    assert ids(table.refresh()) == [0, 1, 2]
 
 
 def test_partition_values_are_no_snapshot_properties(lake: TestLake) -> None:
@@ -36,7 +33,7 @@ def test_partition_values_are_no_snapshot_properties(lake: TestLake) -> None:
             with pytest.raises(PolicyError, match=f"snapshot summary '{name}' would put partition values into metadata.json"):
                 use(people(1, 1), snapshot_properties={name: "added-records=1"})
     assert lake.files() == files
-    assert _ids(lake.catalog().load_table("db.t")) == [0]
+    assert ids(lake.catalog().load_table("db.t")) == [0]
 
 
 def test_an_append_through_a_copy_whose_version_was_expired_is_built_on_the_present_one(lake: TestLake) -> None:
@@ -46,7 +43,7 @@ def test_an_append_through_a_copy_whose_version_was_expired_is_built_on_the_pres
     table.append(people(1, 1))
     table.maintenance.expire_snapshots().by_id(stale.current_snapshot().snapshot_id).commit()
     stale.append(people(2, 1))
-    assert _ids(stale) == _ids(table.refresh()) == [0, 1, 2]
+    assert ids(stale) == ids(table.refresh()) == [0, 1, 2]
     assert [snapshot.sequence_number for snapshot in table.metadata.snapshots] == [2, 3]
     named = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
     assert {f"{lake.warehouse}/{path}" for path in lake.files() if "/snap-" in path} == {path.removeprefix("file://") for path in named}

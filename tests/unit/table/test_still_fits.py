@@ -18,6 +18,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from icelock.errors import CommitError
 from icelock.table.commit.still_fits import check_same_columns, check_still_fits
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([1, 2], pa.int32()), "s": ["canary-1", "canary-2"]})
@@ -28,10 +29,6 @@ def make(lake: TestLake, **properties: str) -> Any:
     table = lake.catalog().create_table("db.t", ROWS.schema, properties={**KEYED, "commit.retry.max-wait-ms": "1", **properties})
     table.append(ROWS)
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def replace_without_s(lake: TestLake) -> None:

@@ -24,6 +24,7 @@ from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
 from icelock.table.rows.engine_change import EngineWork
 from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
+from tests.helpers.tables import ids, load
 from tests.lakes.sqlite import KEYED, TestLake
 
 RETRY = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "5"}
@@ -34,14 +35,6 @@ def make(lake: TestLake, **properties: str) -> Any:
     table = lake.catalog().create_table("db.t", ARROW, partition_spec=BY_N, properties={**KEYED, **RETRY, **properties})
     table.append(arrow(map(row, range(10))))
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
-
-
-def ids(table: Any, **scan: Any) -> list[int]:
-    return sorted(table.scan(**scan).to_arrow()["id"].to_pylist())
 
 
 def upsert(tx: Any) -> None:

@@ -19,6 +19,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from icelock.errors import KmsError, PolicyError
 from tests.helpers.table_model import ARROW, LINEAGE, Row, arrow, delete_entries, live_entries, row, rows_of, verified
+from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
 COW, MOR = "copy-on-write", "merge-on-read"
@@ -37,10 +38,6 @@ def make(lake: TestLake, mode: str = COW, spec: PartitionSpec = PartitionSpec(),
     table.append(arrow(map(row, range(10))))
     table.append(arrow(map(row, range(10, 20))))
     return table
-
-
-def load(lake: TestLake) -> Any:
-    return lake.catalog().load_table("db.t")
 
 
 def lineage(table: Any) -> dict[int, tuple[int, int]]:

@@ -1,0 +1,21 @@
+"""What tests ask of tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def load(lake: Any) -> Any:
+    """Load ``db.t`` anew."""
+    return lake.catalog().load_table("db.t")
+
+
+def ids(table: Any, **scan: Any) -> list[int]:
+    """Return the column ``id``, sorted."""
+    return sorted(table.scan(**scan).to_arrow().column("id").to_pylist())
+
+
+def local(location: str) -> Path:
+    """Return the path of a file on this machine."""
+    return Path(location.removeprefix("file://").removeprefix("file:"))
