@@ -22,11 +22,10 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
-from icelock.catalog.commit.missing import missing_part
+from icelock.catalog.commit.missing import check_new, missing_part
 from icelock.catalog.commit.outcome import has_commit, not_there, waits
 from icelock.catalog.commit.store import Change
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
-from icelock.catalog.trust.new_made import check_new
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
@@ -215,32 +214,16 @@ class EncryptedCatalog(TableCreation):
             KeyUnavailableError, IntegrityError: the manifests cannot be read, or a REST server names a metadata file that is not the
                 table's; nothing was dropped or deleted.
             PolicyError: the table says ``gc.enabled=false``; the same.
-            CommitStateUnknownException: the catalog says that the table was dropped, but has it; nothing was deleted.
+            CommitStateUnknownException: the catalog says that the table was dropped, but has it, or does not say; nothing was deleted.
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """
         table = self.load_table(identifier)
         check_gc(table.metadata, table=".".join(table.name()))
         files = purgeable(table)
-        self.drop_table(identifier)
-        self._check_gone(table)
+        self._drop(table.name(), uuid=table.metadata.table_uuid)
         left = delete_files(table.io, files)
         if left:
             raise OSError(f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}")
-
-    def _check_gone(self, dropped: IcebergTable) -> None:
-        """Check that a table was dropped before its files are deleted; another one may have its name by now."""
-        name = ".".join(dropped.name())
-        try:
-            if self.load_table(dropped.name()).metadata.table_uuid != dropped.metadata.table_uuid:
-                return
-            why = "but still has it"
-        except NoSuchTableError:
-            return
-        except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown
-            why = f"but does not say whether it still has it ({e})"
-        raise CommitStateUnknownException(
-            f"catalog {self.name} says that table {name} was dropped, {why}; none of its files was deleted: check, and purge it again"
-        )
 
     def _stage_on(self, current: IcebergTable, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> StagedTable:
         """Do as PyIceberg does for a table that exists, without its deep copy of the metadata."""

@@ -9,20 +9,28 @@ Not here: what a location may be (``io.given_location``), creating tables (``cat
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import abstractmethod
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitStateUnknownException,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import PY_IO_IMPL
 
 from icelock import properties as names
+from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
 from icelock.catalog.new_properties import NewProperties
-from icelock.catalog.trust.dropped import check_left
 from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.pins import Pins
 from icelock.errors import IcelockError, PolicyError
@@ -48,6 +56,12 @@ if TYPE_CHECKING:
 
     from icelock.catalog.commit.store import Store, StoreTurn
     from icelock.catalog.trust.pins import Known
+
+
+logger = logging.getLogger(__name__)
+
+# A catalog may show a change to a later look only.
+_LOOKS: Final = 3
 
 
 class NamedTables(Catalog):
@@ -147,15 +161,16 @@ class NamedTables(Catalog):
 
         Raises:
             NoSuchTableError: as PyIceberg.
-            CommitStateUnknownException: the catalog says that it was dropped, and still has it (``catalog.trust.dropped``), or did not say.
+            CommitStateUnknownException: the catalog says that it was dropped, and still has it, or did not say.
         """
-        self._drop(identifier)
+        self._drop(self.identifier_to_tuple(identifier))
 
-    def _drop(self, identifier: str | Identifier, *, purge: bool = False) -> None:
-        name = self.identifier_to_tuple(identifier)
-        known = self.pins.seen(name)
+    def _drop(self, name: Identifier, *, uuid: UUID | None = None, purge: bool = False) -> None:
+        """Drop a table; if its ``uuid`` is given, it is certainly gone afterwards. ``purge`` asks a server to delete its files."""
+        known = self.pins.seen(name).here
+        seen = str(uuid) if uuid is not None else None if known is None else known.seen.table_uuid
         self._store.drop(name, purge=purge)
-        self._check_left(name, known, "dropped")
+        self._check_left(name, "dropped", seen, certain=uuid is not None)
         self.pins.forget(name)
         self._store.forget(name)
 
@@ -174,16 +189,42 @@ class NamedTables(Catalog):
         self.pins.check(new, table.metadata, table.metadata_location, seen)
         if plain == table.metadata.table_uuid:
             self.pins.made_plain(new, plain)
-        self._check_left(old, seen, "renamed", uuid=str(table.metadata.table_uuid))
+        self._check_left(old, "renamed", str(table.metadata.table_uuid))
         self.pins.forget(old)
         self._store.move(old, new)
         return table
 
-    def _check_left(self, name: Identifier, known: Known, what: str, *, uuid: str | None = None) -> None:
-        """Check that a table has left its name; what has the name now is not compared with the pins."""
-        load = partial(self._store.load, name)
-        uuid = known.here.seen.table_uuid if uuid is None and known.here is not None else uuid
-        check_left(load, table=".".join(name), uuid=uuid, catalog=self.name, what=what, settings=self.properties)
+    def _check_left(self, name: Identifier, what: str, uuid: str | None, *, certain: bool = False) -> None:
+        """Check that a table that the catalog says it dropped or renamed (``what``) no longer has its name.
+
+        If the catalog did nothing, a table remains that its users believe dropped, or one table has two names, and a purge of either
+        deletes the files. So the name is loaded, without pins: it has no table now, or one with another uuid, which was created since.
+
+        Raises:
+            CommitStateUnknownException: the name still has the table; or the catalog does not say, and this has to be ``certain``.
+        """
+        table = ".".join(name)
+        for seconds in waits(self.properties)[:_LOOKS]:
+            time.sleep(seconds)
+            try:
+                if uuid not in {None, str(self._store.load(name).metadata.table_uuid)}:
+                    return
+            except (NoSuchTableError, NoSuchIcebergTableError):
+                return
+            except IcelockError as e:
+                logger.debug("table %s is there and cannot be loaded: %s", table, e)
+            except Exception as e:
+                if certain:
+                    raise CommitStateUnknownException(
+                        f"catalog {self.name} says that table {table} was {what}, but does not say whether it still has it ({e}): "
+                        "no file was deleted, so check, and repeat it"
+                    ) from e
+                logger.warning("catalog %s says that table %s was %s, but cannot be asked whether it was: %s", self.name, table, what, e)
+                return
+        raise CommitStateUnknownException(
+            f"catalog {self.name} says that table {table} was {what}, but has a table of this name: it was not done, or somebody made "
+            "another one at this moment. No file was deleted: check before you repeat it"
+        )
 
     def free_name(self, identifier: str | Identifier) -> Identifier:
         """Return the name of a table that is not there, in a namespace that is.

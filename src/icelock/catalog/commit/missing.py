@@ -1,4 +1,4 @@
-"""Which part of a commit a table lacks: the commit's updates are compared with what came back.
+"""What a table lacks of a commit, or a new one has beside it: the commit's updates are compared with what came back.
 
 A server can accept a commit and make half of it: the snapshot without moving the branch, another manifest list, no properties. If other
 commits may have followed, only what those cannot have changed is compared; a branch may have moved on from our snapshot.
@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from icelock import properties as names
+from icelock.errors import IntegrityError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,28 @@ def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetad
         new: the commit makes the table; the catalog may add properties then.
     """
     return next(_lacking(updates, sent, kept, followed=followed, new=new), "")
+
+
+def check_new(made: TableMetadata, *, table: str, catalog: str, sent: TableMetadata | None = None) -> None:
+    """Check that a new table has no more than was sent: else it is another table.
+
+    The next commit would be sealed under a KEK that this client did not make, and rows would be read that it did not write.
+
+    Args:
+        made: the table as the catalog has it.
+        table: its name.
+        catalog: the catalog's name.
+        sent: the table that the commit was to create; None for an empty one.
+
+    Raises:
+        IntegrityError: names what it has besides; what was written to it is left in place.
+    """
+    strange = next(_surplus(made, sent), "")
+    if strange:
+        raise IntegrityError(
+            f"table {table}: it was made just now, and comes from catalog {catalog} with {strange} that this client did not send. Do not "
+            "write to it: drop it, without deleting files, and find out who gave it to the catalog"
+        )
 
 
 def columns(schema: Schema) -> dict[int, tuple[str, str, bool]]:
@@ -147,3 +170,24 @@ def _descends(number: int | None, ancestor: int, parents: dict[int, int | None])
 def _was_there(name: str, number: int, kept: TableMetadata) -> bool:
     """Whether a branch or tag may have pointed to a snapshot before another commit moved it; the table logs main only."""
     return name != _MAIN or number in {entry.snapshot_id for entry in kept.snapshot_log}
+
+
+def _surplus(made: Any, sent: TableMetadata | None) -> Iterator[str]:
+    held, mine = _parts(made), {} if sent is None else _parts(sent)
+    for what, there in held.items():
+        more = sorted(there - mine.get(what, set()))
+        if more:
+            yield f"{what} {', '.join(more)[:200]}"
+    for name in ("last_sequence_number", "next_row_id") if sent is None else ():
+        counted = getattr(made, name, 0)
+        if counted:
+            yield f"{name.replace('_', ' ')} {counted}"
+
+
+def _parts(metadata: Any) -> dict[str, set[str]]:
+    return {
+        "key entries": {key.key_id for key in getattr(metadata, "encryption_keys", ())},
+        "snapshots": {str(one.snapshot_id) for one in (*metadata.snapshots, *metadata.snapshot_log)},
+        "branches or tags": set(metadata.refs),
+        "statistics": {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)},
+    }

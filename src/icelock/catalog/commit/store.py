@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import StagedTable
 
-from icelock.catalog.trust.new_made import check_new
+from icelock.catalog.commit.missing import check_new
 from icelock.table.commit.protocol import CommitTurn
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Store(ABC, Generic[_Catalog]):
         """Check that a new table is empty, unless others replaced ``first``, its metadata file, since.
 
         Raises:
-            IntegrityError: see ``catalog.trust.new_made``.
+            IntegrityError: see ``catalog.commit.missing``.
         """
         if first not in {entry.metadata_file for entry in made.metadata_log}:
             check_new(made, table=".".join(name), catalog=self.catalog.name)

@@ -36,12 +36,12 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from pyiceberg.typedef import UTF8
 from requests import RequestException
 
+from icelock.catalog.commit.missing import check_new
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.store import Change, StoreTurn
 from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done
 from icelock.catalog.rest.http import RedirectError, not_sent
 from icelock.catalog.rest.requests import raise_for
-from icelock.catalog.trust.new_made import check_new
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate

@@ -25,13 +25,13 @@ from pyiceberg.table import StagedTable
 from requests import HTTPError, RequestException
 
 from icelock import properties as names
+from icelock.catalog.commit.missing import check_new
 from icelock.catalog.commit.store import Store, TableForm
 from icelock.catalog.rest.answer import TableAnswer, best_credentials, end_of
 from icelock.catalog.rest.commit import RestTurn
 from icelock.catalog.rest.form import check_made
 from icelock.catalog.rest.http import AnswerError, may_be_done, not_sent
 from icelock.catalog.rest.storage import Lent, VendedFileIO
-from icelock.catalog.trust.new_made import check_new
 from icelock.table.guard import check_metadata
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class RestStore(Store["RestCatalog"]):
 
         Raises:
             CommitError: the table was made, but the server did not keep what makes it an encrypted one.
-            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.trust.new_made``).
+            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.commit.missing``).
             TableAlreadyExistsError, NoSuchNamespaceError: nothing was made.
             CommitStateUnknownException: the server did not say whether the table was made.
         """
