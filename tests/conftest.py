@@ -11,10 +11,11 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers.class_archive import java_options
+
 # Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# A JVM of a test lives for minutes at most: the optimising compiler and a collector with threads cost more than they bring.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 # Other tests run beside this one: how long an example takes says nothing.
 settings.register_profile("icelock", deadline=None, suppress_health_check=[HealthCheck.too_slow])

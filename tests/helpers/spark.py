@@ -44,7 +44,7 @@ def spark_environment(*more: Path) -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": HOST, "PYTHONPATH": python_path(*more)}
 
 
-def end_jvm() -> None:
+def end_jvm(seconds: float = 60) -> None:
     """End the JVM, with the session that may be in it. The next session's JVM has the environment and class path of that moment."""
     if SparkContext._active_spark_context is not None:
         SparkSession.builder.getOrCreate().stop()
@@ -53,5 +53,5 @@ def end_jvm() -> None:
         return
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(60)
+    gateway.proc.wait(seconds)
     SparkContext._gateway = SparkContext._jvm = None

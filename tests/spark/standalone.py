@@ -127,7 +127,9 @@ class Cluster:
     def _daemon(self, name: str, main: str, host: str, *arguments: str) -> None:
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else shutil.which("java") or "java"
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-        classes = ["-cp", f"{SPARK_HOME / 'jars'}/*"]
+        # As Spark's launcher gives it to drivers and executors, so that the archive of classes fits (tests.helpers.class_archive).
+        first = sorted((SPARK_HOME / "jars").glob("slf4j-api-*.jar"))
+        classes = ["-cp", os.pathsep.join(map(str, (SPARK_HOME / "conf", *first, SPARK_HOME / "jars" / "*")))]
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -213,7 +215,7 @@ def _settings_file(folder: Path, settings: Mapping[str, str]) -> Path:
 
 
 def _environment(temporary: Path) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "LANG") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "LANG") if name in os.environ}
     own = {"SPARK_HOME": SPARK_HOME, "SPARK_LOCAL_IP": HOST, "SPARK_PUBLIC_DNS": HOST, "SPARK_SCALA_VERSION": "2.13"}
     folders = {"TMPDIR": temporary, "SPARK_LOCAL_DIRS": temporary, "PYSPARK_PYTHON": sys.executable}
     return {**inherited, **{name: str(value) for name, value in {**own, **folders}.items()}}
