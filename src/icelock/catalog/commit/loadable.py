@@ -49,14 +49,14 @@ def check_loadable(base: TableMetadata | None, staged: TableMetadata, updates: I
     """Check that what is about to be committed can be loaded.
 
     Args:
-        base: what is there; None for a table that is being made.
-        staged: what would be committed.
-        updates: what leads from one to the other.
-        location: where the metadata file goes.
-        table: for messages.
+        base: the table's metadata; None for a new table.
+        staged: the metadata that would be committed.
+        updates: the commit's.
+        location: of the new metadata file.
+        table: its name.
 
     Raises:
-        PolicyError: it cannot; says why. Nothing was changed.
+        PolicyError: it cannot be loaded; says why. Nothing was changed.
     """
     if base is not None and all(_ordinary(base, update) for update in updates):
         return
@@ -72,10 +72,10 @@ def check_loadable(base: TableMetadata | None, staged: TableMetadata, updates: I
 
 
 def check_form(spec: PartitionSpec, order: SortOrder, schema: Schema) -> None:
-    """Check that a new table's partition spec and sort order can be of its columns: Java loads no table where they cannot.
+    """Check that a new table's partition spec and sort order fit its columns: Java loads no table where they do not.
 
     Raises:
-        PolicyError: a transform that the type of its column does not have.
+        PolicyError: a transform does not fit the type of its column.
     """
     try:
         spec.check_compatible(schema)

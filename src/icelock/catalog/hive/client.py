@@ -1,10 +1,9 @@
 """Connections to a Hive metastore: one for each ``with``, so that threads do not share a socket.
 
 PyIceberg's client keeps one transport for the whole catalog; two threads that commit at once would read each other's
-replies. Several URIs (separated by commas) are tried in order whenever a connection is opened. An answer is complete in time, and of
-bounded size.
+replies. Several URIs (separated by commas) are tried in order whenever a connection is opened. Answers are bounded in time and size.
 
-Not here: what is said over a connection (``catalog.hive.catalog``), locks (``catalog.hive.lock``).
+Not here: the requests (``catalog.hive.catalog``), locks (``catalog.hive.lock``).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-# The timeout of Hive's own client: a metastore that does not answer to the end ends a call instead of holding it for ever.
+# The timeout of Hive's own client: a call to a metastore that does not finish its answer ends then.
 TIMEOUT_MS: Final = 600_000
 MAX_ANSWER: Final = 64 * 2**20
 _CHUNK: Final = 2**20
@@ -50,7 +49,7 @@ class MetastoreClient(_HiveClient):
         """Open a connection to the first metastore that answers.
 
         Raises:
-            TTransportException: none does; that of the last one.
+            TTransportException: none does; the last one's error.
         """
         for uri in self._uris[:-1]:
             try:
@@ -100,14 +99,14 @@ class _Connection(_HiveClient):
 
     def _client(self) -> Any:
         client = super()._client()
-        # A length of text or of a list that no answer has: refused before memory is taken for it.
+        # A longer text or list is refused before memory is allocated for it.
         client._iprot.string_length_limit = MAX_ANSWER
         client._iprot.container_length_limit = MAX_ANSWER
         return client
 
 
 class BoundedSocket(TSocket):  # type: ignore[misc]  # thrift has no types
-    """A socket whose answers are complete in time, and no larger than one may be: each begins after something was written."""
+    """A socket whose answers are bounded in time and size; an answer begins after something was written."""
 
     _ends = float("inf")
     _left = MAX_ANSWER

@@ -1,7 +1,7 @@
 """The metastore's exclusive lock on a table, held while a commit reads, checks and replaces the table's row.
 
-Invariant: whatever happens, the lock is given back: on the connection that took it or on a new one, also when the reply to
-the request was lost (it is then looked for by ``agentInfo``, an id that the request carries). Only if no connection can be
+Invariant: whatever happens, the lock is released: on the connection that took it or on a new one, also if the reply to
+the request was lost (the lock is then found by ``agentInfo``, an id that the request carries). Only if no connection can be
 made does it stay until the metastore drops it (``hive.txn.timeout``, 300 s). Threads of one process queue before
 (``catalog.commit.queue``).
 
@@ -39,7 +39,7 @@ MIN_WAIT_DEFAULT: Final = 0.05
 MAX_WAIT_DEFAULT: Final = 5.0
 CHECKS_DEFAULT: Final = 75
 REQUESTS: Final = 3
-# Java's is 1.5: then who comes next sleeps, on average, for a sixth of the time that it has waited, and so do all behind it.
+# Java's is 1.5: the next writer then sleeps, on average, for a sixth of the time that it has waited, and so do all behind it.
 _GROWTH: Final = 1.1
 
 
@@ -96,7 +96,7 @@ class TableLock:
         self._lock_id: int | None = None
 
     def __enter__(self) -> Self:
-        """Take the lock, waiting for those who were first."""
+        """Take the lock, waiting for other writers."""
         try:
             self._acquire()
         except BaseException:
@@ -109,7 +109,7 @@ class TableLock:
         self.release()
 
     def renew(self) -> None:
-        """Check that the lock is still held, which also starts its timeout anew.
+        """Check that the lock is still held, which also restarts its timeout.
 
         Raises:
             CommitFailedException: it is not, because this process took too long.

@@ -1,11 +1,11 @@
-"""What stands in a table's row of the Hive metastore, and what it proves about the metadata file that the row names.
+"""The parameters of a table's row in the Hive metastore, and what they prove about the metadata file that the row names.
 
     table_type=ICEBERG  metadata_location  previous_metadata_location  EXTERNAL
     encryption.key-id   encryption.data-key-length    only for an encrypted table
     metadata_hash       base64(SHA-256(canonical metadata)), see ``metadata.canonical_json``
     and the table's properties, as PyIceberg and Java put them there
 
-The metastore is trusted, the storage is not: key id, key length and hash of the row are the truth, and a metadata file that
+The metastore is trusted, the storage is not: key id, key length and hash of the row are right, and a metadata file that
 says otherwise was replaced or changed (source: Java HiveTableOperations.checkIntegrityForEncryption; cases C-15). Stricter than
 Java: a row with a key id and without a hash is refused unless ``icelock.hive.require-hash`` is false; a row without a key
 id cannot name an encrypted table. Parameters of others are kept. Values are short (case C-45): no key list, no snapshots,
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 METADATA_HASH: Final = "metadata_hash"
 LONGEST_VALUE: Final = 4000
 _KEY: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
-# Names that belong to the row; a table property of that name stays in the metadata file.
+# Names that the row itself uses; a table property of such a name stays in the metadata file.
 _OWN: Final = (PROP_EXTERNAL, PROP_TABLE_TYPE, PROP_METADATA_LOCATION, PROP_PREVIOUS_METADATA_LOCATION, METADATA_HASH)
 _BEYOND_BMP: Final = "\U00010000"
 
@@ -61,9 +61,9 @@ def row_parameters(
     """Return the parameters of a row that names a metadata file.
 
     Args:
-        metadata: what the file holds.
+        existing: the row's present parameters; those of other clients are kept.
+        metadata: the content of the file.
         location: the file.
-        existing: the parameters that the row has now; those of others are kept.
         previous: the metadata file that the row named until now.
         removed: table properties that the new metadata no longer has.
         digest: the metadata's hash, if it is known already.

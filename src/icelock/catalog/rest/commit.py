@@ -78,7 +78,7 @@ class RestTurn(StoreTurn):
         """Return the table.
 
         Raises:
-            NoSuchTableError: there is none.
+            NoSuchTableError: it was dropped or renamed.
         """
         if self._answer is None:
             raise NoSuchTableError(f"the REST server has no table {'.'.join(self._name)} any more; nothing was changed")
@@ -139,7 +139,7 @@ class RestTurn(StoreTurn):
         Raises:
             Exception: the refusal; the table has not had the commit, and will not.
             DoubtfulConflictError: a conflict that the table does not show.
-            CommitStateUnknownException: there is no telling.
+            CommitStateUnknownException: the outcome is unknown.
         """
         conflict = isinstance(refusal, CommitFailedException)
         now: TableAnswer | None = None
@@ -162,7 +162,7 @@ class RestTurn(StoreTurn):
         raise refusal
 
     def _look_after(self, change: Change, refusal: Exception) -> TableAnswer | None:
-        """Load the table after a refusal; None if there is none, and the commit was to make it.
+        """Load the table after a refusal; None if there is no table, and the commit was to create it.
 
         Raises:
             CommitStateUnknownException: it cannot be loaded, or was dropped or renamed since, perhaps with the commit.

@@ -52,12 +52,12 @@ _TURNED_DOWN: Final = {
 _FORBIDDEN: Final = 403
 _NO_RIGHT: Final = re.compile("forbidden|not_?authorized|unauthorized|access_?denied|permission", re.IGNORECASE)
 _NO_NAMESPACE: Final = (404, "NoSuchNamespaceException")
-# Types that a snapshot gets that is there already.
+# What a snapshot is refused with that is already there.
 _OF_SECOND_COPIES: Final = frozenset({"ValidationException", "IllegalArgumentException"})
 
 
 def has_commit(change: Change, now: TableAnswer) -> bool | None:
-    """Whether the table that the server has now has had the commit; None if it has had a part of it, or there is no telling."""
+    """Whether the table that the server has now has had the commit; None if it has a part of it, or that cannot be told."""
     base, staged = change.base, change.staged
     if base is not None and now.metadata.table_uuid != base.metadata.table_uuid:
         return False
@@ -99,7 +99,7 @@ def nothing_done(refusal: Exception, change: Change, now: TableAnswer | None) ->
     Args:
         refusal: the error.
         change: the commit.
-        now: the table as it is seen now, without the commit; None if there is none.
+        now: the table as it is seen now, without the commit; None if there is no table.
     """
     if isinstance(refusal, CommitFailedException | TableAlreadyExistsError):
         return now is not None and _is_overtaken(change, now)

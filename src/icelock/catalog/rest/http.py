@@ -141,7 +141,7 @@ class BoundedSender:
         """Send a request.
 
         Raises:
-            AnswerError, requests.RequestException: there is no answer.
+            AnswerError, requests.RequestException: no valid answer came.
         """
         exchange = _LISTING.get() or self._new()
         _turn_page(exchange, request)
@@ -158,7 +158,7 @@ class BoundedSender:
                 if left is not None:
                     left.append(True)
                 if response.status_code in _LOG_IN_AGAIN:
-                    exchange.pages.clear()  # a listing begins anew
+                    exchange.pages.clear()  # a listing starts again
                 if not _ELSEWHERE <= response.status_code < _ERROR:
                     return response
                 request = _redirected(request, response.status_code, response.headers.get("Location"))

@@ -1,7 +1,7 @@
 """What the REST catalog does: requests about tables, and finding out what became of one whose answer got lost.
 
-A gateway may send a request twice, so that it was done and is refused: what is there now decides. A drop that finds no table is an
-error as ever: the table may have been renamed.
+A gateway may send a request twice, so that it was done and is refused: the tables there are now decide. A drop that finds no table is
+still an error: the table may have been renamed.
 
 Not here: commits (``catalog.rest.commit``), requests (``catalog.rest.requests``).
 """
@@ -193,7 +193,7 @@ class RestStore(Store["RestCatalog"]):
         """Return if a request that ended with an error was ``done``.
 
         Raises:
-            CommitStateUnknownException: there is no telling; ``doubtful`` errors say nothing by themselves.
+            CommitStateUnknownException: the outcome is unknown; a ``doubtful`` error alone does not tell.
             Exception: the error.
         """
         try:
