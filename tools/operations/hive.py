@@ -9,7 +9,7 @@ from tests.lakes.hive import HiveLake
 from tools.operations.catalog import RECIPES as SQL
 from tools.operations.place import Place
 from tools.operations.recipe import Recipe
-from tools.operations.surface import CLASSES, methods_of
+from tools.operations.surface import BY_STORE, CLASSES, methods_of
 
 
 class HivePlace(Place):
@@ -31,9 +31,7 @@ def of_hive(recipe: Recipe) -> Recipe:
 
 
 _HIVE, _SQL = CLASSES["HiveCatalog"], CLASSES["SqlCatalog"]
-# What a HiveStore does another way, below the same method.
-_BY_STORE = {"register_table", "rename_table", "free_name", "create_table", "commit_table", "turn"}
-OWN = _BY_STORE | {name for name in methods_of(_HIVE) if getattr(_SQL, name, None) is not getattr(_HIVE, name)}
+OWN = BY_STORE["HiveCatalog"] | {name for name in methods_of(_HIVE) if getattr(_SQL, name, None) is not getattr(_HIVE, name)}
 RECIPES = [
     *(of_hive(recipe) for recipe in SQL if recipe.method.partition(".")[2] in OWN and recipe.name.startswith("SqlCatalog.")),
 ]

@@ -26,6 +26,8 @@ from icelock.table.transaction import EncryptedTransaction
 
 # Of these only what they have beyond another class is listed, or have their own way.
 BASES = {"CreateTransaction": EncryptedTransaction, "IncrementalAppendScan": DataScan, "HiveCatalog": SqlCatalog}
+# Methods that an inherited one leaves to the catalog's store: tried for each all the same.
+BY_STORE = {"HiveCatalog": {"register_table", "rename_table", "free_name", "create_table", "commit_table", "turn"}}
 CLASSES: dict[str, type[Any]] = {
     "Table": Table,
     "StaticTable": StaticTable,
@@ -61,7 +63,7 @@ def methods_of(kind: type[Any]) -> set[str]:
 
 
 def _is_inherited(owner: str, kind: type[Any], name: str) -> bool:
-    return owner in BASES and getattr(BASES[owner], name, None) is getattr(kind, name)
+    return owner in BASES and name not in BY_STORE.get(owner, ()) and getattr(BASES[owner], name, None) is getattr(kind, name)
 
 
 def functions_of(module: Any) -> set[str]:
