@@ -4,6 +4,7 @@
 # make check   the static part: ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
+# make test-next PYICEBERG=...  unit and golden tests on another PyIceberg: what pip calls it, or the path of its source
 # make operations-docs  tries every operation and writes docs/operations.md
 # make bench   benchmarks
 # make venv    the environment for development only
@@ -16,10 +17,12 @@ PYTHON43 ?= $(firstword $(foreach python,$(NEWER),$(shell $(python) -c 'import e
 PYTEST_ARGS ?=
 VENV := .venv
 VENV43 := .venv-spark43
+VENV_NEXT := .venv-next
+PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check
 
-.PHONY: demo test ci test43 test-spark test-interop test-others test-services test-quick tools
+.PHONY: demo test ci test43 test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs operations-docs check bench venv clean java python
 .DELETE_ON_ERROR:
 
@@ -95,7 +98,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) $(VENV_NEXT) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.

@@ -1,6 +1,6 @@
 """The Glue catalog: encrypted tables in the AWS Glue Data Catalog.
 
-Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.glue.GlueCatalog``. Needs the extra ``catalog.glue.catalog`` (boto3). A
+Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.glue.GlueCatalog``. Needs the extra ``glue`` (boto3). A
 table's Parameters hold, beside what PyIceberg puts there,
 
     encryption.key-id  encryption.data-key-length      the table's properties, as all others
