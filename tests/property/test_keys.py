@@ -47,7 +47,7 @@ class Writer:
 
     def refresh(self):
         self.base = self.table.keys
-        self.manager = replace(self.manager, keys=self.base, spare=self.spare)
+        self.manager = replace(self.manager, keys=self.base, unused_keks=self.spare)
 
     def seal(self):
         metadata = self.manager.mint_file_key().closed(100)

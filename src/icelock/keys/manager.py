@@ -65,7 +65,7 @@ class EncryptionManager:
         keys: the metadata's ``encryption-keys``.
         kms: the catalog's KMS client.
         cache: unwrapped KEKs.
-        spare: entries that were minted for the same commit but did not reach the metadata. A live KEK among them is used
+        unused_keks: entries that were minted for the same commit but did not reach the metadata. A live KEK among them is used
             again, so that a commit wraps once however often it is tried.
         entropy: source of keys, nonces and ids.
         clock: ms since 1970, UTC.
@@ -81,7 +81,7 @@ class EncryptionManager:
     keys: Sequence[EncryptedKey] = field(repr=False)
     kms: KmsClient = field(repr=False)
     cache: KekCache = field(repr=False)
-    spare: Sequence[EncryptedKey] = field(default=(), repr=False)
+    unused_keks: Sequence[EncryptedKey] = field(default=(), repr=False)
     entropy: Entropy = field(default_factory=SystemEntropy, repr=False)
     clock: Callable[[], int] = field(default=system_clock_ms, repr=False)
     _entries: KeyEntries = field(init=False, repr=False)
@@ -92,7 +92,7 @@ class EncryptionManager:
         if self.data_key_length not in aes_gcm.KEY_LENGTHS:
             raise PolicyError(f"table {self.table}: encryption.data-key-length is {self.data_key_length}; it must be 16, 24 or 32 (bytes)")
         object.__setattr__(self, "keys", tuple(self.keys))
-        object.__setattr__(self, "spare", tuple(self.spare))
+        object.__setattr__(self, "unused_keks", tuple(self.unused_keks))
         object.__setattr__(self, "_entries", KeyEntries(self.keys))
 
     def mint_file_key(self) -> FileKey:
@@ -129,10 +129,10 @@ class EncryptionManager:
     def prepare_kek(self) -> tuple[EncryptedKey, ...]:
         """Make sure, before anything is written, that there is a KEK to seal with.
 
-        A live KEK of the metadata or among ``spare`` is unwrapped; otherwise one is minted (one wrap and one trial unwrap).
+        A live KEK of the metadata or among ``unused_keks`` is unwrapped; otherwise one is minted (one wrap and one trial unwrap).
 
         Returns:
-            The new KEK's entry, to be given as ``spare`` to the managers of this commit; empty if none was minted.
+            The new KEK's entry, to be given as ``unused_keks`` to the managers of this commit; empty if none was minted.
 
         Raises:
             KeyUnavailableError: a KEK of the table has no timestamp; KmsError if the KMS refused.
@@ -140,7 +140,7 @@ class EncryptionManager:
         """
         with self._naming(self.master_key_id):
             kek, _ = self._kek_for_sealing()
-        known = kek.key_id in self._entries or any(kek.key_id == key.key_id for key in self.spare)
+        known = kek.key_id in self._entries or any(kek.key_id == key.key_id for key in self.unused_keks)
         return () if known else (kek,)
 
     def seal_manifest_list_key(self, key_metadata: KeyMetadata) -> SealedKey:
@@ -165,7 +165,7 @@ class EncryptionManager:
 
     def _kek_for_sealing(self) -> tuple[EncryptedKey, SecretBytes]:
         now = self.clock()
-        for entries in (self._entries, KeyEntries(self.spare)):
+        for entries in (self._entries, KeyEntries(self.unused_keks)):
             live = [kek for kek in entries.keks(self.master_key_id) if is_live(kek, now)]
             if live:
                 newest = max(live, key=created_ms)

@@ -19,37 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from icelock import properties as names
 from icelock.errors import IcelockError, KmsClientError, PolicyError
 from icelock.kms.client import KmsClient
 from icelock.kms.retry import RETRY_PROPERTIES, RetryingKms, RetryPolicy
-from icelock.properties import (
-    AZURE_KEYVAULT_KEY_WRAP_ALGORITHM,
-    AZURE_KEYVAULT_URL,
-    CLIENT_REGION,
-    GCS_OAUTH2_TOKEN,
-    KMS_AWS_ALGORITHM,
-    KMS_AWS_DATA_KEY_SPEC,
-    KMS_AWS_ENDPOINT,
-    KMS_IMPL,
-    KMS_KEYSTORE_PASSWORD_ENV,
-    KMS_KEYSTORE_PATH,
-    KMS_LOCAL_KEY_FILE,
-    KMS_LOCAL_PASSPHRASE_ENV,
-    KMS_LOCAL_PATH,
-    KMS_MEMORY_KEY_PREFIX,
-    KMS_PKCS11_LIBRARY,
-    KMS_PKCS11_PIN_ENV,
-    KMS_PKCS11_PIN_FILE,
-    KMS_PKCS11_TOKEN_LABEL,
-    KMS_RETRY_PREFIX,
-    KMS_TYPE,
-    KMS_VAULT_ADDRESS,
-    KMS_VAULT_CA_FILE,
-    KMS_VAULT_MOUNT,
-    KMS_VAULT_NAMESPACE,
-    KMS_VAULT_TOKEN_FILE,
-    PY_KMS_IMPL,
-)
 
 _METHODS: Final = ("wrap_key", "unwrap_key")
 
@@ -66,22 +39,36 @@ class _BuiltIn:
 
 
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
-    "memory": _BuiltIn(path="icelock.kms.memory.MemoryKms", prefix=KMS_MEMORY_KEY_PREFIX),
-    "local": _BuiltIn(path="icelock.kms.local.LocalKms", names=(KMS_LOCAL_PATH, KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV)),
-    "aws": _BuiltIn(
-        path="icelock.kms.aws.AwsKms", names=(KMS_AWS_ENDPOINT, CLIENT_REGION, KMS_AWS_ALGORITHM, KMS_AWS_DATA_KEY_SPEC), extra="aws"
+    "memory": _BuiltIn(path="icelock.kms.memory.MemoryKms", prefix=names.KMS_MEMORY_KEY_PREFIX),
+    "local": _BuiltIn(
+        path="icelock.kms.local.LocalKms", names=(names.KMS_LOCAL_PATH, names.KMS_LOCAL_KEY_FILE, names.KMS_LOCAL_PASSPHRASE_ENV)
     ),
-    "azure": _BuiltIn(path="icelock.kms.azure.AzureKms", names=(AZURE_KEYVAULT_URL, AZURE_KEYVAULT_KEY_WRAP_ALGORITHM), extra="azure"),
-    "gcp": _BuiltIn(path="icelock.kms.gcp.GcpKms", names=(GCS_OAUTH2_TOKEN,), extra="gcp"),
+    "aws": _BuiltIn(
+        path="icelock.kms.aws.AwsKms",
+        names=(names.KMS_AWS_ENDPOINT, names.CLIENT_REGION, names.KMS_AWS_ALGORITHM, names.KMS_AWS_DATA_KEY_SPEC),
+        extra="aws",
+    ),
+    "azure": _BuiltIn(
+        path="icelock.kms.azure.AzureKms", names=(names.AZURE_KEYVAULT_URL, names.AZURE_KEYVAULT_KEY_WRAP_ALGORITHM), extra="azure"
+    ),
+    "gcp": _BuiltIn(path="icelock.kms.gcp.GcpKms", names=(names.GCS_OAUTH2_TOKEN,), extra="gcp"),
     "vault": _BuiltIn(
         path="icelock.kms.vault.VaultKms",
-        names=(KMS_VAULT_ADDRESS, KMS_VAULT_NAMESPACE, KMS_VAULT_MOUNT, KMS_VAULT_TOKEN_FILE, KMS_VAULT_CA_FILE),
+        names=(
+            names.KMS_VAULT_ADDRESS,
+            names.KMS_VAULT_NAMESPACE,
+            names.KMS_VAULT_MOUNT,
+            names.KMS_VAULT_TOKEN_FILE,
+            names.KMS_VAULT_CA_FILE,
+        ),
         extra="vault",
     ),
-    "keystore": _BuiltIn(path="icelock.kms.keystore.KeystoreKms", names=(KMS_KEYSTORE_PATH, KMS_KEYSTORE_PASSWORD_ENV), extra="keystore"),
+    "keystore": _BuiltIn(
+        path="icelock.kms.keystore.KeystoreKms", names=(names.KMS_KEYSTORE_PATH, names.KMS_KEYSTORE_PASSWORD_ENV), extra="keystore"
+    ),
     "pkcs11": _BuiltIn(
         path="icelock.kms.pkcs11.Pkcs11Kms",
-        names=(KMS_PKCS11_LIBRARY, KMS_PKCS11_TOKEN_LABEL, KMS_PKCS11_PIN_FILE, KMS_PKCS11_PIN_ENV),
+        names=(names.KMS_PKCS11_LIBRARY, names.KMS_PKCS11_TOKEN_LABEL, names.KMS_PKCS11_PIN_FILE, names.KMS_PKCS11_PIN_ENV),
         extra="pkcs11",
     ),
 }
@@ -93,7 +80,7 @@ def check_kms_properties(properties: Mapping[str, str]) -> None:
     if choice is not None:
         setting, kms_class = choice
         RetryPolicy.from_properties(properties)
-        if setting == KMS_TYPE:
+        if setting == names.KMS_TYPE:
             _construct(kms_class, dict(properties), setting)
 
 
@@ -116,13 +103,13 @@ def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
 
 def _choice(properties: Mapping[str, str]) -> tuple[str, type[Any]] | None:
     """Return the property that chooses and the class that it names; the names of the other properties are checked."""
-    chosen = [name for name in (KMS_TYPE, KMS_IMPL, PY_KMS_IMPL) if properties.get(name) is not None]
+    chosen = [name for name in (names.KMS_TYPE, names.KMS_IMPL, names.PY_KMS_IMPL) if properties.get(name) is not None]
     if not chosen:
         return None
     if len(chosen) > 1:
         raise PolicyError(f"{' and '.join(chosen)} are set; they exclude each other: keep one")
     setting, value = chosen[0], properties[chosen[0]]
-    if setting != KMS_TYPE:
+    if setting != names.KMS_TYPE:
         _check_retry_names(properties)
         return setting, _import_class(value, setting)
     built_in = _built_in(value)
@@ -136,8 +123,8 @@ def _built_in(kms_type: str) -> _BuiltIn:
         return found
     types = ", ".join(_BUILT_IN)
     near = difflib.get_close_matches(str(kms_type).lower().strip(), tuple(_BUILT_IN), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {types}; for a class of your own use {KMS_IMPL}"
-    raise PolicyError(f"{KMS_TYPE} is {kms_type!r}; {hint}")
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {types}; for a class of your own use {names.KMS_IMPL}"
+    raise PolicyError(f"{names.KMS_TYPE} is {kms_type!r}; {hint}")
 
 
 def _check_names(properties: Mapping[str, str], built_in: _BuiltIn, kms_type: str) -> None:
@@ -148,13 +135,13 @@ def _check_names(properties: Mapping[str, str], built_in: _BuiltIn, kms_type: st
             continue
         other = next((t for t, b in _BUILT_IN.items() if b.knows(name)), None)
         if other is not None:
-            raise PolicyError(f"{name} belongs to {KMS_TYPE} = {other!r}, but the type is {kms_type!r}; remove one of the two")
+            raise PolicyError(f"{name} belongs to {names.KMS_TYPE} = {other!r}, but the type is {kms_type!r}; remove one of the two")
         _refuse(name, known, built_in.prefix)
 
 
 def _check_retry_names(properties: Mapping[str, str]) -> None:
     for name in _kms_names(properties):
-        if name.lower().startswith(KMS_RETRY_PREFIX) and name not in RETRY_PROPERTIES:
+        if name.lower().startswith(names.KMS_RETRY_PREFIX) and name not in RETRY_PROPERTIES:
             _refuse(name, RETRY_PROPERTIES, None)
 
 

@@ -48,11 +48,7 @@ class Unlocker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassphraseUnlocker:
-    """Unlocks with a passphrase; ``read`` is called each time and returns the text.
-
-    Attributes:
-        read: returns the passphrase.
-    """
+    """Unlocks with a passphrase; ``read`` is called each time and returns the text."""
 
     read: Callable[[], str]
 
@@ -75,11 +71,7 @@ class PassphraseUnlocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFileUnlocker:
-    """Unlocks with a key file.
-
-    Attributes:
-        path: the key file.
-    """
+    """Unlocks with the key file at ``path``."""
 
     path: Path
 
@@ -94,11 +86,7 @@ class KeyFileUnlocker:
 
 
 class RememberingUnlocker:
-    """Asks another unlocker once for each protection, one thread at a time, and keeps the last keyring key.
-
-    Args:
-        inner: the unlocker that is asked.
-    """
+    """Asks another unlocker once for each protection, one thread at a time, and keeps the last keyring key."""
 
     def __init__(self, inner: Unlocker) -> None:
         self._inner = inner

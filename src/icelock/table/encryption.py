@@ -153,7 +153,7 @@ class TableEncryption:
             keys=tuple(getattr(metadata, "encryption_keys", ())),
             kms=kms,
             cache=self._cache,
-            spare=unused_keks,
+            unused_keks=unused_keks,
             entropy=self.entropy,
             clock=self.clock,
         )

@@ -297,7 +297,7 @@ def test_a_kek_without_a_good_timestamp_stops_sealing(manager, timestamp, error)
 
 def test_a_commit_that_is_tried_again_wraps_once(manager, kms):
     first = manager.seal_manifest_list_key(a_list_key(manager))
-    again = replace(manager, keys=[], spare=first.new_entries)
+    again = replace(manager, keys=[], unused_keks=first.new_entries)
     metadata = a_list_key(manager)
     second = again.seal_manifest_list_key(metadata)
     assert kms.calls == {"wrap": 1, "unwrap": 1}  # the new KEK is tried once
@@ -309,14 +309,14 @@ def test_a_commit_that_is_tried_again_wraps_once(manager, kms):
 def test_the_kek_of_a_commit_that_won_is_preferred_to_the_own_spare_one(manager, kms, clock):
     ours = manager.seal_manifest_list_key(a_list_key(manager))
     theirs, _ = sealed(make(kms, clock))
-    seal = replace(manager, keys=theirs.keys, spare=ours.new_entries).seal_manifest_list_key(a_list_key(manager))
+    seal = replace(manager, keys=theirs.keys, unused_keks=ours.new_entries).seal_manifest_list_key(a_list_key(manager))
     assert [entry.encrypted_by_id for entry in seal.new_entries] == [theirs.keys[0].key_id]
 
 
 def test_preparing_a_kek_mints_it_once(manager, kms):
     spare = manager.prepare_kek()
     assert [entry.encrypted_by_id for entry in spare] == ["keyA"]
-    prepared = replace(manager, keys=[], spare=spare)
+    prepared = replace(manager, keys=[], unused_keks=spare)
     assert prepared.prepare_kek() == ()
     assert prepared.seal_manifest_list_key(a_list_key(manager)).new_entries[0] == spare[0]
     assert kms.calls == {"wrap": 1, "unwrap": 1}  # the new KEK is tried once
