@@ -67,6 +67,14 @@ test-services: java $(VENV)/.dev tools
 test-quick: $(VENV43)/.test $(AFTER)
 	$(VENV43)/bin/python $(LANE) --numprocesses=auto $(QUICK)
 
+# Not part of CI. pip says that icelock wants another PyIceberg: that is what is tried here.
+test-next: | python
+	$(PYTHON) -m venv --clear $(VENV_NEXT)
+	$(VENV_NEXT)/bin/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[test]'
+	$(VENV_NEXT)/bin/pip install $(PIP_FLAGS) --pre --upgrade '$(PYICEBERG)'
+	$(VENV_NEXT)/bin/pip freeze | grep -i '^pyiceberg'
+	$(VENV_NEXT)/bin/python $(LANE) --numprocesses=auto tests/golden tests/unit
+
 # What Maven downloads, before two lanes ask for it at once. Without Maven the tests that need it say so. And the classes that a Spark
 # session loads, so that a JVM of a test starts with 11 s of CPU instead of 18; without them it takes longer.
 tools: java python $(VENV)/.dev
