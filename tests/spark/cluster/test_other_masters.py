@@ -51,6 +51,9 @@ def test_local_cluster(tmp_path, lake, monkeypatch):
     make(lake)
     with connected(Cluster(tmp_path), {"spark.master": "local-cluster[2,1,1024]"}) as spark:
         check(spark, lake)
+        spark.conf.set("spark.sql.codegen.maxFields", "1")  # more columns than that are read row by row
+        check(spark, lake)
+        spark.conf.unset("spark.sql.codegen.maxFields")
         icelock.spark.write_to(spark.range(200, 500, 1, 2).selectExpr("id", "'n' name", "'x' city"), TABLE).append()
         assert icelock.spark.read(spark, TABLE).filter("id >= 200").agg(F.sum("id")).first()[0] == sum(range(200, 500))
         assert len(list((home / "work").glob("*/*/stderr"))) >= 2, "executors of their own"

@@ -1,7 +1,7 @@
 """icelock's Java classes in a session's JVM: compiled by the Janino among Spark's jars, put into jars, and added to the running session.
 
-    rules    optimizer rules that ``register`` installs; only the driver has them
-    native   the native scan; its jar also goes to executors, as any jar does (``SparkContext.addJar``)
+    rules    optimizer rules that ``register`` installs, and helpers of all classes
+    native   the native scan, which executors run: they get both jars, as any jar (``SparkContext.addJar``)
 
 The driver gets both through its context class loader, which executors of a local master share. A JVM compiles them once, even if another
 SparkContext follows in it.
@@ -28,12 +28,12 @@ _NATIVE: Final = (
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
     *("CountedRows", "SqlTables"),
 )
-_ADDED: Final = "_icelock_native_jar"
+_ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()
 
 
 def load_rules(spark: SparkSession) -> Any:
-    """Return the package ``icelock`` of a classic session's JVM, with the optimizer rules in it."""
+    """Return the package ``icelock`` of a classic session's JVM, with the optimizer rules in it, which only the driver gets."""
     jvm: Any = spark._jvm
     with _LOCK:
         _load(jvm, "rules", _RULES)
@@ -41,15 +41,17 @@ def load_rules(spark: SparkSession) -> Any:
 
 
 def load_native(spark: SparkSession) -> Any:
-    """Return the package ``icelock`` of a classic session's JVM, with all classes; executors get those of the native scan."""
-    context, jvm = spark.sparkContext, load_rules(spark)
+    """Return the package ``icelock`` of a classic session's JVM, with all classes; executors get them too."""
+    context: Any = spark.sparkContext
+    jvm: Any = spark._jvm
     with _LOCK:
-        jar = _load(spark._jvm, "native", _NATIVE)
+        jars = [_load(jvm, "rules", _RULES), _load(jvm, "native", _NATIVE)]
         if getattr(context, _ADDED, None) is None:
-            context._jsc.addJar(jar)
+            for jar in jars:
+                context._jsc.addJar(jar)
             callbacks_of(spark).forget()  # targets of a SparkContext that was stopped
-            setattr(context, _ADDED, jar)
-    return jvm
+            setattr(context, _ADDED, jars)
+    return jvm.icelock
 
 
 def _load(jvm: Any, name: str, sources: tuple[str, ...]) -> str:
