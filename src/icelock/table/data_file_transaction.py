@@ -142,7 +142,7 @@ class DataFileTransaction(Transaction):
             PolicyError: as ``append_data_files``.
         """
         self.staged.check_new_files(files, branch)
-        with self._overwriting(parse_filter(overwrite_filter), snapshot_properties, branch, files=files) as producer:
+        with self._overwriting(overwrite_filter, snapshot_properties, branch, files=files) as producer:
             for file in replaced:
                 producer.delete_data_file(file)
             for file in files:
@@ -265,7 +265,7 @@ class DataFileTransaction(Transaction):
     @contextmanager
     def _overwriting(
         self,
-        row_filter: BooleanExpression,
+        row_filter: BooleanExpression | str,
         snapshot_properties: Mapping[str, str] | None,
         branch: str | None,
         operation: Operation = Operation.OVERWRITE,
@@ -278,7 +278,7 @@ class DataFileTransaction(Transaction):
             self._track_new(files)
             with self.update_snapshot(snapshot_properties, branch).overwrite() as producer:
                 producer._isolation_operation = operation  # noqa: SLF001 - PyIceberg has no other way
-                producer.delete_by_predicate(row_filter, case_sensitive)
+                producer.delete_by_predicate(parse_filter(row_filter), case_sensitive)
                 yield producer
 
     def _track_new(self, files: Iterable[DataFile]) -> None:

@@ -86,6 +86,23 @@ def test_nor_is_one_that_is_given_twice(lake: TestLake, table: Any, way: str) ->
     assert rows(load(lake)) == before
 
 
+UNREADABLE: dict[str, Callable[[Any, list[DataFile]], None]] = {
+    "overwrite_data_files": lambda tx, files: tx.overwrite_data_files(files, [], overwrite_filter="id ="),
+    "change_rows": lambda tx, files: tx.change_rows(
+        EngineWork(added=files), row_filter="id =", base_snapshot_id=tx.table_metadata.current_snapshot_id
+    ),
+}
+
+
+@pytest.mark.parametrize("way", UNREADABLE)
+def test_new_files_are_deleted_when_the_filter_cannot_be_parsed(lake: TestLake, table: Any, way: str) -> None:
+    before, tx = lake.files(), table.transaction()
+    files = tx._write(people(100, 1))
+    with pytest.raises(PolicyError, match="the filter cannot be read"):
+        UNREADABLE[way](tx, files)
+    assert lake.files() == before
+
+
 def test_nor_one_that_was_added_by_the_same_transaction_or_the_one_before(lake: TestLake, table: Any) -> None:
     tx = table.transaction()
     files = tx._write(people(100, 1))
