@@ -15,6 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from icelock.errors import FormatError, KmsError, PolicyError
+from icelock.table.table import Table
 from tests.helpers.table_model import live_entries, verified
 from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, TestLake, people
@@ -49,6 +50,15 @@ def test_plain_files_are_refused_with_an_offer(lake: TestLake, table: Any, outsi
         table.add_files([path])
     assert lake.files() == before
     assert len(table.snapshots()) == 1
+
+
+def test_a_plain_table_is_not_said_to_be_encrypted(table: Any, outside: Path) -> None:
+    path = plain(outside, "a.parquet", people(10, 5))
+    nothing = {"properties": {}, "encryption_keys": [], "snapshots": [], "refs": {}, "current_snapshot_id": None}
+    metadata = table.metadata.model_copy(update=nothing)
+    other = Table(table.name(), metadata, table.metadata_location, table.storage, table.catalog, encryption=table.encryption)
+    with pytest.raises(PolicyError, match="is plain"):
+        other.add_files([path])
 
 
 def test_rows_are_taken_in_encrypted_in_one_snapshot(lake: TestLake, table: Any, outside: Path) -> None:

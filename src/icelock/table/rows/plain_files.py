@@ -49,6 +49,7 @@ class PlainFiles:
         self._schema = metadata.schema()
         self._arrow = output_schema(self._schema)
         self._names = _Names.of(self._schema, metadata.schemas, name_mapping_of(metadata))
+        self._io = staged.io.inner  # refuses a plain table first
 
     def check(self) -> None:
         """Check what can be checked without reading rows: the paths, and each file's footer.
@@ -86,7 +87,7 @@ class PlainFiles:
     def _opened(self) -> Iterator[tuple[str, ParquetInput, FileField]]:
         """Yield each file, open until the next one, with its fields under this table's ids."""
         for path in self._paths:
-            with ParquetInput(self._staged.io.inner.new_input(path), None) as source:
+            with ParquetInput(self._io.new_input(path), None) as source:
                 fields = file_fields(source.schema, self._names.mapping, location=path)
                 own = self._names.are_own_ids(path, fields)
                 yield path, source, fields if own else with_names(fields, self._names.mapping, location=path)
