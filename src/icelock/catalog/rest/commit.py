@@ -129,7 +129,7 @@ class RestTurn(StoreTurn):
             problem = e
         if problem is not None:
             answer = self._unanswered(change, problem)
-        elif change.base is None:
+        if change.base is None:
             check_new(answer.metadata, table=".".join(self._name), catalog=self._catalog.name, sent=change.staged.metadata)
         return answer
 
