@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError, TableAlreadyExistsError
 
 from icelock.errors import IntegrityError, PolicyError
 from tests.helpers.tables import ids, local
@@ -99,6 +99,32 @@ def test_a_commit_that_may_be_under_way_is_unknown_and_keeps_its_files(
     written = set(lake.files()) - files
     assert sorted(Path(path).suffix for path in written) == [".avro", ".avro", ".json", ".parquet"]
     assert files <= set(lake.files())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda catalog, name, given: catalog.register_table(name, given.metadata_location),
+        lambda catalog, name, given: catalog.create_table(name, given.schema(), properties=KEYED),
+    ],
+    ids=["register", "create"],
+)
+def test_a_table_that_another_client_makes_at_this_moment_stays(make: Any, lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, catalog = lake.make("given", rows=3), lake.catalog()
+    free_name = catalog.free_name
+    theirs: dict[str, bytes] = {}
+
+    def and_others_make_one(identifier: Any) -> Any:
+        name = free_name(identifier)
+        lake.make(rows=1)
+        theirs.update(lake.files())
+        return name
+
+    monkeypatch.setattr(catalog, "free_name", and_others_make_one)
+    with pytest.raises(TableAlreadyExistsError):
+        make(catalog, lake.name(), given)
+    assert lake.files() == theirs
+    assert ids(lake.load()) == [0]
 
 
 def test_a_database_of_s3_tables_is_refused(lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
