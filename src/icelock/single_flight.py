@@ -51,9 +51,10 @@ class SingleFlight(Generic[K, V]):
             self._kept[key] = value
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Forget all values, and keep none that is being loaded now."""
         with self._lock:
             self._kept.clear()
+            self._loading.clear()
 
     def __len__(self) -> int:
         with self._lock:
@@ -62,18 +63,21 @@ class SingleFlight(Generic[K, V]):
     def _load(self, key: K, load: Callable[[], V], future: Future[V]) -> V:
         try:
             value = load()
-            self.put(key, value)
+            with self._lock, suppress(ValueError):
+                if self._loading.get(key) is future:  # else the cache was cleared meanwhile
+                    self._kept[key] = value
         except BaseException as e:
-            self._loaded(key)
+            self._loaded(key, future)
             if isinstance(e, Exception):
                 future.set_exception(e)
             else:
                 future.cancel()
             raise
-        self._loaded(key)
+        self._loaded(key, future)
         future.set_result(value)
         return value
 
-    def _loaded(self, key: K) -> None:
+    def _loaded(self, key: K, future: Future[V]) -> None:
         with self._lock:
-            del self._loading[key]
+            if self._loading.get(key) is future:
+                del self._loading[key]

@@ -130,6 +130,37 @@ def test_clear_forgets():
     assert loads.count == 2
 
 
+def test_clear_forgets_what_is_being_loaded():
+    cache, loads = KekCache(), Loads()
+
+    def cleared_meanwhile():
+        cache.clear()
+        return SecretBytes(b"o" * 16)
+
+    assert cache.get(KMS, "keyA", b"blob", cleared_meanwhile) == SecretBytes(b"o" * 16)
+    assert len(cache) == 0
+    assert cache.get(KMS, "keyA", b"blob", loads) == SecretBytes(b"\x01" * 16)
+
+
+def test_a_load_that_was_cleared_leaves_the_next_one_alone():
+    cache, loads, entered, release = KekCache(), Loads(), threading.Event(), threading.Event()
+
+    def slow():
+        entered.set()
+        assert release.wait(5)
+        return SecretBytes(b"o" * 16)
+
+    with ThreadPoolExecutor(1) as pool:
+        old = pool.submit(cache.get, KMS, "keyA", b"blob", slow)
+        assert entered.wait(5)
+        cache.clear()
+        assert cache.get(KMS, "keyA", b"blob", loads) == SecretBytes(b"\x01" * 16)
+        release.set()
+        assert old.result(5) == SecretBytes(b"o" * 16)
+    assert cache.get(KMS, "keyA", b"blob", loads) == SecretBytes(b"\x01" * 16)
+    assert loads.count == 1
+
+
 def test_16_threads_cause_one_load():
     cache, loads, all_here = KekCache(), Loads(), threading.Barrier(16)
 
