@@ -3,7 +3,7 @@
 Data and metadata files are written where the table will be; there is no metadata.json and no row in the catalog yet. If the commit
 certainly fails, the files are deleted.
 
-Not here: the first metadata (``catalog.base``), the row (``catalog``).
+Not here: the first metadata (``catalog.create``), the row (``catalog.commit.store``).
 """
 
 from __future__ import annotations

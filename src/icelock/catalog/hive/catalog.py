@@ -1,6 +1,6 @@
 """The Hive catalog: encrypted tables that Java Iceberg's Hive catalog shares, both ways.
 
-Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.hive.HiveCatalog``. Needs the extra ``catalog.hive.catalog`` (thrift).
+Also usable from PyIceberg itself: ``py-catalog-impl=icelock.catalog.hive.HiveCatalog``. Needs the extra ``hive`` (thrift).
 
 The row in the metastore has the table's key id, key length and the hash of its metadata file; they are written on every
 create, register and commit and compared on every load, so a metadata file that was edited, exchanged or rolled back is
