@@ -47,6 +47,10 @@ class UncommittedTable(Table):
         """Return the transaction that creates the table."""
         return CreateTransaction(self)
 
+    def _autocommit(self) -> NoReturn:
+        """Refused: a change beside the transaction that creates the table would create it without the rest."""
+        self._refuse_new()
+
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         del requirements  # of an existing table
         with self.catalog.turn(self.name()) as turn:  # type: ignore[attr-defined]  # an EncryptedCatalog

@@ -142,7 +142,8 @@ def test_what_is_refused_makes_nothing(lake: TestLake) -> None:
     tx = catalog.create_table_transaction("db.t", SCHEMA, properties=KEYED)
     with pytest.raises(PolicyError, match="more"):
         tx.append(people().append_column("more", people()["id"]))
-    for use in (tx._table.scan, tx._table.refresh):
+    beside = (lambda: tx._table.update_schema().union_by_name(people().schema).commit(), lambda: tx._table.update_spec().commit())
+    for use in (tx._table.scan, tx._table.refresh, *beside):
         with pytest.raises(PolicyError, match="does not exist yet"):
             use()
     assert lake.files() == before
