@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.rest import Capability
 from pyiceberg.exceptions import ForbiddenError
 
 from icelock.errors import CommitError, FormatError, IntegrityError, KeyUnavailableError, PolicyError
@@ -15,7 +16,7 @@ from icelock.io.file_io import storage_of
 from icelock.kms.loader import load_kms_client as load
 from tests.helpers.tables import ids
 from tests.lakes.sqlite import KEYED, people
-from tests.lakes.stub import StubLake
+from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RestStub
 
 EVIL = {
@@ -117,11 +118,17 @@ def test_a_class_of_paths_of_the_clients_own_is_used(lake: StubLake) -> None:
         lake.catalog().load_table("db.t").append(people(1, 1))
 
 
-def test_a_server_that_asks_for_its_own_plans_is_not_asked(lake: StubLake, stub: RestStub) -> None:
-    stub.overrides = {"scan-planning-mode": "server"}
-    catalog = lake.catalog()
-    assert not catalog.supports_server_side_planning()
-    assert ids(lake.table(rows=2, catalog=catalog)) == [0, 1]
+@pytest.mark.parametrize("who", ["server", "client"])
+@pytest.mark.parametrize("more", [KEYED, {"icelock.plain": "true"}], ids=["encrypted", "plain"])
+def test_a_server_is_not_asked_for_its_own_plans(who: str, more: dict[str, str], lake: StubLake, stub: RestStub) -> None:
+    mode = {"scan-planning-mode": "server"}
+    if who == "server":
+        stub.overrides = mode
+    catalog = lake.catalog(**(mode if who == "client" else {}))
+    catalog._supported_endpoints.add(Capability.V1_SUBMIT_TABLE_SCAN_PLAN)
+    table = catalog.create_table("db.t", people().schema, properties={**QUICK, **more})
+    table.append(people(0, 2))
+    assert ids(table) == [0, 1]
     assert not [request for request in stub.requests if request.endswith("/plan")]
 
 

@@ -42,6 +42,10 @@ class RestCatalog(EncryptedCatalog, RestRequests):
     def _make_store(self) -> RestStore:
         return RestStore(self)
 
+    def supports_server_side_planning(self) -> bool:
+        """Return False, whatever ``scan-planning-mode`` says: tables are planned here, and a server's plan has no keys."""
+        return False
+
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
         """Drop a table; with ``purge_requested`` as ``purge_table``: a server that has no keys cannot find the files."""
         if purge_requested:
