@@ -7,6 +7,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import icelock
 from icelock.catalog.sql.catalog import SqlCatalog
+from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.table.table import Table
 from tests.helpers.places import python_path
@@ -192,3 +196,21 @@ def test_many_processes_append_to_one_table(lake: TestLake) -> None:
     assert {key.key_id for key in table.metadata.encryption_keys} <= used
     lists = [name for name in lake.files() if "/snap-" in name]
     assert len(lists) == 20, "no list of a failed attempt is left"
+
+
+def test_threads_that_are_the_first_to_use_a_catalog_share_its_facts(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that makes the table of facts would leave another one's without: its first commit would be refused."""
+    begin, all_here = TableFacts.__init__, threading.Barrier(4)
+
+    def slow(self: TableFacts, *args: Any) -> None:
+        time.sleep(0.05)
+        begin(self, *args)
+
+    def use(_: int) -> int:
+        all_here.wait()
+        return id(catalog._store.facts)
+
+    monkeypatch.setattr(TableFacts, "__init__", slow)
+    catalog = lake.catalog()
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(use, range(4)))) == 1

@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.sql import store
+from icelock.catalog.sql.facts import TableFacts
 from icelock.catalog.sql.store import SqlStore
 from icelock.catalog.trust.facts import check_facts
 from icelock.errors import FormatError, PolicyError
@@ -58,6 +59,7 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
         return SqlStore(self)
 
     def _init_catalog(self) -> None:
+        self._store.facts = TableFacts(self.engine, self.name)
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine, "connect", _wait_for_locks)
         try:

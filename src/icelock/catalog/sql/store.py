@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pyiceberg.catalog import Catalog
@@ -26,7 +25,6 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn
-from icelock.catalog.sql.facts import TableFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from icelock.catalog.commit.loadable import MetadataForm
     from icelock.catalog.sql.catalog import SqlCatalog
+    from icelock.catalog.sql.facts import TableFacts
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +48,8 @@ class SqlStore(PointerStore["SqlCatalog"]):
 
     server: ClassVar[str] = "the database"
 
-    @cached_property
-    def facts(self) -> TableFacts:
-        """What is kept of encrypted tables; there is a database when it is first asked for."""
-        return TableFacts(self.catalog.engine, self.catalog.name)
+    facts: TableFacts
+    """What is kept of encrypted tables; the catalog sets it as soon as there is a database."""
 
     def before_plain(self, identifier: str | Identifier) -> None:
         """Delete the facts of an encrypted table of this name, which another client dropped."""
