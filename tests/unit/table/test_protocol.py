@@ -191,6 +191,19 @@ def test_a_conflict_ends_the_commit_and_deletes_its_files() -> None:
     assert (table.sent, table.storage.deleted, producer.asked[-1]) == ([], ["s3://b/data"], "discard")
 
 
+def test_a_rebuild_that_is_refused_loses_no_update() -> None:
+    """What is sent next holds for the head that the snapshot was made for, so a catalog refuses it."""
+    table = FakeTable()
+    staged, producer = staged_on(table)
+    refusals = [CommitFailedException("a catalog that is asked while the snapshot is rebuilt")]
+    producer._validate_concurrency = lambda: (_ for _ in ()).throw(refusals.pop()) if refusals else None  # type: ignore[method-assign]
+    table.moved_on()
+    commit(staged)
+    (updates, requirements) = table.sent[0]
+    assert [type(update).__name__ for update in updates] == ["AddSnapshotUpdate"]
+    assert [one.snapshot_id for one in requirements if isinstance(one, AssertRefSnapshotId)] == [1]
+
+
 def test_an_attempt_that_was_made_after_all_is_found_by_its_snapshot() -> None:
     table = FakeTable()
     staged, producer = staged_on(table)

@@ -230,16 +230,22 @@ class CommitProtocol:
         staged = self._staged
         producers = {producer.snapshot_id: producer for producer in staged.producers}
         branches = {producer._target_branch for producer in staged.producers}
-        updates, staged.updates = staged.updates, ()
-        staged.requirements = tuple(r for r in staged.requirements if not (isinstance(r, AssertRefSnapshotId) and r.ref in branches))
-        for update in updates:
-            made_by = _producer_of(update, producers)
-            if isinstance(update, AddSnapshotUpdate) and made_by is not None:
-                made_by._refresh_for_retry()
-                made_by._validate_concurrency()
-                staged.stage(*made_by._commit())
-            elif made_by is None and not isinstance(update, AddEncryptionKeyUpdate):
-                staged.stage((update,))
+        updates, requirements = staged.updates, staged.requirements
+        staged.updates = ()
+        staged.requirements = tuple(r for r in requirements if not (isinstance(r, AssertRefSnapshotId) and r.ref in branches))
+        try:
+            for update in updates:
+                made_by = _producer_of(update, producers)
+                if isinstance(update, AddSnapshotUpdate) and made_by is not None:
+                    made_by._refresh_for_retry()
+                    made_by._validate_concurrency()
+                    staged.stage(*made_by._commit())
+                elif made_by is None and not isinstance(update, AddEncryptionKeyUpdate):
+                    staged.stage((update,))
+        except BaseException:
+            # An attempt after this one commits everything, or is refused for the head it was staged on.
+            staged.updates, staged.requirements = updates, requirements
+            raise
         staged.drop_idle_producers()
 
     def _certainly_failed(self, error: BaseException) -> bool:
