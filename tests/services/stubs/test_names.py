@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, RESTError, TableAlreadyExistsError
 
-from icelock.errors import FormatError, IntegrityError
+from icelock.errors import CommitError, FormatError, IntegrityError
 from tests.helpers.tables import ids
 from tests.lakes.sqlite import people
 from tests.lakes.stub import QUICK, StubLake
@@ -84,6 +84,23 @@ def test_a_table_that_was_registered_whatever_was_answered_is_registered(how: An
     table = lake.table(rows=1)
     stub.fail("POST", "/register", when="after", how=how)
     assert ids(table.catalog.register_table("db.u", table.metadata_location)) == [0]
+
+
+def test_a_server_that_registers_what_it_knows_of_version_2_is_said_to_hold_no_encrypted_tables(lake: StubLake, stub: RestStub) -> None:
+    location, loaded = lake.table(rows=1).metadata_location, stub.loaded
+
+    def of_version_2(table: Any) -> Any:
+        known = {name: value for name, value in table["metadata"].items() if name not in {"encryption-keys", "next-row-id"}}
+        snapshots = [{name: value for name, value in snapshot.items() if name != "key-id"} for snapshot in known["snapshots"]]
+        return loaded({**table, "metadata": {**known, "format-version": 2, "snapshots": snapshots}})
+
+    stub.loaded = of_version_2
+    keep = stub.keep
+    stub.keep = lambda *request: of_version_2(keep(*request) and stub.tables["db", "u"])
+    with pytest.raises(
+        CommitError, match=r"format version 3 was committed, 2 came back; .* cannot hold encrypted tables; nothing was deleted"
+    ):
+        lake.catalog().register_table("db.u", location)
 
 
 @pytest.mark.parametrize("how", LOST)

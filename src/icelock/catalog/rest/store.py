@@ -33,6 +33,7 @@ from icelock.catalog.rest.form import check_made
 from icelock.catalog.rest.http import AnswerError, may_be_done, not_sent
 from icelock.catalog.rest.storage import Lent, VendedFileIO
 from icelock.table.guard import check_metadata
+from icelock.table.kept import check_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -163,9 +164,12 @@ class RestStore(Store["RestCatalog"]):
         """Let the server add a table of a metadata file."""
         name, location = staged.name(), staged.metadata_location
         try:
-            self.catalog._ask_register(name, location)
+            answer = self.catalog._ask_register(name, location)
         except _REFUSALS as e:
             self._settle("registered", name, e, lambda: self._has_file(name, location), doubtful=may_be_done(e))
+        else:
+            # Before it is loaded: that would refuse what is left of it, and not say that the server is no place for it.
+            check_kept(staged.metadata, answer.metadata, table=".".join(name), catalog=self.catalog.name)
 
     def drop(self, name: Identifier, *, purge: bool = False) -> None:
         """Drop a table; with ``purge`` the server deletes its files."""
