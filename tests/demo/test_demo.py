@@ -50,7 +50,7 @@ def test_demo_is_right_and_its_lake_verifies_without_icelock(tmp_path: Path) -> 
 
 def test_a_folder_that_is_no_demo_lake_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(PolicyError, match="no demo lake"):
+    with pytest.raises(PolicyError, match="not a demo lake"):
         make_lake(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
