@@ -70,7 +70,7 @@ def as_task(number, attempt=0):
 
 def job_of(writer):
     """Return the job that the commit will find in the driver's folder."""
-    ticket = writer._ticket
+    ticket = writer.ticket
     return pickle.loads(aes_gcm.decrypt(ticket._key, Path(ticket._path).read_bytes(), b"icelock spark write")).job  # noqa: S301 - our own
 
 

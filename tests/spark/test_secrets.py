@@ -153,7 +153,7 @@ def test_writer_holds_no_key_and_no_settings(lake):
 def test_the_drivers_file_is_sealed_private_and_short_lived(lake):
     written(lake)
     writer = planned_writer(lake)
-    path = writer._ticket._path
+    path = writer.ticket._path
     with open(path, "rb") as file:  # noqa: PTH123 - a path as text
         assert_clean(file.read(), list(KEYS.values()))
     from pathlib import Path  # noqa: PLC0415
@@ -188,7 +188,7 @@ def test_reprs_show_no_key(lake):
     table = written(lake)
     split = Split(table.scan().scan_tasks())
     writer = planned_writer(lake)
-    shown = "".join(map(repr, (split, writer, writer._ticket, settings(lake), split.tasks[0])))
+    shown = "".join(map(repr, (split, writer, writer.ticket, settings(lake), split.tasks[0])))
     writer.abort([])
     for secret in (*KEYS.values(), *deks(table).values()):
         assert not any(form.decode("latin-1") in shown for form in forms(secret))

@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from icelock.arrow.write.context import WriteContext
 from icelock.spark.driver.commit import remove, unreported_files
-from icelock.spark.task.write import WritePlan
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
 
 
-def plan_at(location, **properties):
-    return WritePlan(
-        columns=(), schema="", spec="", sort_order="", location=location, properties=properties, storage={}, data_key_length=16,
-        operation_id=OPERATION, sender=None,
+def context_at(io, location, **properties):
+    return WriteContext(
+        schema=Schema(), spec=UNPARTITIONED_PARTITION_SPEC, sort_order=UNSORTED_SORT_ORDER, location=location, properties=properties, io=io,
+        data_key_length=16, operation_id=OPERATION,
     )  # fmt: skip
 
 
@@ -30,17 +33,17 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
 def test_files_of_the_operation_are_found_and_removed(io, folder):
-    plan = plan_at(f"file://{folder}")
+    context = context_at(io, f"file://{folder}")
     names = {f"file://{folder}/data/day=1/0000{task}-{task + 1}-{OPERATION}-00001.parquet" for task in (0, 1)}
-    assert set(unreported_files(io, plan)) == names
-    remove(io, unreported_files(io, plan))
+    assert set(unreported_files(context)) == names
+    remove(io, unreported_files(context))
     assert [path.name for path in folder.rglob("*.parquet")] == ["00000-1-another-00001.parquet"]
 
 
 @pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
 def test_the_folder_is_that_of_write_data_path(io, folder):
-    plan = plan_at("file:///nowhere", **{"write.data.path": f"file://{folder}/data/day=1"})
-    assert len(unreported_files(io, plan)) == 2
+    context = context_at(io, "file:///nowhere", **{"write.data.path": f"file://{folder}/data/day=1"})
+    assert len(unreported_files(context)) == 2
 
 
 def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
@@ -48,4 +51,4 @@ def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
         def list_prefix(self, location):
             raise PermissionError(location)
 
-    assert unreported_files(Closed(), plan_at(f"file://{folder}")) == []
+    assert unreported_files(context_at(Closed(), f"file://{folder}")) == []

@@ -8,32 +8,49 @@
 ``abort``   Spark calls it when tasks failed, and after a failed commit too. It deletes files only if the ticket was never redeemed: those
             in messages, and those of killed tasks, which have this operation's id in their names.
 
-Not here: what is committed (``spark.driver.snapshot``), how a snapshot is made (``table.transaction``).
+Not here: how a snapshot is made (``table.transaction``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.snapshots import Operation
+from pyroaring import BitMap64
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import CommitError, IntegrityError
 from icelock.io.listing import delete_files, list_files
-from icelock.spark.driver.snapshot import begin, stage
-from icelock.spark.sealed.job import Action, Job
+from icelock.metadata.column_types import schema_from_json
+from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
+from icelock.plan.whole_files import split_by_coverage
+from icelock.spark.driver.new_table import CREATES, new_table_transaction
+from icelock.spark.driver.target import check_same_table, target_scan
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
+from icelock.spark.sealed.seen import base_of
 from icelock.spark.sealed.staged import Staged, check_staged, put, take
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
-from icelock.spark.settings.catalogs import open_table
+from icelock.spark.settings.catalogs import open_catalog, open_table, table_of
 from icelock.spark.settings.session import Settings
-from icelock.spark.task.write import WritePlan
+from icelock.table.commit.conflicts import MERGE_ISOLATION, Since
+from icelock.table.commit.still_fits import check_same_columns, check_same_names
+from icelock.table.rows.engine_change import EngineWork
+from icelock.table.table import Table
+from icelock.table.transaction import EncryptedTransaction
 
+_LINEAGE: Final = frozenset({LAST_UPDATED.field_id, ROW_ID.field_id})
 # Seconds before each listing. Other tasks of the job may still write when ``abort`` is called: Spark kills them, and destroys their Python
 # workers 2 s later (spark.python.task.killTimeout).
 _SWEEPS: Final = (0.0, 1.0, 1.5, 1.5)
@@ -41,54 +58,51 @@ _logger = logging.getLogger(__name__)
 
 
 def commit_write(
-    plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None], catalog: EncryptedCatalog | None = None
+    context: WriteContext, ticket: Ticket, messages: Sequence[WriterCommitMessage | None], catalog: EncryptedCatalog | None = None
 ) -> None:
-    """Commit a job's files in one snapshot, or keep them for the next job; ``catalog`` is the table's, if open.
+    """Commit a job's files in one snapshot, or keep them for the next job.
+
+    ``context`` is what tasks wrote with, ``catalog`` the table's, if open.
 
     Raises:
-        CommitError: a message is missing, or the table was replaced by another.
+        CommitError: a message is missing, or the table was replaced, or got other columns than a replacement was written for.
         IntegrityError: a message is not what a task of this job sent.
         CommitFailedException: other writers won each time.
-        ValidationException: another writer's commit conflicts with this one.
+        ValidationException: another writer's commit conflicts with this one, or columns of the files are no longer the table's.
     """
     write = ticket.redeem()
-    staged = take(write.job) if write.job.action == Action.REWRITE else None
+    job = write.job
+    staged = take(job) if job.action == Action.REWRITE else None
     before = [] if staged is None else [staged.written]
     try:
-        tasks = _opened(write.job, messages)
+        tasks = _opened(job, messages)
         done = FilesWritten.together([*before, *tasks], retried=any(task.retried for task in tasks))
-        if write.job.action == Action.REWRITE:
-            check_staged(staged, write.job)
-        if _has_next_job(write, done):
-            put(write.job, Staged(written=done, keks=write.keks, schema=plan.schema))
+        if _has_next_job(job, done):
+            put(job, Staged(written=done, keks=write.keks, schema=context.schema.model_dump_json()))
             return
-        schemas = (plan.schema, *([staged.schema] if staged is not None and staged.schema is not None else []))
-        transaction = begin(write, keks=write.keks if staged is None else staged.keks, schemas=schemas, catalog=catalog)
-        stage(transaction, write.job, done)
+        transaction = _begin(write, staged, context.schema, catalog)
+        _stage(transaction, job, done)
     except BaseException:
-        io = plan.context().io
-        remove(io, [*(path for earlier in before for path in earlier.paths), *_paths(write.job, messages)])
-        remove(io, unreported_files(io, plan))  # of messages that do not open or are missing
+        remove(context.io, [*(path for earlier in before for path in earlier.paths), *_paths(job, messages)])
+        remove(context.io, unreported_files(context))  # of messages that do not open or are missing
         raise
     transaction.commit_transaction()
     if done.retried:
-        io = plan.context().io
         committed = set(done.paths)
-        remove(io, (location for location in unreported_files(io, plan) if location not in committed))
+        remove(context.io, (location for location in unreported_files(context) if location not in committed))
 
 
-def abort_write(plan: WritePlan, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
+def abort_write(context: WriteContext, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Delete the files of a write whose commit never began, and those staged for it."""
     try:
         write = ticket.redeem()
     except CommitError:
-        _logger.debug("the commit of write %s had begun, and is responsible for its files", plan.operation_id)
+        _logger.debug("the commit of write %s had begun, and is responsible for its files", context.operation_id)
         return
-    io = plan.context().io
-    remove(io, _paths(write.job, messages))
+    remove(context.io, _paths(write.job, messages))
     for wait in _SWEEPS:
         time.sleep(wait)
-        remove(io, unreported_files(io, plan))
+        remove(context.io, unreported_files(context))
 
 
 def discard_staged(settings: Settings, job: Job) -> None:
@@ -105,11 +119,12 @@ def remove(io: FileIO, locations: Iterable[str]) -> None:
         _logger.debug("files of a failed write are left, they belong to no table: %s", ", ".join(left))
 
 
-def unreported_files(io: FileIO, plan: WritePlan) -> list[str]:
-    """Return files with this write's id, if the storage can list: killed tasks leave files that no message reports."""
-    folder = plan.properties.get("write.data.path", f"{plan.location.rstrip('/')}/data")
+def unreported_files(context: WriteContext) -> list[str]:
+    """Return files with a write's id, if the storage can list: killed tasks leave files that no message reports."""
+    folder = context.properties.get("write.data.path", f"{context.location.rstrip('/')}/data")
     try:
-        return [file.location for file in list_files(io, folder) if plan.operation_id in file.location.rpartition("/")[2]]
+        files = list_files(context.io, folder)
+        return [file.location for file in files if context.operation_id in file.location.rpartition("/")[2]]
     except Exception as e:  # noqa: BLE001 - the job's own error matters more
         _logger.debug("could not list %s for files of a failed write: %s", folder, e)
         return []
@@ -135,8 +150,103 @@ def _paths(job: Job, messages: Sequence[WriterCommitMessage | None]) -> Iterator
                 yield from message.open(recipient, task=task).paths
 
 
-def _has_next_job(write: PlannedWrite, done: FilesWritten) -> bool:
+def _has_next_job(job: Job, done: FilesWritten) -> bool:
     """Whether another job of the operation must remove rows before the commit."""
-    if write.job.action == Action.MERGE:
-        return bool(done.positions) and not write.job.pinned.merge_on_read
-    return write.job.action == Action.STAGE
+    if job.action == Action.MERGE:
+        return bool(done.positions) and not job.pinned.merge_on_read
+    return job.action == Action.STAGE
+
+
+def _begin(write: PlannedWrite, staged: Staged | None, schema: Schema, catalog: EncryptedCatalog | None) -> EncryptedTransaction:
+    """Return the transaction to commit with, on the table as it is now; ``schema`` is that of this job's files."""
+    job, name = write.job, write.job.table
+    if job.action == Action.REWRITE:
+        check_staged(staged, job)
+    catalog = catalog or open_catalog(name.catalog, write.properties)
+    if write.staged_table is not None:
+        transaction: EncryptedTransaction = catalog.resume_create_transaction(name.identifier, write.staged_table)
+    elif job.action in CREATES:
+        transaction = new_table_transaction(catalog, job, StructType.fromJson(json.loads(write.schema or "")))
+        if transaction.staged.write_context().schema.as_struct() != schema.as_struct():
+            raise CommitError(
+                f"table {name} got other columns while rows were written to replace it, so their field ids are wrong: write them again"
+            )
+    else:
+        table = table_of(catalog, name)
+        check_same_table(table, write.table_uuid, name)
+        _check_columns(job, schema, table.schema())
+        if staged is not None and staged.schema is not None:
+            _check_columns(job, schema_from_json(staged.schema), table.schema())
+        transaction = table.transaction()
+    transaction.staged.prepare_kek(write.keks if staged is None else staged.keks)
+    return transaction
+
+
+def _check_columns(job: Job, written: Schema, now: Schema) -> None:
+    """Check that the columns of the written files are still the table's; else it is a ValidationException."""
+    name = str(job.table)
+    own = Schema(*(field for field in written.fields if field.field_id not in _LINEAGE))
+    check_same_columns(own, now, table=name)
+    if job.action != Action.APPEND:  # the filter, or the key, names columns
+        check_same_names(own, now, own.field_ids, table=name)
+
+
+def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage the snapshot of what tasks did; a conflict with another writer's commit is a ValidationException."""
+    properties = job.snapshot_properties
+    since = _since(transaction._table, job)
+    if job.action == Action.OVERWRITE:
+        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
+    elif job.action == Action.OVERWRITE_PARTITIONS:
+        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
+    elif job.action in {Action.MERGE, Action.REWRITE}:
+        _change_rows(transaction, job, done)
+    else:
+        if job.action == Action.REPLACE and since is not None:
+            transaction.staged.expect_head(MAIN, since.snapshot_id)
+        transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
+
+
+def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
+    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they had."""
+    scan = target_scan(transaction._table, job)
+    base = job.pinned.snapshot_id
+    merges = job.purpose == Purpose.MERGE
+    whole, looked_into = ([], []) if base is None else split_by_coverage(scan.plan_files(), scan.full_schema, scan.exact_filter)
+    planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
+    _check_seen(done, planned, job)
+    # What an upsert's first job found is in both; its second job wrote those files again.
+    positions = {path: rows for path, rows in done.positions.items() if path not in set(done.removed)}
+    transaction.change_rows(
+        EngineWork(
+            removed=[*(() if merges else whole), *(planned[path] for path in done.removed)],
+            added=done.files,
+            deleted=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
+        ),
+        row_filter=scan.row_filter,
+        base_snapshot_id=base,
+        operation=Operation.DELETE if job.purpose == Purpose.DELETE else Operation.OVERWRITE,
+        isolation_property=MERGE_ISOLATION if merges else None,
+        snapshot_properties=job.snapshot_properties,
+        branch=job.branch,
+        since=_since(transaction._table, job),
+    )
+
+
+def _since(table: Table, job: Job) -> Since | None:
+    """Return the snapshot that a write of rows from the table itself is validated from: the user's, or the one that was read."""
+    if job.validate_from is not None:
+        return Since(snapshot_id=job.validate_from)
+    return base_of(table.metadata, job.seen, job.branch)
+
+
+def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:
+    """Check that tasks looked into each file of this plan, which is made again here: a file left out would keep its rows."""
+    wanted = set(planned)
+    seen = {*done.seen, *done.positions}
+    if job.purpose == Purpose.MERGE:
+        wanted &= seen
+    if seen != wanted:
+        raise CommitError(
+            f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; try again"
+        )

@@ -20,13 +20,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as sp
 
-from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.columns.types import contains
 from icelock.spark.driver.commit import commit_write
 from icelock.spark.driver.distribution import Layout, distributed
@@ -56,28 +56,23 @@ def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[s
         CommitError, CommitFailedException, ValidationException: nothing was committed, and no file is left.
         PySparkException: tasks failed, with icelock's error in its message; the same.
     """
-    catalog = catalog_of(settings, job.table)
-    try:
-        _write_rows(settings, job, rows, options, catalog)
-    finally:
-        catalog.close()
-
-
-def _write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[str, str], catalog: EncryptedCatalog) -> None:
-    began = time.monotonic()
-    writer = cast("TaskWriter", plan_write(settings, job, rows.schema, catalog))  # this job writes rows
-    try:
-        spread = distributed(rows, Layout.of(writer.plan.context()), options, case_sensitive=settings.case_sensitive)
-    except BaseException:
-        writer.ticket.discard()  # no task ran
-        raise
-    try:
-        results = _run(writer, spread)
-    except BaseException:
-        writer.abort([])
-        raise
-    # After long, idle connections may be dead and tokens expired.
-    commit_write(writer.plan, writer.ticket, results, catalog if time.monotonic() - began < _FRESH_SECONDS else None)
+    with closing(catalog_of(settings, job.table)) as catalog:
+        began = time.monotonic()
+        writer = cast("TaskWriter", plan_write(settings, job, rows.schema, catalog))  # this job writes rows
+        try:
+            context = writer.plan.context()
+            spread = distributed(rows, Layout.of(context), options, case_sensitive=settings.case_sensitive)
+        except BaseException:
+            writer.ticket.discard()  # no task ran
+            raise
+        try:
+            results = _run(writer, spread)
+        except BaseException:
+            writer.abort([])
+            raise
+        # After long, idle connections may be dead and tokens expired.
+        fresh = time.monotonic() - began < _FRESH_SECONDS
+        commit_write(context, writer.ticket, results, catalog if fresh else None)
 
 
 def _run(writer: TaskWriter, rows: DataFrame) -> list[SealedFiles]:

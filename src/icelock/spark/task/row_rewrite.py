@@ -98,4 +98,4 @@ class RewriteWriter(TaskWriter):
         parts: list[bytes] = [value.as_py() for batch in iterator for value in batch.column(0)]
         task = TaskContext.get()
         end = FilesWritten(retried=task is not None and task.attemptNumber() > 0)
-        return SealedFiles([*parts, seal_part(end, self._plan.sender, part=len(parts), last=True)])
+        return SealedFiles([*parts, seal_part(end, self.plan.sender, part=len(parts), last=True)])

@@ -101,18 +101,8 @@ class TaskWriter(DataSourceArrowWriter):
     """The writer: ``write`` runs on executors, ``commit`` and ``abort`` in the driver."""
 
     def __init__(self, plan: WritePlan, ticket: Ticket) -> None:
-        self._plan = plan
-        self._ticket = ticket
-
-    @property
-    def plan(self) -> WritePlan:
-        """The plan."""
-        return self._plan
-
-    @property
-    def ticket(self) -> Ticket:
-        """The ticket for the commit."""
-        return self._ticket
+        self.plan = plan
+        self.ticket = ticket
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
         """Write the rows of one task; on an error its files are deleted.
@@ -127,30 +117,30 @@ class TaskWriter(DataSourceArrowWriter):
         task = TaskContext.get()
         if task is not None:
             _freeze_imports()
-        names = [*self._plan.columns, *(POSITIONS if self._plan.merges else ())]
+        names = [*self.plan.columns, *(POSITIONS if self.plan.merges else ())]
         batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
         number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
         replaced: dict[str, BitMap64] = {}
-        if self._plan.merges:
+        if self.plan.merges:
             batches = _without_positions(batches, replaced)
-        files = write_data_files(self._plan.context(), batches, task_id=number, entropy=SystemEntropy())
+        files = write_data_files(self.plan.context(), batches, task_id=number, entropy=SystemEntropy())
         positions = {path: found.serialize() for path, found in replaced.items()}
-        return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self._plan.sender)
+        return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self.plan.sender)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of the messages in one snapshot; on an error nothing is committed (``spark.driver.commit``)."""
         from icelock.spark.driver.commit import commit_write
 
-        commit_write(self._plan, self._ticket, messages)
+        commit_write(self.plan.context(), self.ticket, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the files of a job that failed before its commit began."""
         from icelock.spark.driver.commit import abort_write
 
-        abort_write(self._plan, self._ticket, messages)
+        abort_write(self.plan.context(), self.ticket, messages)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._plan.location})"
+        return f"{type(self).__name__}({self.plan.location})"
 
 
 @cache
