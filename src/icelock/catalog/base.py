@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pyiceberg.catalog import LOCATION, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, TableProperties
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, update_table_metadata
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
@@ -36,13 +40,6 @@ from icelock.table.guard import check_change, check_keys, check_manifest_lists, 
 from icelock.table.kept import check_kept, check_sealing
 from icelock.table.maintenance.deletable import Home, purgeable
 from icelock.table.maintenance.expire import check_gc
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
 
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def read_configuration() -> Config:

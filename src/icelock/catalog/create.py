@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.arrow.write.options import check_file_format
@@ -34,13 +37,7 @@ from icelock.table.guard import check_new_table
 from icelock.table.new_table import CreateTransaction, UncommittedTable
 from icelock.table.replacement import stage_replacement
 from icelock.table.table import Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
-
-    from icelock.table.transaction import EncryptedTransaction
+from icelock.table.transaction import EncryptedTransaction
 
 FORMAT_VERSION: Final = names.FORMAT_VERSION
 _TRIAL_LENGTH: Final = 16

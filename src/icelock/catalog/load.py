@@ -7,8 +7,9 @@ Not here: the catalogs themselves. Each is imported when it is asked for, becaus
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, infer_catalog_type
 from pyiceberg.exceptions import NotInstalledError
@@ -17,9 +18,6 @@ from pyiceberg.utils.config import Config, merge_config
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import configured, default_catalog, not_configured, read_configuration
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _CLASSES: Final[Mapping[str, str]] = {
     "sql": "icelock.catalog.sql.SqlCatalog",

@@ -11,12 +11,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
+
+from sqlalchemy import Engine
 
 from icelock.catalog.sql.catalog import SqlCatalog
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
 
 _PREFIX: Final = "icelock-in-memory-"
 

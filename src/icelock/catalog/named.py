@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
+from uuid import UUID
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
 from pyiceberg.exceptions import (
@@ -25,14 +27,18 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
+from icelock.catalog.commit.store import Store, StoreTurn
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.trust.metadata_cache import MetadataCache
-from icelock.catalog.trust.pins import Pins
+from icelock.catalog.trust.pins import Known, Pins
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.given_location import check_given_location
@@ -44,19 +50,6 @@ from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata
 from icelock.table.plain import PlainTable
 from icelock.table.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from uuid import UUID
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-
-    from icelock.catalog.commit.store import Store, StoreTurn
-    from icelock.catalog.trust.pins import Known
-
 
 logger = logging.getLogger(__name__)
 

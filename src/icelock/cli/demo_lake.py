@@ -24,6 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.types import DoubleType, IntegerType, NestedField, StringType, TimestamptzType
 
+from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.keys.manager import system_clock_ms
@@ -34,8 +35,6 @@ from icelock.secret import SecretBytes
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from icelock.catalog.base import EncryptedCatalog
 
 MARKER: Final = ".icelock-demo"
 MASTER_KEY_ID: Final = "demo-master-key"

@@ -17,15 +17,13 @@ from rich.console import RenderableType
 from rich.table import Table as View
 from rich.tree import Tree
 
+from icelock.cli.demo_lake import Lake
 from icelock.errors import IcelockError
 from icelock.format.encrypted_key import KEY_TIMESTAMP
-from icelock.table.table import StaticTable
+from icelock.table.table import StaticTable, Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from icelock.cli.demo_lake import Lake
-    from icelock.table.table import Table
 
 _KINDS: Final = {b"AGS1": "encrypted stream (AGS1)", b"PARE": "encrypted Parquet (PME)"}
 _FROM: Final = "demo.copy.of"

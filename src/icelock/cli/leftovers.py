@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from pyiceberg.exceptions import NoSuchTableError
@@ -20,12 +20,9 @@ from rich.table import Table
 from icelock.catalog.load import load_catalog
 from icelock.cli.output import emit, json_option
 from icelock.errors import PolicyError
-from icelock.maintenance import Content, Kind, Leftover, remove_leftovers
+from icelock.maintenance import Content, Kind, Leftover, Leftovers, remove_leftovers
 from icelock.maintenance import leftovers as list_leftovers
 from icelock.table.table import Table as EncryptedTable
-
-if TYPE_CHECKING:
-    from icelock.maintenance import Leftovers
 
 _ROWS: Final = (Kind.DATA, Kind.DELETE, Kind.MANIFEST, Kind.MANIFEST_LIST)
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}

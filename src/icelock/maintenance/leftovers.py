@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyiceberg.io import FileIO
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError, PolicyError
@@ -31,11 +33,7 @@ from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.reachable_files import reached
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
-
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
-    from icelock.table.table import Table
+from icelock.table.table import Table
 
 SAFE_AGE: Final = timedelta(days=3)
 _MAGIC_LENGTH: Final = 4

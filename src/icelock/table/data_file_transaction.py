@@ -8,18 +8,25 @@ Not here: writing rows (``table.transaction``, ``arrow.write.writer``), producer
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import UpdateSnapshot
+from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
 
 from icelock.errors import PolicyError
+from icelock.metadata.manifest import DataFile
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import check_branch
-from icelock.table.commit.conflicts import isolation_level
+from icelock.table.commit.conflicts import Since, isolation_level
 from icelock.table.commit.new_files import is_fresh
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend, merge_enabled
 from icelock.table.commit.protocol import CommitProtocol
@@ -28,21 +35,9 @@ from icelock.table.commit.staged import Staged
 from icelock.table.guard import check_summary
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.engine_change import EngineChange, EngineWork
+from icelock.table.state import StagesFiles
 
 if TYPE_CHECKING:
-    import uuid
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
-    from typing import Any, NoReturn, Self
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
-    from pyiceberg.table.update.snapshot import _SnapshotProducer
-
-    from icelock.metadata.manifest import DataFile
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.commit.conflicts import Since
-    from icelock.table.state import StagesFiles
     from icelock.table.table import Table
 
 

@@ -9,32 +9,27 @@ Not here: rules (``table.guard``), keys (``keys.manager``).
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import KeyUnavailableError, PolicyError
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.file_io import EncryptingFileIO
 from icelock.keys.cache import KekCache
 from icelock.keys.entropy import Entropy, SystemEntropy
 from icelock.keys.manager import EncryptionManager, system_clock_ms
 from icelock.kms.ask import restated
+from icelock.kms.client import KmsClient
 from icelock.kms.loader import load_kms_client
 from icelock.metadata.coherence import LAST_MS
 from icelock.metadata.table_metadata import is_encrypted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.kms.client import KmsClient
 
 KEK_CACHE_SECONDS_DEFAULT: Final = 3600
 _LOCATIONS: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL

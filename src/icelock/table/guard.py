@@ -19,27 +19,22 @@ Not here: whether there is a KMS (``catalog``), what catalogs must keep (``table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import update as ice
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
-from icelock.format.encrypted_key import KEY_TIMESTAMP
+from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.io.given_location import check_path_properties
 from icelock.io.stored import check_stored
+from icelock.keys.manager import EncryptionManager
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.keys.manager import EncryptionManager
 
 # Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (

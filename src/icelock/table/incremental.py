@@ -8,24 +8,18 @@ Not here: reading (``table.scan``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+import pyarrow as pa
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 
 from icelock.arrow.read.task import count_task
+from icelock.plan.task import ScanTask
 from icelock.table.scan import DataScan, Filtered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-    from pyiceberg.manifest import ManifestEntry, ManifestFile
-    from pyiceberg.table import FileScanTask
-
-    from icelock.plan.task import ScanTask
 
 
 class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):

@@ -8,26 +8,21 @@ Not here: the other columns (PyIceberg's ``InspectTable``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
-from pyiceberg.manifest import PartitionFieldSummary
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile, PartitionFieldSummary
 from pyiceberg.schema import Schema
 from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
 from icelock.metadata.column_types import UnreadType
 from icelock.metadata.sound_bounds import SoundBounds, TypeOf, is_sound, types_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table.snapshots import Snapshot
-
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.state import OpenTable
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.state import OpenTable
 
 _KEYS = "key_metadata"
 _UUID_LENGTH = 16

@@ -7,19 +7,16 @@ Not here: what may be committed (``table.guard``), whether it was (``catalog.com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import CommitError, IntegrityError
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.format.encrypted_key import EncryptedKey
 
 _FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 

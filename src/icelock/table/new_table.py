@@ -8,21 +8,18 @@ Not here: the first metadata (``catalog.create``), the row (``catalog.commit.sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import update as ice
 
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import canonical_json
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.commit.protocol import Stage
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
-
-    from icelock.metadata.table_metadata import TableMetadataV3
 
 
 class UncommittedTable(Table):

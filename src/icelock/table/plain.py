@@ -9,13 +9,11 @@ Not here: encrypted tables and plain ones of version 3 (``table.table``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.table import Table, Transaction
-
-if TYPE_CHECKING:
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.table.update.snapshot import UpdateSnapshot
+from pyiceberg.table.locations import LocationProvider
+from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 
 class PlainTable(Table):

@@ -8,7 +8,8 @@ Not here: ids (``metadata.fresh_ids``), the rules (``table.guard``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -17,12 +18,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder, assign_fresh_sort_order_ids
 
 from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.commit.staged import Staged
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.commit.staged import Staged
 
 
 def stage_replacement(staged: Staged, schema: Schema, spec: PartitionSpec, order: SortOrder, properties: Mapping[str, str]) -> None:

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, And
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan as IcebergDataScan
 from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.arrow.read.context import ReadContext
@@ -30,21 +33,12 @@ from icelock.io.file_io import EncryptingFileIO, storage_of
 from icelock.metadata.column_names import find_column
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.metadata_columns import metadata_column
+from icelock.plan.columnar import PlannedFiles
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import PlanDeletes, Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.branches import no_such_ref
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any, Self
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import NestedField
-
-    from icelock.plan.columnar import PlannedFiles
 
 _TABLE_SCHEMA = "icelock.scan-schema"
 CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it

@@ -7,26 +7,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, Self
 
-if TYPE_CHECKING:
-    from typing import Self
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import Transaction
+from pyiceberg.table.locations import LocationProvider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table import Transaction
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-
-    from icelock.arrow.write.writer import WriteContext
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.io.file_io import EncryptingFileIO
-    from icelock.keys.entropy import Entropy
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.encryption import TableEncryption
-    from icelock.table.scan import DataScan
+from icelock.arrow.write.writer import WriteContext
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.io.file_io import EncryptingFileIO
+from icelock.keys.entropy import Entropy
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.encryption import TableEncryption
+from icelock.table.scan import DataScan
 
 
 class Version(Protocol):

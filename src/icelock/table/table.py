@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.locations import LocationProvider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.errors import CommitError, PolicyError
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.checked_io import CheckedFileIO
+from icelock.io.file_io import EncryptingFileIO
 from icelock.io.storage import open_storage
+from icelock.kms.client import KmsClient
 from icelock.metadata.checked_avro import checked_avro
 from icelock.metadata.given import name_mapping_of
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, read_metadata
@@ -39,21 +51,7 @@ from icelock.table.scan import CATALOG, DataScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     import polars as pl
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.typedef import Identifier
-
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.io.file_io import EncryptingFileIO
-    from icelock.kms.client import KmsClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

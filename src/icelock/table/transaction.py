@@ -11,9 +11,11 @@ Not here: commit and retries (``table.commit.protocol``), what is staged (``tabl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -21,6 +23,7 @@ from pyiceberg.table.snapshots import Operation
 from icelock.arrow.write.conform import check_rows
 from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
+from icelock.metadata.manifest import DataFile
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots, check_branch
 from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
@@ -30,14 +33,6 @@ from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.plain_files import PlainFiles
 from icelock.table.rows.source_rows import SourceRows
 from icelock.table.rows.upsert import Upsert
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Self
-
-    from pyiceberg.expressions import BooleanExpression
-
-    from icelock.metadata.manifest import DataFile
 
 
 class EncryptedTransaction(DataFileTransaction):

@@ -7,10 +7,15 @@ Not here: what may become of an encrypted table (``table.guard``), what a metada
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.utils.config import Config
 
@@ -18,14 +23,6 @@ from icelock.errors import FormatError, PolicyError
 from icelock.metadata.canonical_json import canonical_form
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.sorting import SortOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,11 @@ Source: the REST catalog's updates. Not here: keys (``table.kept``), whether a c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
@@ -27,12 +30,6 @@ from pyiceberg.table.update import (
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
 
 _MAIN: Final = "main"
 _OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "sequence number", "parent_snapshot_id": "parent"}

@@ -12,20 +12,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import CommitTableResponse, StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.io.listing import delete_files
 from icelock.metadata.given import is_long
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pyiceberg.table import CommitTableResponse, StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.exceptions import (
@@ -24,22 +26,16 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
+from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.loadable import MetadataForm, check_loadable
 from icelock.catalog.commit.outcome import delete_on_failure, discard, resolve_outcome, unknown
 from icelock.catalog.commit.store import Change, Store, StoreTurn, TableForm
 from icelock.table.commit.protocol import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-
-    from icelock.catalog.base import EncryptedCatalog
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pyiceberg.typedef import Identifier
 
-    from pyiceberg.typedef import Identifier
-
-    from icelock.table.commit.protocol import CommitTurn
+from icelock.table.commit.protocol import CommitTurn
 
 
 class FairLock:

@@ -13,27 +13,25 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.typedef import Identifier
 
 from icelock.catalog.commit.missing import check_new
 from icelock.table.commit.protocol import CommitTurn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
-    import pyarrow as pa
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.sorting import SortOrder
-    from pyiceberg.typedef import Identifier
-
     from icelock.catalog.base import EncryptedCatalog
 
 

@@ -13,17 +13,15 @@ Not here: rules (``catalog.base``), commits (``catalog.glue.store``), what the p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.catalog.glue import GlueCatalog as IcebergGlueCatalog
+from pyiceberg.table import Table as IcebergTable
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.glue.store import HASH, HASH_OF, GlueStore, metadata_location
 from icelock.catalog.trust.facts import Facts, check_facts
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
 
 
 class GlueCatalog(EncryptedCatalog, IcebergGlueCatalog):

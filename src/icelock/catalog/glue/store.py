@@ -9,6 +9,7 @@ Not here: what is in the parameters (``catalog.glue.catalog``), the rules of enc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,22 +17,19 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError,
 from pyiceberg.catalog import METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GLUE_SKIP_ARCHIVE, GLUE_SKIP_ARCHIVE_DEFAULT, _construct_table_input
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
+from icelock.catalog.commit.loadable import MetadataForm
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn, named_metadata
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
-
-    from icelock.catalog.commit.loadable import MetadataForm
     from icelock.catalog.glue.catalog import GlueCatalog
 
 HASH: Final = "metadata_hash"

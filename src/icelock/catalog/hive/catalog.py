@@ -11,10 +11,12 @@ Not here: rules (``catalog.base``), commits (``catalog.hive.store``), locks (``c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pyiceberg.catalog.hive import DEFAULT_PROPERTIES
 from pyiceberg.catalog.hive import HiveCatalog as IcebergHiveCatalog
+from pyiceberg.table import Table as IcebergTable
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
@@ -22,11 +24,6 @@ from icelock.catalog.hive.client import MetastoreClient
 from icelock.catalog.hive.parameters import check_row
 from icelock.catalog.hive.store import HiveStore, metadata_location
 from icelock.table.guard import check_metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.table import Table as IcebergTable
 
 
 class HiveCatalog(EncryptedCatalog, IcebergHiveCatalog):

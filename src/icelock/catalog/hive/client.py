@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import URI
@@ -26,10 +28,6 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
 
 # The timeout of Hive's own client: a call to a metastore that does not finish its answer ends then.
 TIMEOUT_MS: Final = 600_000

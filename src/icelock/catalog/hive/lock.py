@@ -16,8 +16,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from hive_metastore.ttypes import CheckLockRequest, LockState, ShowLocksRequest, UnlockRequest
 from pyiceberg.catalog.hive import LOCK_CHECK_MAX_WAIT_TIME, LOCK_CHECK_MIN_WAIT_TIME, LOCK_CHECK_RETRIES
@@ -26,12 +28,7 @@ from pyiceberg.utils.properties import property_as_float, property_as_int
 from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-    from typing import Self
-
-    from icelock.catalog.hive.client import MetastoreClient
+from icelock.catalog.hive.client import MetastoreClient
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import base64
 import hmac
 import logging
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Final, NoReturn
 
 from pyiceberg.catalog.hive import (
     PROP_EXTERNAL,
@@ -28,16 +29,12 @@ from pyiceberg.catalog.hive import (
     PROP_TABLE_TYPE,
     _construct_parameters,
 )
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyiceberg.table.metadata import TableMetadata
 
 logger = logging.getLogger(__name__)
 

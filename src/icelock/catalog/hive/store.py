@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from hive_metastore.ttypes import (
@@ -35,25 +36,22 @@ from pyiceberg.catalog.hive import (
     _construct_hive_storage_descriptor,
 )
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool
 from thrift.Thrift import TException
 
+from icelock.catalog.commit.loadable import MetadataForm
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn, named_metadata
+from icelock.catalog.commit.store import TableForm
 from icelock.catalog.hive.lock import LockWait, TableLock
 from icelock.catalog.hive.parameters import row_parameters, warn_beyond_bmp
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.column_types import UnreadType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-
-    from icelock.catalog.commit.loadable import MetadataForm
-    from icelock.catalog.commit.store import TableForm
     from icelock.catalog.hive.catalog import HiveCatalog
 
 HIVE_PRIMITIVE_TYPES[UnreadType] = "unknown"  # as Java's HiveSchemaUtil says of variant since 1.12

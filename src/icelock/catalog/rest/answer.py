@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint
 from pyiceberg.catalog.rest.scan_planning import StorageCredential
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.catalog.rest import settings as rest_settings
 from icelock.errors import FormatError
 from icelock.metadata.table_metadata import parse_metadata_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyiceberg.table.metadata import TableMetadata
 
 _OWN: Final = ("encryption.", "kms.", "icelock.", "py-", "azure.keyvault.")
 _OF_TABLES: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)

@@ -9,9 +9,15 @@ Not here: rules (``catalog.base``), tables (``catalog.rest.store``), commits (``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
+from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
+from pyiceberg.io import FileIO
+from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.named import without_kms
@@ -19,15 +25,6 @@ from icelock.catalog.rest.requests import RestRequests
 from icelock.catalog.rest.store import RestStore
 from icelock.io.storage import open_storage
 from icelock.table.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.catalog.rest import TableResponse
-    from pyiceberg.io import FileIO
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
 
 
 class RestCatalog(EncryptedCatalog, RestRequests):

@@ -31,14 +31,17 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table import TableIdentifier
+from pyiceberg.table import StagedTable, TableIdentifier
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
-from pyiceberg.typedef import UTF8
-from requests import RequestException
+from pyiceberg.typedef import UTF8, Identifier
+from requests import RequestException, Response
 
 from icelock.catalog.commit.missing import check_new
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.store import Change, StoreTurn
+from icelock.catalog.rest.answer import TableAnswer
 from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done
 from icelock.catalog.rest.http import RedirectError, not_sent
 from icelock.catalog.rest.requests import raise_for
@@ -49,13 +52,6 @@ from icelock.table.commit.protocol import DoubtfulConflictError, Stage
 from icelock.table.kept import check_kept
 
 if TYPE_CHECKING:
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-    from requests import Response
-
-    from icelock.catalog.rest.answer import TableAnswer
     from icelock.catalog.rest.catalog import RestCatalog
 
 logger = logging.getLogger(__name__)

@@ -23,22 +23,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.table import StagedTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
 from requests import HTTPError
 
 from icelock.catalog.commit.missing import missing_part
+from icelock.catalog.commit.store import Change
+from icelock.catalog.rest.answer import TableAnswer
 from icelock.errors import CommitError
 from icelock.table.commit.protocol import fails
-
-if TYPE_CHECKING:
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.catalog.commit.store import Change
-    from icelock.catalog.rest.answer import TableAnswer
 
 _IGNORED_FIELDS: Final = {"last_updated_ms", "metadata_log", "snapshot_log", "table_uuid"}
 _TURNED_DOWN: Final = {

@@ -8,19 +8,17 @@ Not here: what a commit made (``catalog.commit.missing``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.catalog.commit.missing import columns
 from icelock.errors import CommitError
 from icelock.metadata.table_metadata import TableMetadataV3
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.catalog.rest import CreateTableRequest
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
 
 # Where files are written: a path, or a class that gives them one.
 _PLACES: Final = (

@@ -18,16 +18,19 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
 import time
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from requests import ConnectionError as RequestsConnectionError
-from requests import ConnectTimeout, RequestException
+from requests import ConnectTimeout, PreparedRequest, RequestException, Response, Session
+from requests.adapters import BaseAdapter
 from requests.exceptions import ChunkedEncodingError, ReadTimeout
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -36,13 +39,6 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError, ReadTimeoutErr
 
 from icelock import properties as names
 from icelock.errors import FormatError
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator
-
-    from requests import PreparedRequest, Response, Session
-    from requests.adapters import BaseAdapter
 
 _CHUNK: Final = 65_536
 # What an error has to say, and the headers of an answer (http.client: 100 of 64 KiB).

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import unquote
 
 from pydantic import ValidationError
@@ -36,8 +37,9 @@ from pyiceberg.catalog.rest import (
 from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.catalog.rest.scan_planning import StorageCredential
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.typedef import UTF8
+from pyiceberg.typedef import UTF8, Identifier
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 from requests import HTTPError, Response, Session
 from tenacity import retry
@@ -47,12 +49,6 @@ from icelock.catalog.rest.answer import ConfigAnswer, TableAnswer, json_object, 
 from icelock.catalog.rest.http import BoundedSender, Limits, one_call
 from icelock.catalog.rest.settings import is_of_storage, of_defaults, of_storage, shown, with_storage
 from icelock.errors import FormatError, PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pyiceberg.catalog.rest.scan_planning import StorageCredential
-    from pyiceberg.typedef import Identifier
 
 logger = logging.getLogger(__name__)
 

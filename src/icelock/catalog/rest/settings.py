@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import TOKEN, WAREHOUSE_LOCATION
 from pyiceberg.catalog.rest import NAMESPACE_SEPARATOR_PROPERTY, PAGE_SIZE, PREFIX, VIEW_ENDPOINTS_SUPPORTED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 _SHOWN: Final = 50
 _NAME_LENGTH: Final = 80

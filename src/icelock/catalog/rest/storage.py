@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.typedef import Properties
 
 from icelock.io.listing import StoredFile, delete_files, list_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyiceberg.typedef import Properties
 
 logger = logging.getLogger(__name__)
 

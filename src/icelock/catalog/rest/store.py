@@ -8,9 +8,11 @@ Not here: commits (``catalog.rest.commit``), requests (``catalog.rest.requests``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pyiceberg.catalog.rest import Capability, CreateTableRequest
 from pyiceberg.exceptions import (
@@ -21,7 +23,10 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
 from requests import HTTPError, RequestException
 
 from icelock import properties as names
@@ -36,13 +41,6 @@ from icelock.table.guard import check_metadata
 from icelock.table.kept import check_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from uuid import UUID
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
-
     from icelock.catalog.rest.catalog import RestCatalog
 
 

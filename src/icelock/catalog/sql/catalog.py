@@ -9,11 +9,14 @@ Not here: the rules (``catalog.base``), rows and commits (``catalog.sql.store``)
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.catalog.sql import SqlCatalog as IcebergSqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, NotInstalledError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -23,11 +26,6 @@ from icelock.catalog.sql.facts import TableFacts
 from icelock.catalog.sql.store import SqlStore
 from icelock.catalog.trust.facts import check_facts
 from icelock.errors import FormatError, PolicyError
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import IcebergTables
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
 
 
 class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):

@@ -12,23 +12,20 @@ Not here: what is compared (``catalog.trust.facts``), when they are written (``c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.exceptions import CommitFailedException
-from sqlalchemy import Column, MetaData, String, Table, and_, delete, insert, inspect, select, update
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, and_, delete, insert, inspect, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from icelock import properties as names
 from icelock.catalog.trust.facts import Facts
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import as_encrypted
-
-if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
-    from sqlalchemy import Connection, Engine
 
 NAME: Final = "icelock_table_facts"
 _FACTS: Final = Table(

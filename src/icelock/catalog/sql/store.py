@@ -14,29 +14,26 @@ Not here: facts of encrypted tables (``catalog.sql.facts``).
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from sqlalchemy import insert, select, update
+from pyiceberg.table import StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Connection, Select, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 
+from icelock.catalog.commit.loadable import MetadataForm
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn
+from icelock.catalog.sql.facts import TableFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.table import StagedTable
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.typedef import Identifier
-    from sqlalchemy import Connection, Select
-
-    from icelock.catalog.commit.loadable import MetadataForm
     from icelock.catalog.sql.catalog import SqlCatalog
-    from icelock.catalog.sql.facts import TableFacts
 
 logger = logging.getLogger(__name__)
 

@@ -9,18 +9,16 @@ Not here: where facts are kept (``catalog.sql.facts``, ``catalog.glue.catalog``)
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.table.metadata import TableMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,15 @@ Not here: whether a file is the one that was committed (``catalog.hive.parameter
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from cachetools import LRUCache
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock.metadata.canonical_json import metadata_hash
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.single_flight import SingleFlight
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.metadata.table_metadata import TableMetadataV3
 
 _FILES: Final = 16
 

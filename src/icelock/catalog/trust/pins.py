@@ -21,22 +21,20 @@ Not here: the file (``catalog.trust.pins_file``), when tables are compared (``ca
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.catalog.trust.pins_file import PinsFile, Seen
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
-
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import Identifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from icelock.errors import FormatError, PolicyError
 from icelock.kms.private_file import lock_path, replace_file, take_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _VERSION: Final = 1
 _LOCK_WAIT_SECONDS: Final = 10.0

@@ -12,7 +12,9 @@ Not here: writing to a branch (``table.transaction``), removing snapshots (``tab
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NoReturn, Self
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
@@ -21,11 +23,6 @@ from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnap
 
 from icelock.errors import PolicyError
 from icelock.table.moments import to_millis
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-    from typing import Self
 
 
 def no_such_ref(refs: Mapping[str, SnapshotRef], name: str, kind: str | None = None) -> str:

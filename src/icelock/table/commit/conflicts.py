@@ -16,29 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-from pyiceberg.table.snapshots import IsolationLevel, Operation, ancestors_between_ids
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ancestors_between_ids
 from pyiceberg.types import LongType
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED
 from icelock.metadata.sound_bounds import is_sound
 from icelock.plan.delete_index import referenced_data_file
+from icelock.plan.partition_set import PartitionSet
 from icelock.plan.planner import Planner
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestEntry
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
-
-    from icelock.plan.partition_set import PartitionSet
 
 MERGE_ISOLATION: Final = "write.merge.isolation-level"
 _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)

@@ -11,18 +11,15 @@ Not here: the files' keys (``metadata.manifest_writer``), plain files (``table.r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from icelock.errors import PolicyError
 from icelock.plan.partition_set import PartitionSet
-
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
 _DATA_FOLDERS: Final = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 

@@ -13,13 +13,17 @@ Not here: retries (``table.commit.protocol``), removing files (``table.commit.ro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Self
 
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.io import OutputFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import (
     _FastAppendFiles,
     _ManifestMergeManager,
@@ -31,6 +35,7 @@ from pyiceberg.table.update.snapshot import (
 from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import PolicyError
+from icelock.io.file_io import EncryptingFileIO
 from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.given import whole_number
 from icelock.metadata.manifest import ManifestEntry
@@ -41,21 +46,7 @@ from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Self
-
-    from pyiceberg.io import OutputFile
-    from pyiceberg.manifest import DataFile, ManifestFile
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.snapshots import Summary
-    from pyiceberg.table.update import UpdatesAndRequirements
-
-    from icelock.io.file_io import EncryptingFileIO
-    from icelock.table.state import StagesFiles
-
+from icelock.table.state import StagesFiles
 
 # Small commits would make planning slower and slower, so manifests are merged by default, as in Java; only up to 1 MiB (some 10,000 files;
 # Java: 8 MiB), since every entry is decoded and written, which must not delay a commit for long.

@@ -17,26 +17,28 @@ give turns and find out what became of a commit (``catalog.commit``).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, ValidationException
+from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
-from pyiceberg.table.update import AddSnapshotUpdate, AssertCurrentSchemaId, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
 from tenacity import Retrying, before_sleep_log, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.given import whole_number
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import TableUpdate
-
-    from icelock.table.commit.staged import Staged
+from icelock.table.commit.staged import Staged
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,19 @@ Not here: which rows match and how files are rewritten (``table.rows.delete``), 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, Self
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.expressions import AlwaysFalse, Or
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
-from pyiceberg.table.snapshots import IsolationLevel, Operation
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
+from pyiceberg.table.update import UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import CommitWindow, _SnapshotProducer
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -35,21 +39,7 @@ from icelock.plan.partition_filter import partition_filter
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import Conflicts, Window, isolation_level
 from icelock.table.commit.producer import EncryptedProducer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Self
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.manifest import DataFile, ManifestFile
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Summary
-    from pyiceberg.table.update import UpdatesAndRequirements
-
-    from icelock.table.state import Version
-
+from icelock.table.state import Version
 
 REPLACES: Final = "replace-partitions"
 

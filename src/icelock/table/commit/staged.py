@@ -10,39 +10,34 @@ Not here: the commit (``table.commit.protocol``), what stages (``table.data_file
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
 from pyiceberg.utils.config import Config
 
 from icelock import properties as names
 from icelock.arrow.write.writer import WriteContext
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.io.file_io import EncryptingFileIO
 from icelock.io.listing import delete_files
+from icelock.keys.entropy import Entropy
+from icelock.metadata.manifest import DataFile
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates
 from icelock.table.commit.new_files import check_new_files
 from icelock.table.commit.still_fits import check_same_names, check_still_fits
 from icelock.table.guard import check_updates
 from icelock.table.scan import DataScan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.table.update import TableRequirement, TableUpdate
-
-    from icelock.format.encrypted_key import EncryptedKey
-    from icelock.io.file_io import EncryptingFileIO
-    from icelock.keys.entropy import Entropy
-    from icelock.metadata.manifest import DataFile
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.state import OpenTable
+from icelock.table.state import OpenTable
 
 _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 

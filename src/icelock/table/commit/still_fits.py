@@ -9,18 +9,15 @@ Not here: what other writers did to rows (``table.commit.conflicts``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from pyiceberg import types as ice
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 
 from icelock.metadata.schema_paths import child_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
 
 # Spec, "Schema Evolution": what a column may become.
 _WIDER: Final = {

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 
 from icelock.metadata.given import is_long
 from icelock.metadata.partition_identity import identity_of
 from icelock.plan.delete_index import is_vector
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
 
 # name when added, name when removed, in Java's order
 _NAMES: Final = (

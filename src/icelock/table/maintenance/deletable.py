@@ -16,8 +16,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
@@ -26,15 +31,7 @@ from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
 from icelock.metadata.table_metadata import decode_metadata
 from icelock.table.maintenance.reachable_files import metadata_paths, read_lists, read_paths, statistics_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table import Table
-
-    from icelock.table.state import OpenTable
+from icelock.table.state import OpenTable
 
 logger = logging.getLogger(__name__)
 

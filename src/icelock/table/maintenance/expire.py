@@ -18,9 +18,12 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
@@ -32,20 +35,14 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.listing import delete_files
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of
 from icelock.table.maintenance.reachable_files import read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.moments import to_millis
-
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.metadata.table_metadata import TableMetadataV3
-    from icelock.table.state import OpenTable
+from icelock.table.state import OpenTable
 
 GC_ENABLED: Final = "gc.enabled"
 logger = logging.getLogger(__name__)

@@ -15,25 +15,20 @@ Not here: committing (``table.maintenance.expire``).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg.table import TableProperties
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 
 from icelock import properties as names
 from icelock.keys.kek import created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
 from icelock.metadata.given import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.refs import SnapshotRef
-    from pyiceberg.table.snapshots import Snapshot
-
-    from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.table_metadata import TableMetadataV3
 
 MAX_REF_AGE_MS: Final = "history.expire.max-ref-age-ms"
 _FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT

@@ -10,29 +10,24 @@ Not here: the work on a file (``arrow.write.row_rewrite``), the snapshot (``tabl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import DELETE_MODE, REMOVED, DeleteMode
 from icelock.metadata.metadata_columns import ROW_ID
 from icelock.plan.whole_files import split_by_coverage
+from icelock.table.commit.row_delta import Change
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileRewriter, FileState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import FileScanTask
-    from pyiceberg.table.metadata import TableMetadata
-
-    from icelock.table.commit.row_delta import Change
-    from icelock.table.scan import DataScan
-    from icelock.table.state import StagesFiles
+from icelock.table.scan import DataScan
+from icelock.table.state import StagesFiles
 
 
 class DeleteByFilter(FileChange):

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyroaring import BitMap64
 
 from icelock.arrow.write.row_rewrite import mark_deleted
+from icelock.metadata.manifest import DataFile
+from icelock.table.commit.row_delta import Change
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileState
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import FileScanTask
-    from pyroaring import BitMap64
-
-    from icelock.metadata.manifest import DataFile
-    from icelock.table.commit.row_delta import Change
-    from icelock.table.scan import DataScan
-    from icelock.table.state import StagesFiles
+from icelock.table.scan import DataScan
+from icelock.table.state import StagesFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,29 +11,25 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyroaring import BitMap64
 
 from icelock.arrow.write.row_rewrite import DeleteMode, Rewrite, RewriteContext, rewrite_file, with_lineage
+from icelock.io.files import EncryptedOutputFile
 from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.metadata.manifest import DataFile
 from icelock.plan.delete_index import DeleteFileId, delete_file_id, referenced_data_file
+from icelock.plan.task import ScanTask
 from icelock.table.commit.row_delta import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyiceberg.table import FileScanTask
-    from pyroaring import BitMap64
-
-    from icelock.io.files import EncryptedOutputFile
-    from icelock.plan.task import ScanTask
-    from icelock.table.scan import DataScan
-    from icelock.table.state import StagesFiles
+from icelock.table.scan import DataScan
+from icelock.table.state import StagesFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

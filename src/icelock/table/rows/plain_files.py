@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType, UnknownType
 
 from icelock.arrow.read.file_schema import FileField, file_fields, walk, with_names
@@ -27,13 +29,7 @@ from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.given import name_mapping_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.name_mapping import MappedField, NameMapping
-
-    from icelock.table.state import StagesFiles
+from icelock.table.state import StagesFiles
 
 
 class PlainFiles:

@@ -11,30 +11,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg import expressions as ex
 from pyiceberg.expressions.literals import DateLiteral
-from pyiceberg.types import PrimitiveType
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, PrimitiveType
 
 from icelock.arrow.row_numbers import RowNumbers
 from icelock.arrow.types import output_schema, plain_array
 from icelock.arrow.write.conform import InputPlan
+from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.metadata.column_names import find_column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import NestedField
-
-    from icelock.arrow.write.context import WriteContext
 
 _LISTED: Final = 200  # PyIceberg's evaluators look at no more literals
 # Types whose Arrow values are those of filters.

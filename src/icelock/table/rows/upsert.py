@@ -15,37 +15,32 @@ Not here: keys, comparison and conflict filter (``table.rows.source_rows``), the
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.table import UpsertResult
+from pyiceberg.table import FileScanTask, UpsertResult
 from pyiceberg.types import NestedField, UnknownType
 from pyroaring import BitMap64
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import bitmap_of
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import MERGE_MODE, with_lineage
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
+from icelock.metadata.manifest import DataFile
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from icelock.plan.task import ScanTask
+from icelock.table.commit.row_delta import Change
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import FileResult, FileRewriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pyiceberg.table import FileScanTask
-
-    from icelock.arrow.read.context import ReadContext
-    from icelock.metadata.manifest import DataFile
-    from icelock.plan.task import ScanTask
-    from icelock.table.commit.row_delta import Change
-    from icelock.table.rows.source_rows import SourceRows
-    from icelock.table.scan import DataScan
-    from icelock.table.state import StagesFiles
+from icelock.table.rows.source_rows import SourceRows
+from icelock.table.scan import DataScan
+from icelock.table.state import StagesFiles
 
 _FEW_ROWS: Final = 1 << 16  # the source is indexed for each lookup, so rows are gathered
 _MANY_ROWS: Final = 1 << 20
