@@ -17,13 +17,11 @@ the cipher (``io.streams``).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NewType
+from typing import Final, NewType
 
 from icelock.errors import FormatError
 from icelock.format.aes_gcm import OVERHEAD
-
-if TYPE_CHECKING:
-    from icelock.format.key_metadata import KeyMetadata
+from icelock.format.key_metadata import KeyMetadata
 
 PlaintextLength = NewType("PlaintextLength", int)
 EncryptedLength = NewType("EncryptedLength", int)

@@ -10,7 +10,8 @@ Not here: what is checked (``metadata.checked_avro``), encrypted files (``io.fil
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.typedef import Properties
@@ -18,9 +19,6 @@ from pyiceberg.typedef import Properties
 from icelock.io.avro.read import MAGIC
 from icelock.io.limits import Limits, read_all
 from icelock.properties import LIMIT_MANIFEST_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NAMED: Final = ".avro"
 

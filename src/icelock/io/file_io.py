@@ -9,6 +9,7 @@ Not here: the stream (``io.streams``), Parquet's own encryption (``io.parquet``)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,9 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
 from icelock.io.plain_input import key_is_missing, plain_refused
+from icelock.keys.entropy import Entropy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from icelock.keys.entropy import Entropy
     from icelock.keys.manager import EncryptionManager
 
 METADATA_SUFFIX = ".metadata.json"

@@ -10,19 +10,17 @@ Source: Java ``EncryptedInputFile``, ``EncryptedOutputFile``. Not here: which fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from pyiceberg.io import InputFile, OutputFile
 
 from icelock.errors import PolicyError
 from icelock.format import ags1
+from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.io.raw import Sink, Source
 from icelock.io.stored import check_size
 from icelock.io.streams import Ags1Reader, Ags1Writer
-
-if TYPE_CHECKING:
-    from icelock.format.key_metadata import FileKey, KeyMetadata
-    from icelock.keys.entropy import Entropy
+from icelock.keys.entropy import Entropy
 
 
 class EncryptedInputFile(InputFile):

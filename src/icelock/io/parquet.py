@@ -15,15 +15,19 @@ Not here: projection and filters (``arrow``), streams (``io.streams``).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from types import TracebackType
+from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
+from pyiceberg.io import InputFile, InputStream
 
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
+from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.format.parquet_crypto import (
     ENCRYPTED_MAGIC,
     END_LENGTH,
@@ -33,16 +37,7 @@ from icelock.format.parquet_crypto import (
     footer_length,
 )
 from icelock.io.plain_input import key_is_missing
-from icelock.io.raw import read_up_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
-
-    from pyiceberg.io import InputFile, InputStream
-
-    from icelock.format.key_metadata import FileKey, KeyMetadata
-from icelock.io.raw import Source
+from icelock.io.raw import Source, read_up_to
 
 MIN_PYARROW: Final = 25
 _END_READ: Final = 1 << 16

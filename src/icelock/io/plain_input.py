@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self, cast
+from types import TracebackType
+from typing import Final, Self, cast
+
+from pyiceberg.io import InputFile
 
 from icelock.errors import FormatError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
+from icelock.format.key_metadata import KeyMetadata
 from icelock.io.files import EncryptedInputFile
 from icelock.io.raw import Source, read_up_to
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from pyiceberg.io import InputFile
-
-    from icelock.format.key_metadata import KeyMetadata
 
 RESTORE: Final = "restore the file from a backup, or read a snapshot that does not need it"
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Never
 
 from cryptography.exceptions import InvalidTag
@@ -26,15 +27,12 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.format import ags1
 from icelock.format.aes_gcm import NONCE_LENGTH, OVERHEAD
 from icelock.format.ags1 import BLOCK_SIZE, HEADER_LENGTH, EncryptedLength, PlaintextLength
+from icelock.format.key_metadata import FileKey, KeyMetadata
 from icelock.io.raw import Sink, Source, read_up_to, write_all
+from icelock.keys.entropy import Entropy
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed import ReadableBuffer, WriteableBuffer
-
-    from icelock.format.key_metadata import FileKey, KeyMetadata
-    from icelock.keys.entropy import Entropy
 
 _FIRST_BUFFER: Final = 1 << 16
 """Most manifests are smaller, so a writer does not start with a buffer for a whole block."""

@@ -9,7 +9,9 @@ Not here: what a row holds (``metadata.manifest_writer``, ``metadata.manifest_li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, cast
 
 from fastavro import parse_schema
 from fastavro.write import Writer
@@ -17,14 +19,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from icelock.io.files import EncryptedOutputFile
 from icelock.metadata.canonical_json import dumps, schema_object
 from icelock.metadata.stored_schema import named_once
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
-    from icelock.io.files import EncryptedOutputFile
 
 _EQUALITY_IDS = 135
 _BLOCK_SIZE = 1 << 18

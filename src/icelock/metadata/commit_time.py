@@ -12,12 +12,10 @@ Not here: how updates are applied (``metadata.updates``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata
 
 
 def commit_time_ms(base: TableMetadata, clock_ms: int) -> int:

@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
+from pyiceberg.io import InputFile
+from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.errors import FormatError, IcelockError
@@ -29,11 +32,6 @@ from icelock.io.limits import Limits, read_all
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms
 from icelock.properties import LIMIT_MANIFEST_BYTES
-
-if TYPE_CHECKING:
-    from pyiceberg.avro.reader import Reader
-    from pyiceberg.io import InputFile
-    from pyiceberg.schema import Schema
 
 _NANOS: Final = "timestamp-nanos"
 _KEPT_READERS: Final = 64

@@ -9,17 +9,13 @@ Not here: whether the bytes are a manifest (``io.avro.check``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
-from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 
 from icelock.errors import FormatError
 from icelock.io.plain_input import RESTORE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.manifest import ManifestEntry
 
 _Row = TypeVar("_Row", bound=ManifestFile)
 

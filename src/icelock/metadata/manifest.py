@@ -14,9 +14,11 @@ Not here: writing (``metadata.manifest_writer``), the manifest list (``metadata.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -32,18 +34,12 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
+from icelock.io.avro.check import AvroBlock
 from icelock.io.file_io import open_input
 from icelock.io.limits import DEFAULT_LIMITS, Limits
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
 from icelock.metadata.entry_rules import check_entry, check_inherited, checked_rows
 from icelock.properties import ENCRYPTED_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyiceberg.io import FileIO, InputFile
-
-    from icelock.io.avro.check import AvroBlock
 
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 _MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)

@@ -12,8 +12,10 @@ Not here: manifests (``metadata.manifest``), the snapshot's key entry (``keys.ma
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, UNASSIGNED_SEQ, ManifestContent
 
 from icelock.errors import PolicyError
@@ -25,11 +27,6 @@ from icelock.io.plain_input import plain_refused
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema
 from icelock.metadata.manifest import ManifestFile, read_manifest_rows
 from icelock.properties import ENCRYPTED_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyiceberg.io import FileIO
 
 
 def read_manifest_list(io: FileIO, *, location: str, key_id: str | None, snapshot_id: int) -> list[ManifestFile]:

@@ -9,11 +9,14 @@ Not here: which entries there are (``table``), the list (``metadata.manifest_lis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     UNASSIGNED_SEQ,
+    DataFile,
     DataFileContent,
     FileFormat,
     ManifestContent,
@@ -24,26 +27,19 @@ from pyiceberg.manifest import (
     manifest_entry_schema_with_data_file,
 )
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
+from icelock.io.file_io import EncryptingFileIO
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
 from icelock.metadata.canonical_json import dumps, schema_object
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.stored_schema import written_form
 from icelock.properties import ENCRYPTED_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-
-    from icelock.io.file_io import EncryptingFileIO
-    from icelock.secret import SecretBytes
+from icelock.secret import SecretBytes
 
 _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 

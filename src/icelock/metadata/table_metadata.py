@@ -9,10 +9,12 @@ Not here: the JSON text (``metadata.canonical_json``), whether a change is allow
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_serializer
-from pyiceberg.io import InputFile
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
@@ -26,16 +28,9 @@ from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.coherence import check_document
 from icelock.metadata.column_types import with_types
 from icelock.metadata.json_values import check_values, parse_json
+from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.manifest_list import read_manifest_list
 from icelock.properties import ENCRYPTED_VERSION, ENCRYPTION_KEY_ID, LIMIT_METADATA_BYTES, LIMITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.partitioning import PartitionSpec
-
-    from icelock.metadata.manifest import ManifestFile
 
 SUPPORTED_VERSIONS = (1, 2, ENCRYPTED_VERSION)
 

@@ -8,11 +8,12 @@ Not here: which keys to add (``keys.manager``), whether they may be (``table.gua
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext, _update_table_metadata_log
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -21,11 +22,6 @@ from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.commit_time import timed
 from icelock.metadata.given import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.table.metadata import TableMetadata
 
 
 def apply_updates(

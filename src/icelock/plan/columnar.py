@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError
@@ -32,8 +33,6 @@ from icelock.plan.task import DeleteFile, ScanTask, make_tasks, secret
 
 if TYPE_CHECKING:
     import polars as pl
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestEntry
 
 
 _log: Final = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS, FileFormat
 from pyiceberg.types import DecimalType
 from pyiceberg.utils.decimal import decimal_required_bytes
@@ -31,15 +32,12 @@ from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
 from icelock.metadata.entry_rules import MOST, NEVER_NEGATIVE
-from icelock.metadata.manifest import decode_entries, inherit
+from icelock.metadata.manifest import ManifestEntry, ManifestFile, decode_entries, inherit
 from icelock.metadata.stored_schema import StoredForm, forms
 from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
     import polars as pl
-    from pyiceberg.io import FileIO
-
-    from icelock.metadata.manifest import ManifestEntry, ManifestFile
 
 METRICS: Final = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 """Columns of (key, value) lists."""

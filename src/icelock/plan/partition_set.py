@@ -8,20 +8,16 @@ Not here: what is done to the files (``table.commit.row_delta``), conflicts (``t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.types import PrimitiveType, UUIDType
+from pyiceberg.manifest import DataFile, ManifestFile, PartitionFieldSummary
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, PrimitiveType, UUIDType
 
 from icelock.metadata.partition_identity import identity_of
 from icelock.metadata.sound_bounds import is_sound
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from pyiceberg.manifest import DataFile, ManifestFile, PartitionFieldSummary
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import IcebergType
 
 # Java orders uuids as pairs of signed numbers; Python does not.
 _UNORDERED: Final = (UUIDType,)

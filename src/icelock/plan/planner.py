@@ -22,9 +22,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
@@ -35,6 +36,7 @@ from pyiceberg.types import IcebergType, strtobool
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.errors import FormatError
+from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.plan.delete_index import DeleteIndex
@@ -42,11 +44,6 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import may_be_wrapped, partition_filter
 from icelock.plan.task import DeleteFile, ScanTask, TaskBuilder
 from icelock.plan.whole_files import null_safe
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -9,19 +9,18 @@ Not here: what a filter means (``plan.filters.exact``), which files may match (`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg import expressions as ex
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor, bind, visit
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
 from icelock.metadata.sound_bounds import SoundFile, types_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask
 
 _POSITIVE: Final = (

@@ -10,26 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 
 from icelock.arrow.read.avro_types import AvroColumn, avro_columns
 from icelock.arrow.read.file_schema import FileField, file_fields
-from icelock.arrow.read.stored_file import BATCH_BYTES, BATCH_ROWS, batch_rows
+from icelock.arrow.read.stored_file import BATCH_BYTES, BATCH_ROWS, StoredFile, batch_rows
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import Limits
 from icelock.io.plain_input import RESTORE, PlainInput
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.name_mapping import NameMapping
-
-    from icelock.arrow.read.stored_file import StoredFile
 
 # fastavro is slower with a reader's schema, unless that is a small part.
 _SMALL_PART: Final = 2

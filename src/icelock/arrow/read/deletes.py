@@ -13,7 +13,7 @@ import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.equality import EqualityColumns, EqualityKeys, equal_rows
 from icelock.arrow.read.open_file import open_file
 from icelock.arrow.read.project import FileColumns, Projection
@@ -34,9 +35,6 @@ from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
 from icelock.io.puffin.read import decode_deletion_vector, read_blob
 from icelock.plan.task import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, ScanTask
 from icelock.properties import LIMIT_DELETE_BYTES
-
-if TYPE_CHECKING:
-    from icelock.arrow.read.context import ReadContext
 
 PUFFIN: Final = "PUFFIN"
 KEPT_PUFFIN_BYTES: Final = 16 << 20

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +23,7 @@ from icelock.arrow.read.project import FileColumns, Projection
 from icelock.arrow.row_numbers import RowNumbers
 from icelock.arrow.types import output_schema, plain_array
 from icelock.metadata.column_types import field_from_json
-
-if TYPE_CHECKING:
-    from icelock.plan.task import DeleteFile
+from icelock.plan.task import DeleteFile
 
 _AS_BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
 
 from icelock.arrow.read.avro_rows import open_avro
 from icelock.arrow.read.parquet_rows import open_parquet
-from icelock.arrow.read.stored_file import FORMATS
-
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.name_mapping import NameMapping
-
-    from icelock.arrow.read.stored_file import Rows, StoredFile
+from icelock.arrow.read.stored_file import FORMATS, Rows, StoredFile
 
 _Open = Callable[["StoredFile", "FileIO", "Schema", "NameMapping | None"], AbstractContextManager["Rows"]]
 _OPEN: Final[Mapping[str, _Open]] = dict(zip(FORMATS, (open_parquet, open_avro), strict=True))

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyiceberg.expressions import AlwaysTrue
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
 
 from icelock.arrow.read.file_schema import FileField, file_fields
 from icelock.arrow.read.prune import matching_row_groups
-from icelock.arrow.read.stored_file import batch_rows
+from icelock.arrow.read.stored_file import StoredFile, batch_rows
 from icelock.errors import IntegrityError
 from icelock.io.parquet import ParquetInput
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.name_mapping import NameMapping
-
-    from icelock.arrow.read.stored_file import StoredFile
 
 
 @contextmanager

@@ -16,22 +16,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
+from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
 
 from icelock.arrow.nested import converted_list, converted_map, struct_array
+from icelock.arrow.read.file_schema import FileField
 from icelock.arrow.types import UUID_STORAGE, can_read, plain_array, repeated
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import CONSTANT_IDS, OF_POSITION_IDS, POS, ROW_ID
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-
-    from icelock.arrow.read.file_schema import FileField
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
+
+from icelock.arrow.read.file_schema import FileField
 from icelock.errors import FormatError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.plain_input import plain_refused
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.expressions import BooleanExpression
-
-    from icelock.arrow.read.file_schema import FileField
-    from icelock.plan.task import DeleteFile, ScanTask
-
+from icelock.plan.task import DeleteFile, ScanTask
 
 FORMATS: Final = ("PARQUET", "AVRO")
 """Formats whose rows are read."""

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
@@ -31,11 +32,7 @@ from icelock.arrow.read.row_filter import RowFilter
 from icelock.arrow.read.stored_file import StoredFile
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants
-
-if TYPE_CHECKING:
-    from pyroaring import BitMap64
-
-    from icelock.plan.task import ScanTask
+from icelock.plan.task import ScanTask
 
 
 def needs_reading(context: ReadContext, task: ScanTask) -> bool:

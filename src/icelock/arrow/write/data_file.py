@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -22,6 +22,7 @@ from pyiceberg.typedef import Record
 
 from icelock.arrow.write.avro_file import EncryptedAvroFile
 from icelock.arrow.write.avro_schema import avro_data_schema
+from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.dictionary import dictionary_paths
 from icelock.arrow.write.metrics import FileMetrics, MetricsCollector
 from icelock.arrow.write.metrics_modes import metrics_modes
@@ -35,9 +36,6 @@ from icelock.io.listing import delete_files
 from icelock.io.stored import EncryptedFile
 from icelock.keys.entropy import Entropy, mint_file_key
 from icelock.metadata.manifest import DataFile
-
-if TYPE_CHECKING:
-    from icelock.arrow.write.context import WriteContext
 
 _ATTEMPT_LENGTH: Final = 8
 

@@ -11,14 +11,13 @@ Columns below lists and maps keep their dictionaries. Not here: the file (``arro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
 
-if TYPE_CHECKING:
-    from icelock.arrow.write.schema import WriteSchema
+from icelock.arrow.write.schema import WriteSchema
 
 FIRST_PAGE_ROWS: Final = 20_000
 _LENGTH_BYTES: Final = 4

@@ -19,24 +19,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, bitmap_of
 from icelock.arrow.read.task import count_task, read_task
+from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
+from icelock.keys.entropy import Entropy
+from icelock.metadata.manifest import DataFile
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
-
-if TYPE_CHECKING:
-    from icelock.arrow.read.context import ReadContext
-    from icelock.arrow.write.context import WriteContext
-    from icelock.keys.entropy import Entropy
-    from icelock.metadata.manifest import DataFile
-    from icelock.plan.task import ScanTask
+from icelock.plan.task import ScanTask
 
 DELETE_MODE: Final = "write.delete.mode"
 MERGE_MODE: Final = "write.merge.mode"

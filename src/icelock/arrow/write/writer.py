@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -31,9 +32,6 @@ from icelock.arrow.write.sizes import used_bytes
 from icelock.errors import PolicyError
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _SLICE_BYTES: Final = 256 << 20  # so that 32-bit offsets hold
 

@@ -17,14 +17,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyroaring
 
+from icelock.io.files import EncryptedOutputFile
 from icelock.io.puffin.read import MAGIC, VECTOR_MAGIC
-
-if TYPE_CHECKING:
-    from icelock.io.files import EncryptedOutputFile
 
 BLOB_TYPE: Final = "deletion-vector-v1"
 ROW_POSITION_ID: Final = 2147483645
