@@ -12,7 +12,7 @@ from pyspark.sql import types as sp
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.spark.driver.plan_read import load as loaded
+from icelock.spark.driver.plan_read import job_schema
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.sealed.seen import base_of as validated_from
@@ -98,7 +98,7 @@ def test_the_oldest_head_of_the_branch_counts(table):
 
 
 def test_a_scan_of_the_data_source_says_it_in_its_pickle(lake, table):
-    _, found = loaded(settings(lake), ReadOptions.of(TABLE))
+    _, found = job_schema(settings(lake), Job.of_read(ReadOptions.of(TABLE)))
     text = Seen.of(table.metadata).to_text()
     assert f"icelock seen[{text}]icelock seen".encode() in pickle.dumps(found)
     assert seen_in(f"{text}\n\n?other.db.t", NAME) == (Seen.of(table.metadata),)

@@ -23,7 +23,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.run_jobs import Jobs
-from icelock.spark.sealed.job import Action, Job, PlannedOn
+from icelock.spark.sealed.job import Job, PlannedOn
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.rpc import check_session_rpc
@@ -94,7 +94,7 @@ def read_options(spark: SparkSession, options: ReadOptions, expression: BooleanE
     """Return what ``read`` returns, for checked options; same errors."""
     chosen = _engine(engine)
     settings = settings_of(spark)
-    job = Job(action=Action.ROWS, table=options.table, row_filter=expression, read=options)
+    job = Job.of_read(options, expression)
     if not is_classic(spark):
         if chosen == Engine.NATIVE:
             raise PolicyError("engine 'native' needs a classic session, and this is a Spark Connect session: leave the engine out")
@@ -117,7 +117,7 @@ def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame
     name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
     columns = None if "*" in scan.selected_fields else tuple(scan.selected_fields)
     options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)
-    job = Job(action=Action.ROWS, table=name, row_filter=scan.exact_filter, read=options)  # its names need no case_sensitive
+    job = Job.of_read(options, scan.exact_filter)  # its names need no case_sensitive
     check_session_rpc(spark, name, scan.io.properties)
     rows = _rows(spark, job, scan, chosen)
     return rows if scan.limit is None else rows.limit(scan.limit)

@@ -21,7 +21,7 @@ from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.distribution import check_options
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.source import NAME
-from icelock.spark.sealed.job import MAIN, Action, Job, NewTable, Purpose
+from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
 
 
@@ -149,11 +149,4 @@ class TableWriter:
         self._jobs.write_spread(job, self._df, self._spread)
 
     def _of_options(self, action: Action) -> Job:
-        options = WriteOptions.parse(self._options, overwrite=False)
-        return Job(
-            action=action,
-            table=options.table,
-            branch=options.branch or MAIN,
-            snapshot_properties=options.snapshot_properties,
-            validate_from=options.validate_from,
-        )
+        return replace(Job.of_write(WriteOptions.parse(self._options, overwrite=False), overwrite=False), action=action)

@@ -31,7 +31,6 @@ TASKS = (
 )
 PLANNING = (
     "icelock.spark.driver.commit",
-    "icelock.spark.driver.plan_job",
     "icelock.spark.driver.plan_read",
     "icelock.spark.driver.source",
     "icelock.spark.driver.plan_write",

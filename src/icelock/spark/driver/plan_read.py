@@ -1,38 +1,46 @@
-"""A read in the driver: its columns, filters and files. One planning makes one reader, and unwraps each KEK once.
+"""Reads in the driver: of what users ask for, of the rows that an operation changes, and of what a job says in its schema alone.
 
-Spark pickles the reader for executors before it asks for partitions. Its pickle is a ``TaskReader`` with the plan as plain data: the scan
-with its KMS client stays here.
+One planning makes one reader, and unwraps each KEK once. Spark pickles the reader for executors before it asks for partitions. Its pickle
+is the executors' reader with the plan as plain data: the scan with its KMS client stays here.
 
-Not here: what executors do (``spark.task.read``).
+A job that removes rows reads the files that may hold them. A file all of whose rows match the filter, as partition and metrics prove, needs
+no task: it is removed by metadata alone. For an upsert, tasks get only the files in which its first job found rows.
+
+Not here: what executors do (``spark.task.read``, ``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
+from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
+from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.given import name_mapping_of
+from icelock.plan.task import TaskBuilder
+from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
-from icelock.spark.driver.target import check_same_table
+from icelock.spark.driver.commit import discard_staged
+from icelock.spark.driver.target import check_same_table, describe, see, target_scan
 from icelock.spark.native.plan import is_native
-from icelock.spark.sealed.job import Job, PlannedOn
+from icelock.spark.sealed.job import DESCRIPTION, Action, Job
 from icelock.spark.sealed.seen import Seen
+from icelock.spark.sealed.staged import check_staged, peek
 from icelock.spark.settings.catalogs import executor_properties, open_table, scan_of
-from icelock.spark.settings.options import ReadOptions
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan, TaskReader
+from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
 from icelock.spark.task.splits import plan_splits
+from icelock.spark.task.write import WritePlan
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -47,113 +55,107 @@ class Loaded:
     """The table's versions, to be found in the pickle of this object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What ``icelock.spark.read`` adds to the options of a read; ``base`` fixes the snapshot."""
-
-    row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
-    rest: bool = False
-    base: PlannedOn | None = None
-    seen: tuple[Seen, ...] = ()
-
-    @classmethod
-    def of(cls, job: Job) -> Given:
-        """Return what a job asks for."""
-        return cls(row_filter=job.row_filter, rest=job.rest, base=job.base, seen=job.seen)
-
-
-def _scan(table: Table, options: ReadOptions, given: Given) -> DataScan:
-    scan = scan_of(table, options).filter(given.row_filter)
-    if given.base is None:
-        return scan
-    check_same_table(table, given.base.table_uuid, options.table)
-    return scan if given.base.snapshot_id is None else scan.pinned(given.base.snapshot_id)
+def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]:
+    """Return the schema of a job's rows, which is all that some jobs do; for a read also what later plannings must agree with."""
+    if job.action == Action.DESCRIBE:
+        return describe(settings, job), None
+    if job.action == Action.SEE:
+        return see(settings, job), None
+    if job.action == Action.DISCARD:
+        discard_staged(settings, job)
+        return _result_schema(staged=False), None
+    if job.action == Action.REWRITE:
+        return _result_schema(staged=peek(job) is not None), None
+    scan = _scan(open_table(settings, job.table), job)
+    projection = scan.projection()
+    schema = spark_schema(projection, table=str(job.table))
+    if job.read is None:
+        return schema, None
+    snapshot, seen = scan.snapshot(), job.seen[0] if job.seen else Seen.of(scan.table_metadata)
+    snapshot_id = None if snapshot is None else snapshot.snapshot_id
+    return schema, Loaded(snapshot_id=snapshot_id, schema=projection.model_dump_json(), seen=seen.marked())
 
 
-def load(settings: Settings, options: ReadOptions, given: Given | None = None) -> tuple[StructType, Loaded]:
-    """Return the Spark schema that the options ask for, and what later plannings must agree with."""
-    given = given or Given()
-    scan = _scan(open_table(settings, options.table), options, given)
-    seen = given.seen[0] if given.seen else Seen.of(scan.table_metadata)
-    snapshot, projection = scan.snapshot(), scan.projection()
-    loaded = Loaded(snapshot_id=None if snapshot is None else snapshot.snapshot_id, schema=projection.model_dump_json(), seen=seen.marked())
-    return spark_schema(projection, table=str(options.table)), loaded
+def _result_schema(*, staged: bool) -> StructType:
+    """Return the schema of result rows, which also says whether a job of this operation staged anything."""
+    return StructType([StructField(RESULT, BinaryType(), metadata={DESCRIPTION: staged})])
 
 
-def plan_read(
-    settings: Settings, options: ReadOptions, schema: StructType, loaded: Loaded | None, given: Given | None = None
-) -> PlanningReader:
-    """Return the reader of one scan.
+def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded | None) -> DataSourceReader:
+    """Return the reader of a job, for the columns that Spark wants (``schema``).
 
-    Args:
-        settings: from ``register``.
-        options: of the read.
-        schema: the columns that Spark wants.
-        loaded: what ``load`` returned when the DataFrame was made; None for a user's schema, which reads the newest snapshot.
-        given: what ``icelock.spark.read`` adds.
+    ``loaded`` is what ``job_schema`` returned when the DataFrame was made; None for a user's schema, which reads the newest snapshot.
 
     Raises:
         PolicyError: the table's columns changed since the DataFrame was made, or its snapshot was expired.
     """
-    table = open_table(settings, options.table)
-    given = given or Given()
-    scan = _scan(table, options, given)
+    table = open_table(settings, job.table)
+    scan = _scan(table, job)
+    if job.action == Action.REWRITE:
+        return RewritePlanning(settings, job, table, scan)
+    if job.read is None:
+        return PlanningReader(settings, job, table, scan, schema, empty=job.pinned.snapshot_id is None)
     if loaded is not None:
         if loaded.snapshot_id is not None:
             scan = scan.pinned(loaded.snapshot_id)
         if schema_from_json(loaded.schema).as_struct() != scan.projection().as_struct():
-            raise PolicyError(f"the columns of table {options.table} changed since the DataFrame was made: load it again")
+            raise PolicyError(f"the columns of table {job.table} changed since the DataFrame was made: load it again")
     kind = PushDownReader if settings.push_down else PlanningReader
-    empty = loaded is not None and loaded.snapshot_id is None
-    return kind(settings, options, table, scan, schema, empty=empty, rest=given.rest)
+    return kind(settings, job, table, scan, schema, empty=loaded is not None and loaded.snapshot_id is None)
 
 
-class PlanningReader(DataSourceReader):
-    """The driver's reader; its pickle is the executors' reader."""
+def _scan(table: Table, job: Job) -> DataScan:
+    if job.read is None:
+        return target_scan(table, job)
+    scan = scan_of(table, job.read).filter(job.row_filter)
+    if job.base is None:
+        return scan
+    check_same_table(table, job.base.table_uuid, job.table)
+    return scan if job.base.snapshot_id is None else scan.pinned(job.base.snapshot_id)
 
-    def __init__(  # noqa: PLR0913 - the parts of one planning
-        self,
-        settings: Settings,
-        options: ReadOptions,
-        table: Table,
-        scan: DataScan,
-        schema: StructType,
-        *,
-        empty: bool = False,
-        rest: bool = False,
-    ) -> None:
+
+class _DriverReader(DataSourceReader):
+    """A reader in the driver; its pickle is the executors' reader."""
+
+    def __init__(self, settings: Settings, job: Job, table: Table, scan: DataScan) -> None:
         self._settings = settings
-        self._empty = empty
-        self._rest = rest
+        self._job = job
         self._table = table
         self._scan = scan
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read as an executor does."""
+        planned: Any = self.__reduce__()
+        rows: Iterator[pa.RecordBatch] = planned[0](*planned[1]).read(partition)
+        return rows
+
+    def _read_plan(self, columns: Schema, schema: StructType) -> ReadPlan:
+        context = self._scan.read_context(columns)
+        storage = executor_properties(context.io.properties, self._table.catalog.properties)
+        return ReadPlan.of(context, schema, storage, self._table.metadata.location)
+
+
+class PlanningReader(_DriverReader):
+    """Reads rows."""
+
+    def __init__(  # noqa: PLR0913 - the parts of one planning
+        self, settings: Settings, job: Job, table: Table, scan: DataScan, schema: StructType, *, empty: bool
+    ) -> None:
+        super().__init__(settings, job, table, scan)
+        self._empty = empty
         self._spark_schema = schema
-        self._projected = project(scan.projection(), schema, table=str(options.table), case_sensitive=settings.case_sensitive)
-        self._filters: list[BooleanExpression] = []
+        self._projected = project(scan.projection(), schema, table=str(job.table), case_sensitive=settings.case_sensitive)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the scan."""
-        tasks = [] if self._empty else self._scan.filter(self._row_filter()).scan_tasks()
-        if self._rest:
+        tasks = [] if self._empty else self._scan.scan_tasks()
+        if self._job.rest:
             mapped = name_mapping_of(self._table.metadata) is not None
             tasks = [task for task in tasks if not is_native(task, name_mapping=mapped)]
         return plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read as an executor does."""
-        return TaskReader(self._read_plan()).read(partition)
-
     def __reduce__(self) -> Any:
-        return TaskReader, (self._read_plan(),)
-
-    def _row_filter(self) -> BooleanExpression:
-        return reduce(And, self._filters) if self._filters else AlwaysTrue()
-
-    def _read_plan(self) -> ReadPlan:
-        context = self._scan.filter(self._row_filter()).read_context(self._projected)
-        catalog = self._table.catalog.properties
-        storage = executor_properties(context.io.properties, catalog)
-        return ReadPlan.of(context, self._spark_schema, storage, self._table.metadata.location)
+        return TaskReader, (self._read_plan(self._projected, self._spark_schema),)
 
 
 class PushDownReader(PlanningReader):
@@ -168,5 +170,31 @@ class PushDownReader(PlanningReader):
             if expression is None:
                 left.append(pushed)
             else:
-                self._filters.append(expression)
+                self._scan = self._scan.filter(expression)
         return left
+
+
+class RewritePlanning(_DriverReader):
+    """Removes rows."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the job; a CommitError if what the first job staged is no longer there."""
+        staged = peek(self._job)
+        check_staged(staged, self._job)
+        if self._job.pinned.snapshot_id is None:
+            return [RewriteSplit([], {})]
+        positions = {} if staged is None else dict(staged.written.positions)
+        if positions:
+            planned = [task for task in self._scan.plan_files() if task.file.file_path in positions]
+        else:
+            _, planned = split_by_coverage(self._scan.plan_files(), self._scan.full_schema, self._scan.exact_filter)
+        builder = TaskBuilder([self._scan.full_schema, *self._table.metadata.schemas])
+        tasks = [builder.build(task) for task in planned]
+        splits = plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
+        return [RewriteSplit(split.tasks, positions) for split in splits]
+
+    def __reduce__(self) -> Any:
+        read = self._read_plan(Schema(), StructType())
+        written = replace(with_lineage(self._table.transaction().staged.write_context()), operation_id=self._job.operation_id)
+        write = WritePlan.of(written, (), read.storage, sender=self._job.recipient.sender)
+        return RewriteReader, (RewritePlan(read=read, write=write, merge_on_read=self._job.pinned.merge_on_read),)

@@ -65,43 +65,34 @@ class IcelockSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema that the options ask for; no key is needed."""
-        job = self._job()
-        if job is not None:
-            from icelock.spark.driver.plan_job import job_schema
+        from icelock.spark.driver.plan_read import job_schema
 
-            found, self._loaded = job_schema(self.settings, job)
-            return found
-        from icelock.spark.driver.plan_read import load
-
-        found, self._loaded = load(self.settings, ReadOptions.parse(self.options))
+        found, self._loaded = job_schema(self.settings, self._read_job())
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of one scan."""
+        from icelock.spark.driver.plan_read import job_reader
+
         self._spent = True
-        job = self._job()
-        if job is not None:
-            from icelock.spark.driver.plan_job import job_reader
-
-            return job_reader(self.settings, job, schema, self._loaded)
-        from icelock.spark.driver.plan_read import plan_read
-
-        return plan_read(self.settings, ReadOptions.parse(self.options), schema, self._loaded)
+        return job_reader(self.settings, self._read_job(), schema, self._loaded)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return the writer of one job."""
         from icelock.spark.driver.plan_write import plan_write
+        from icelock.spark.sealed.job import Job
 
         self._spent = True
-        job = self._job()
-        if job is None:
-            from icelock.spark.sealed.job import Job
-
-            job = Job.of_write(WriteOptions.parse(self.options, overwrite=overwrite), overwrite=overwrite)
+        job = self._given_job() or Job.of_write(WriteOptions.parse(self.options, overwrite=overwrite), overwrite=overwrite)
         return plan_write(self.settings, job, schema)
 
-    def _job(self) -> Job | None:
-        """Return the job that ``write_to``, ``delete`` or ``upsert`` put into the options, if any."""
+    def _read_job(self) -> Job:
+        from icelock.spark.sealed.job import Job
+
+        return self._given_job() or Job.of_read(ReadOptions.parse(self.options))
+
+    def _given_job(self) -> Job | None:
+        """Return the job that ``read``, ``write_to``, ``delete`` or ``upsert`` put into the options, if any."""
         from icelock.spark.sealed.job import JOB, Job
 
         sealed = self.options.get(JOB)

@@ -81,14 +81,6 @@ class NewTable:
     partitioned_by: tuple[str, ...]
 
 
-def _operation_id() -> str:
-    return str(uuid.uuid4())
-
-
-def _key() -> bytes:
-    return SystemEntropy().random_bytes(_KEY_LENGTH)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job.
@@ -126,8 +118,13 @@ class Job:
     purpose: Purpose = Purpose.OVERWRITE
     seen: tuple[Seen, ...] = ()
     validate_from: int | None = None
-    operation_id: str = field(default_factory=_operation_id)
-    key: bytes = field(default_factory=_key, repr=False)
+    operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    key: bytes = field(default_factory=lambda: SystemEntropy().random_bytes(_KEY_LENGTH), repr=False)
+
+    @classmethod
+    def of_read(cls, options: ReadOptions, row_filter: BooleanExpression | None = None) -> Self:
+        """Return the job of a read."""
+        return cls(action=Action.ROWS, table=options.table, read=options, row_filter=AlwaysTrue() if row_filter is None else row_filter)
 
     @classmethod
     def of_write(cls, options: WriteOptions, *, overwrite: bool) -> Self:

@@ -3,7 +3,7 @@
 Like a ``spark.sealed.ticket``, but its path follows from the operation's id, so that the planning processes of another job find it. It
 holds the new files with their keys and the rows that they replace, sealed under the operation's key. Folder 0700, file 0600.
 
-Not here: its use (``spark.driver.commit``, ``spark.driver.plan_rewrite``).
+Not here: its use (``spark.driver.commit``, ``spark.driver.plan_read``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A task gets whole files with their keys, and for an upsert the positions of the 
 the driver. These rows pass through Spark's JVM to the writer of the same task (``RewriteWriter``), which makes one message of them.
 
 Importing this module imports no catalog and no KMS. Not here: the work on a file (``arrow.write.row_rewrite``), which files
-(``spark.driver.plan_rewrite``), the commit (``spark.driver.commit``).
+(``spark.driver.plan_read``), the commit (``spark.driver.commit``).
 """
 
 from __future__ import annotations
