@@ -252,7 +252,7 @@ def test_a_check_that_fails_after_the_commit_deletes_nothing(lake: TestLake, mon
 
 
 def test_a_lock_that_is_not_given_up_ends_the_commit(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icelock.catalog.sql.store.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("icelock.catalog.sql.catalog.LOCK_WAIT_MS", 200)
     table = make(lake, ONCE)
     before = lake.files()
     with lake.catalog().turn(("db", "t")), pytest.raises(CommitFailedException, match="gave no lock"):
@@ -261,7 +261,7 @@ def test_a_lock_that_is_not_given_up_ends_the_commit(lake: TestLake, monkeypatch
 
 
 def test_readers_that_keep_sqlite_from_committing_end_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icelock.catalog.sql.store.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("icelock.catalog.sql.catalog.LOCK_WAIT_MS", 200)
     lake = sqlite_lake(tmp_path)
     table = make(lake, ONCE)
     before = lake.files()
@@ -289,7 +289,7 @@ def test_a_writer_that_takes_no_lock_is_not_overwritten(lake: TestLake, monkeypa
         return self._store.catalog.load_from_metadata(("db", "t"), stale)
 
     with monkeypatch.context() as patch:
-        patch.setattr("icelock.catalog.sql.store.SqlTurn.load", behind)
+        patch.setattr("icelock.catalog.sql.catalog.SqlTurn.load", behind)
         with pytest.raises(CommitFailedException, match="another writer committed first"):
             set_owner(table)
     assert lake.files() == before

@@ -72,7 +72,7 @@ def test_two_catalogs_made_at_once_find_their_tables(lake: PostgresLake, monkeyp
         made.append(lake.catalog(uri=lake.server.uri("fresh")))
         made[0].create_tables()
         msg = 'relation "iceberg_tables" already exists'
-        raise icelock.catalog.sql.store.SQLAlchemyError(msg)
+        raise icelock.catalog.sql.catalog.SQLAlchemyError(msg)
 
     monkeypatch.setattr("icelock.catalog.sql.SqlCatalog.create_tables", first)
     catalog = lake.catalog(uri=lake.server.uri("fresh"))

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from icelock.catalog.commit.outcome import has_commit
-from icelock.catalog.sql.store import SqlTurn
+from icelock.catalog.sql.catalog import SqlTurn
 from icelock.errors import IntegrityError
 from tests.lakes.sqlite import KEYED, TestLake, people
 

@@ -4,7 +4,7 @@ Order of a commit, all of it in the table's turn (``catalog.commit.queue``): 1 t
 new row, then the metadata file; 4 the service's row is made to name that file. Before 4 nothing has happened: whatever fails, the metadata
 file is deleted and so are the commit's others. If 4 fails, the row is looked at (``catalog.commit.outcome``).
 
-Not here: the services' rows (``catalog.sql.store``, ``catalog.hive.store``, ``catalog.glue.store``), the rules (``catalog.base``).
+Not here: the services' rows (``catalog.sql``, ``catalog.hive``, ``catalog.glue``), the rules (``catalog.base``).
 """
 
 from __future__ import annotations

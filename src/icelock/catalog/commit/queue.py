@@ -3,7 +3,7 @@
 Threads of a process queue first, in the order in which they came; then the service's own lock keeps other processes out. A transaction that
 holds its turn makes its snapshot again if the table has moved on, so no writer's work is wasted.
 
-Not here: the services' locks (``catalog.sql.store``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
+Not here: the services' locks (``catalog.sql.catalog``, ``catalog.hive.lock``), what a turn is used for (``table.commit.protocol``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     SqlCatalog(EncryptedCatalog, pyiceberg's SqlCatalog)   has a   SqlStore(Store)
 
 A commit runs in a turn: ``exclusive`` gives one, and the turn makes the commit. Services that keep only which metadata file of a table is
-current need a turn that can replace it (``catalog.commit.pointer``); a REST server does more by itself (``catalog.rest.store``).
+current need a turn that can replace it (``catalog.commit.pointer``); a REST server does more by itself (``catalog.rest.catalog``).
 Decision: docs/adr/0016.
 
 Not here: how turns are taken in order (``catalog.commit.queue``), looking at what became of a commit (``catalog.commit.outcome``).

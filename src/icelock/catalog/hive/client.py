@@ -3,7 +3,7 @@
 PyIceberg's client keeps one transport for the whole catalog; two threads that commit at once would read each other's
 replies. Several URIs (separated by commas) are tried in order whenever a connection is opened. Answers are bounded in time and size.
 
-Not here: the requests (``catalog.hive.store``), locks (``catalog.hive.lock``).
+Not here: the requests (``catalog.hive.catalog``), locks (``catalog.hive.lock``).
 """
 
 from __future__ import annotations

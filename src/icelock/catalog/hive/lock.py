@@ -8,7 +8,7 @@ made does it stay until the metastore drops it (``hive.txn.timeout``, 300 s). Th
 Waiting honours PyIceberg's ``lock-check-min-wait-time``, ``lock-check-max-wait-time`` (seconds) and ``lock-check-retries``
 with Java's first and longest wait and about Java's three minutes in all, but in more and shorter steps. Source: Java MetastoreLock.
 
-Not here: what is done under the lock (``catalog.hive.store``).
+Not here: what is done under the lock (``catalog.hive.catalog``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What shows whether a REST server made a commit: the table that it has or answers with, and the refusal that it gave.
+"""What shows whether a REST server made a commit, or a new table: the table that it has or answers with, and the refusal that it gave.
 
 **A table** has the commit if it has the commit's snapshots and all else that the updates asked for; without snapshots, if it is one version
 after the base and has the content that the commit makes. A part of a commit proves nothing.
@@ -16,6 +16,10 @@ on showing the table as it was. So neither a status nor an unchanged table is a 
 
 Java believes 400, 401, 403, 404 and 409 from whomever they come (``CleanableFailure``), and keeps the files after all others.
 
+**A new table** is refused before a row is written unless it has its key, and the form that was asked for: identity partition values are in
+plain in paths and metadata, so a server may not partition by a column of its choice, or have files written elsewhere. Ids may be others:
+servers assign new ones.
+
 Not here: sending, and looking at the table (``catalog.rest.commit``).
 """
 
@@ -23,18 +27,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
+from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table import StagedTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate, AssertRefSnapshotId
+from pyiceberg.typedef import Identifier
 from requests import HTTPError
 
-from icelock.catalog.commit.missing import missing_part
+from icelock import properties as names
+from icelock.catalog.commit.missing import columns, missing_part
 from icelock.catalog.commit.store import Change
 from icelock.catalog.rest.answer import TableAnswer
 from icelock.errors import CommitError
+from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.commit.protocol import fails
 
 _IGNORED_FIELDS: Final = {"last_updated_ms", "metadata_log", "snapshot_log", "table_uuid"}
@@ -51,6 +60,15 @@ _NO_RIGHT: Final = re.compile("forbidden|not_?authorized|unauthorized|access_?de
 _NO_NAMESPACE: Final = (404, "NoSuchNamespaceException")
 # What a snapshot is refused with that is already there.
 _OF_SECOND_COPIES: Final = frozenset({"ValidationException", "IllegalArgumentException"})
+# Where files are written: a path, or a class that gives them one.
+_PLACES: Final = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+    "write.location-provider.impl",
+    "write.py-location-provider.impl",
+)
 
 
 def has_commit(change: Change, now: TableAnswer) -> bool | None:
@@ -167,3 +185,61 @@ def _content(metadata: TableMetadata) -> dict[str, Any]:
 
 def _age(metadata: TableMetadata) -> tuple[int, int]:
     return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms
+
+
+def check_made(name: Identifier, made: TableMetadata, wanted: Mapping[str, str], request: CreateTableRequest, *, catalog: str) -> None:
+    """Check that the table that a server made is the one that was asked for.
+
+    Raises:
+        CommitError: it is not encrypted under the key that was asked for, or has another form.
+    """
+    problem = ""
+    if not isinstance(made, TableMetadataV3):
+        problem = f"format version 3 was asked for, and catalog {catalog} made version {made.format_version}"
+    for setting in (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH):
+        if not problem and made.properties.get(setting) != wanted.get(setting):
+            problem = f"{setting} is {made.properties.get(setting)!r} in catalog {catalog} instead of {wanted.get(setting)!r}"
+    if problem:
+        raise CommitError(
+            f"table {'.'.join(name)}: {problem}: it cannot hold encrypted tables. The table at {made.location} has no data: "
+            "drop it, and use another catalog"
+        )
+    problem = _difference(request, made, wanted)
+    if problem:
+        raise CommitError(
+            f"table {'.'.join(name)}: catalog {catalog} made it in a form of its own: {problem}. The table at {made.location} has no "
+            "data: drop it, and ask for what the server makes, or use another catalog"
+        )
+
+
+def _difference(request: CreateTableRequest, made: TableMetadata, wanted: Mapping[str, str]) -> str:
+    """Say what a table has that was not asked for; empty if its columns, partitions, order and places are those of the request."""
+    schema, there = request.table_schema, made.schema()
+    asked, got = set(columns(schema).values()), set(columns(there).values())
+    if asked != got or [field.name for field in schema.fields] != [field.name for field in there.fields]:
+        different = sorted({name for name, *_ in asked ^ got}) or ["in another order"]
+        return f"it has other columns than were asked for ({', '.join(different)[:200]})"
+    if _named(schema, () if request.partition_spec is None else request.partition_spec.fields) != _named(there, made.spec().fields):
+        return "it has another partition spec than was asked for"
+    order = made.sort_order_by_id(made.default_sort_order_id)
+    if _named(schema, () if request.write_order is None else request.write_order.fields) != _named(
+        there, () if order is None else order.fields
+    ):
+        return "it has another sort order than was asked for"
+    for place in _PLACES:
+        if made.properties.get(place) != wanted.get(place):
+            return f"{place} is {made.properties.get(place)!r} instead of {wanted.get(place)!r}"
+    return ""
+
+
+def _named(schema: Any, fields: Any) -> list[Any]:
+    """Return the fields of a spec or an order, with the names of their columns."""
+    return [
+        (
+            schema.find_column_name(field.source_id),
+            str(field.transform),
+            getattr(field, "direction", None),
+            getattr(field, "null_order", None),
+        )
+        for field in fields
+    ]

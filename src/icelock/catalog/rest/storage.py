@@ -2,7 +2,7 @@
 
 An open file keeps the credentials that it was opened with. Spark's executors get those that are valid when a job is planned.
 
-Not here: asking for credentials (``catalog.rest.store``).
+Not here: asking for credentials (``catalog.rest.catalog``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ SqlCatalog) do not know it. Key id and key length are the table's. The hash (``m
 beside it: after a commit of another client it proves nothing, until icelock commits again. Both rows are read in one
 statement, so a reader never compares a file with the facts of another one. The first writer creates ``icelock_table_facts``.
 
-Not here: what is compared (``catalog.trust.facts``), when they are written (``catalog.sql.store``).
+Not here: what is compared (``catalog.trust.facts``), when they are written (``catalog.sql.catalog``).
 """
 
 from __future__ import annotations
