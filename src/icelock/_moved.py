@@ -56,11 +56,23 @@ _RENAMED: Final = {
     "arrow.filter_text": "plan.filters.text",
     "arrow.metrics_config": "arrow.write.metrics_modes",
     "arrow.parquet_writer": "arrow.write.parquet_file",
+    "arrow.read.avro_rows": "arrow.read.stored_file",
     "arrow.read.batches": "arrow.read.stored_file",
     "arrow.read.delete_cache": "arrow.read.context",
+    "arrow.read.equality": "arrow.read.deletes",
+    "arrow.read.open_file": "arrow.read.stored_file",
+    "arrow.read.parquet_rows": "arrow.read.stored_file",
     "arrow.read.seams": "arrow.read.prune",
     "arrow.seams": "arrow.read.prune",
+    "arrow.write.avro_schema": "arrow.write.avro_file",
+    "arrow.write.avro_values": "arrow.write.avro_file",
+    "arrow.write.bounds": "arrow.write.metrics",
+    "arrow.write.casts": "arrow.write.conform",
+    "arrow.write.dictionary": "arrow.write.parquet_file",
     "arrow.write.given_rows": "arrow.write.conform",
+    "arrow.write.partition_path": "arrow.write.partition",
+    "arrow.write.partition_writer": "arrow.write.fanout",
+    "arrow.write.sizes": "arrow.nested",
     "arrow.write_context": "arrow.write.context",
     "arrow.write_options": "arrow.write.options",
     "arrow.write_schema": "arrow.write.schema",
@@ -169,10 +181,11 @@ _RENAMED: Final = {
     "table.update_snapshot": "table.data_file_transaction",
     "table.vector_file": "table.rows.file_rewrite",
 }
-MOVED: Final = {
-    **{f"icelock.{package}.{name}": f"icelock.{folder}.{name}" for package, folder, found in _FOLDERS for name in found.split()},
-    **{f"icelock.{old}": f"icelock.{new}" for old, new in _RENAMED.items()},
+_NOW: Final = {
+    **{f"{package}.{name}": f"{folder}.{name}" for package, folder, found in _FOLDERS for name in found.split()},
+    **_RENAMED,
 }
+MOVED: Final = {f"icelock.{old}": f"icelock.{_NOW.get(new, new)}" for old, new in _NOW.items()}  # what moved twice, too
 
 
 class _Moved(MetaPathFinder, Loader):

@@ -5,7 +5,7 @@ Time and number transforms are arithmetic on arrays; where Arrow has no function
 transform runs once for each distinct value. PyIceberg's own ``pyarrow_transform`` is not used: it needs the package
 pyiceberg-core, which supports fewer Arrow forms.
 
-Not here: partition tuples and paths (``arrow.write.partition``, ``arrow.write.partition_path``).
+Not here: partition tuples and paths (``arrow.write.partition``, ``arrow.write.partition``).
 """
 
 from __future__ import annotations

@@ -86,6 +86,11 @@ def storage(arrow_type: pa.DataType) -> pa.DataType:
     return arrow_type
 
 
+def is_list_like(arrow_type: pa.DataType) -> bool:
+    """Whether values of a type are lists, in any of Arrow's forms."""
+    return any(is_type(arrow_type) for is_type in _LISTS)
+
+
 def plain_array(array: pa.Array) -> pa.Array:
     """Return an extension array's storage, and any other array as it is."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array
@@ -124,21 +129,16 @@ def can_read(stored: pa.DataType, wanted: ice.PrimitiveType) -> bool:
 
 def _integer(bits: int) -> Callable[[pa.DataType], bool]:
     """Signed integers up to ``bits``, unsigned ones that fit (for long: any, checked value by value)."""
-
-    def rule(found: pa.DataType) -> bool:
-        unsigned = bits if bits == pa.int64().bit_width else bits - 1
-        return bool(pat.is_integer(found) and found.bit_width <= (bits if pat.is_signed_integer(found) else unsigned))
-
-    return rule
+    unsigned = bits if bits == pa.int64().bit_width else bits - 1
+    return lambda found: bool(pat.is_integer(found) and found.bit_width <= (bits if pat.is_signed_integer(found) else unsigned))
 
 
-def _floating(bits: int) -> Callable[[pa.DataType], bool]:
-    def rule(found: pa.DataType) -> bool:
-        return bool(pat.is_floating(found) and found.bit_width <= bits)
-
-    return rule
+def floating(bits: int) -> Callable[[pa.DataType], bool]:
+    """Return the test for floating-point numbers of up to ``bits``."""
+    return lambda found: bool(pat.is_floating(found) and found.bit_width <= bits)
 
 
+_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 _TEXTS: Final = (pat.is_string, pat.is_large_string, pat.is_string_view, pat.is_binary, pat.is_large_binary, pat.is_binary_view)
 
 
@@ -152,16 +152,12 @@ def _naive(found: pa.DataType) -> bool:
     return bool(pat.is_date32(found) or (pat.is_timestamp(found) and (found.tz is None or found.tz in UTC_NAMES)))
 
 
-def _uuid(found: pa.DataType) -> bool:
-    return bool(found == UUID_STORAGE)
-
-
 _READABLE: Final[dict[type[ice.PrimitiveType], Callable[[pa.DataType], bool]]] = {
     ice.BooleanType: pat.is_boolean,
     ice.IntegerType: _integer(32),
     ice.LongType: _integer(64),
-    ice.FloatType: _floating(32),
-    ice.DoubleType: _floating(64),
+    ice.FloatType: floating(32),
+    ice.DoubleType: floating(64),
     ice.DateType: pat.is_date,
     ice.TimeType: pat.is_time,
     ice.TimestampType: _naive,
@@ -170,5 +166,5 @@ _READABLE: Final[dict[type[ice.PrimitiveType], Callable[[pa.DataType], bool]]] =
     ice.TimestamptzNanoType: pat.is_timestamp,
     ice.StringType: _text,
     ice.BinaryType: _text,
-    ice.UUIDType: _uuid,
+    ice.UUIDType: UUID_STORAGE.equals,
 }

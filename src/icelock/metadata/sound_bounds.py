@@ -7,7 +7,7 @@ list, where a missing bound means that there are no values: such a summary is ig
     int in a long, float in a double: kept, as in Java (``Conversions.fromByteBuffer``)
     date in a timestamp, other lengths, text that is not UTF-8, decimals with too many digits: invalid
 
-Not here: bounds that we write (``arrow.write.bounds``).
+Not here: bounds that we write (``arrow.write.metrics``).
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 
-from icelock.arrow.read import equality
 from icelock.arrow.read.context import MOST_BYTES, DeleteCache, ReadContext
+from icelock.arrow.read.deletes import _keys, equal_rows
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
@@ -338,11 +338,11 @@ def test_rows_equal_in_all_columns_are_found_whatever_the_sizes(rows: list[Any],
 
     def keys(of: list[Any]) -> list[pa.Array]:
         columns = [pa.array([row[i] for row in of], kind, from_pandas=False) for i, kind in enumerate(types)]
-        return [key for column in columns for key in equality._keys(column)]
+        return [key for column in columns for key in _keys(column)]
 
     for start in range(0, len(rows), batch):
         part = rows[start : start + batch]
-        found = equality.equal_rows(keys(part), keys(deleted))
+        found = equal_rows(keys(part), keys(deleted))
         expected = [any(all(same(a, b) for a, b in zip(row, gone, strict=True)) for gone in deleted) for row in part]
         assert (expected if any(expected) else None) == (None if found is None else found.to_pylist())
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, StringType, StructType
 
-from icelock.arrow.write.dictionary import is_smaller
+from icelock.arrow.write.parquet_file import is_smaller
 from tests.unit.arrow.writing import opt, parquet_file, read, write
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
-from icelock.arrow.write.bounds import lower_bound, upper_bound
+from icelock.arrow.write.metrics import lower_bound, upper_bound
 from tests.unit.arrow.writing import opt, req, write
 
 NAN = float("nan")

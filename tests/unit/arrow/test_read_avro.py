@@ -177,7 +177,7 @@ def test_nested_values_of_every_kind_are_read(tmp_path: Path):
 
 
 def test_a_file_is_read_in_bounded_batches_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("icelock.arrow.read.avro_rows.BATCH_ROWS", 100)
+    monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", 100)
     monkeypatch.setattr("icelock.arrow.read.stored_file.BATCH_ROWS", 100)
     rows = [{"id": i, "s": f"s{i}"} for i in range(1001)]
     one = written(tmp_path / "f.avro", record(("id", 1, "long"), ("s", 2, "string")), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from icelock.arrow.write.sizes import used_bytes
+from icelock.arrow.nested import used_bytes
 
 POINT = pa.struct([("x", pa.int32()), ("tags", pa.list_(pa.string()))])
 

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from icelock.arrow.write.avro_schema import avro_data_schema, decimal_length
+from icelock.arrow.write.avro_file import avro_data_schema, decimal_length
 from icelock.arrow.write.writer import DataFileWriter
 from icelock.errors import IntegrityError
 from icelock.keys.entropy import SystemEntropy

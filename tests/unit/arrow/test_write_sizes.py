@@ -10,9 +10,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, StringType, StructType
 
+from icelock.arrow.write.fanout import Compression, _levels, _parts
 from icelock.arrow.write.options import WriteOptions
 from icelock.arrow.write.parquet_file import EncryptedParquetFile
-from icelock.arrow.write.partition_writer import Compression, _levels, _parts
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy, mint_file_key

@@ -4,19 +4,26 @@ Positions of all delete files together are one bitmap; equality delete files tha
 Everything is read and checked before the data file is opened, so with a damaged delete file no row is returned. Decoded files are kept
 in the scan's ``DeleteCache``.
 
-Not here: which delete files apply (``plan.delete_index``), the blob (``io.puffin.read``), comparing rows (``arrow.read.equality``).
+By equality deletes, rows are deleted that equal a deleted row in all compared columns (spec, "Equality Delete Files"). Equal is as Java's
+StructLikeSet has it: null equals null, NaN equals NaN, -0.0 is not 0.0, and a null struct is not a struct of nulls. Values are those
+after projection, on both sides: promoted, with initial defaults, from partitions.
+
+Not here: which delete files apply (``plan.delete_index``), the blob (``io.puffin``).
 """
 
 from __future__ import annotations
 
 import array
+import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pat
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import create_mapping_from_schema
@@ -24,15 +31,15 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.equality import EqualityColumns, EqualityKeys, equal_rows
-from icelock.arrow.read.open_file import open_file
 from icelock.arrow.read.project import FileColumns, Projection
-from icelock.arrow.read.stored_file import StoredFile
-from icelock.arrow.types import output_schema
+from icelock.arrow.read.stored_file import StoredFile, open_file
+from icelock.arrow.row_numbers import RowNumbers
+from icelock.arrow.types import output_schema, plain_array
 from icelock.errors import FormatError, IntegrityError
 from icelock.io.limits import Limits, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
 from icelock.io.puffin.read import decode_deletion_vector, read_blob
+from icelock.metadata.column_types import field_from_json
 from icelock.plan.task import EQUALITY_DELETES, POSITION_DELETES, DeleteFile, ScanTask
 from icelock.properties import LIMIT_DELETE_BYTES
 
@@ -43,6 +50,72 @@ _POSITIONS: Final = Schema(
 )
 _POSITIONS_ARROW: Final = output_schema(_POSITIONS)
 _POSITION_BYTES: Final = 8
+_AS_BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+_MANY: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityColumns:
+    """The columns that a group of delete files compares, each in a schema of its own: names may repeat when columns were dropped."""
+
+    ids: tuple[int, ...]
+    schemas: tuple[Schema, ...]
+    arrow_schemas: tuple[pa.Schema, ...]
+
+    @classmethod
+    def of(cls, delete: DeleteFile) -> EqualityColumns:
+        """Return the columns of an equality delete file, in the order of their ids."""
+        ids = tuple(sorted(delete.equality_ids or ()))
+        by_id = dict(zip(delete.equality_ids or (), delete.equality_columns, strict=True))
+        schemas = tuple(Schema(field_from_json(by_id[field_id])) for field_id in ids)
+        return cls(ids=ids, schemas=schemas, arrow_schemas=tuple(output_schema(schema) for schema in schemas))
+
+
+class EqualityKeys:
+    """Reads the compared columns of one file's batches; ``leaves`` are the leaf columns it needs."""
+
+    def __init__(self, columns: EqualityColumns, source: FileColumns) -> None:
+        pairs = zip(columns.schemas, columns.arrow_schemas, strict=True)
+        self._projections = [Projection(schema, arrow, source) for schema, arrow in pairs]
+        self.leaves = tuple(sorted({leaf for projection in self._projections for leaf in projection.leaves}))
+
+    @property
+    def none(self) -> list[pa.Array]:
+        """The compared columns of no row."""
+        return [key for projection in self._projections for key in _keys(pa.nulls(0, projection.schema.field(0).type))]
+
+    def read(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return the compared columns in a form in which equal rows have equal values.
+
+        Raises:
+            FormatError: a stored value does not fit its type.
+        """
+        arrays = (projection.apply(batch).column(0) for projection in self._projections)
+        return [key for array in arrays for key in _keys(array)]
+
+
+def equal_rows(rows: Sequence[pa.Array], deleted: Sequence[pa.Array]) -> pa.Array | None:
+    """Return a boolean array with true for each of ``rows`` that is among ``deleted``, or None if there is no such row."""
+    if len(deleted[0]) > _MANY * len(rows[0]):
+        # A hash table of all deleted values for each batch costs more than one of the batch, to find those that matter.
+        near = reduce(pc.and_, [pc.is_in(there, value_set=here) for here, there in zip(rows, deleted, strict=True)])
+        deleted = [keys.filter(near) for keys in deleted]
+    if not len(deleted[0]):
+        return None
+    found = pc.is_in(rows[0], value_set=deleted[0]) if len(rows) == 1 else RowNumbers(deleted).find(rows).is_valid()
+    return found if found.true_count else None
+
+
+def _keys(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield whether each struct on the way is null, then the value itself."""
+    while pat.is_struct(array.type):
+        yield array.is_null()
+        array = pc.struct_field(array, [0])
+    array = plain_array(array)
+    bits = _AS_BITS.get(array.type)
+    if bits is not None:
+        array = pc.if_else(pc.is_nan(array), pa.scalar(math.nan, array.type), array).view(bits)
+    yield array
 
 
 def check_deletes(context: ReadContext, task: ScanTask) -> None:

@@ -17,11 +17,10 @@ import pyarrow as pa
 from pyarrow import types as pat
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-from icelock.arrow.types import storage
+from icelock.arrow.types import is_list_like, storage
 from icelock.errors import FormatError
 
 FIELD_ID: Final = b"PARQUET:field_id"
-_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,7 @@ def _child_fields(arrow_type: pa.DataType) -> list[pa.Field]:
         return list(arrow_type)
     if pat.is_map(arrow_type):
         return [arrow_type.key_field, arrow_type.item_field]
-    if any(is_type(arrow_type) for is_type in _LISTS):
+    if is_list_like(arrow_type):
         return [arrow_type.value_field]
     return []
 

@@ -1,50 +1,51 @@
-"""``StoredFile``: one data or delete file of a plan, with what is needed to open it; and the rows of an open file of any format.
+"""``StoredFile``: one data or delete file of a plan, with what is needed to open it; and its rows, of Parquet or Avro.
 
 Both kinds of files are refused for the same reasons: no key metadata in an encrypted table, damaged key metadata, an unsupported
-format.
+format. Of a Parquet file, row groups that the footer's statistics exclude are not read; memory is bounded by a row group's stored bytes
+and one batch.
 
-Not here: opening it (``arrow.read.open_file``), projection and filters (``arrow.read.task``).
+Columns are matched by field id; an Avro file without ids by the table's name mapping or, without one, by the schema's names, as in Java
+(ProjectionDatumReader). A whole Avro file is read, and its rows are counted: Java took a cut file for a short one (case J-01).
+
+Not here: the formats (``io.parquet``, ``io.avro.read``), types (``arrow.read.avro_types``), projection and filters (``arrow.read.task``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from contextlib import contextmanager
+from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 
-from icelock.arrow.read.file_schema import FileField
-from icelock.errors import FormatError, PolicyError
+from icelock.arrow.read.avro_types import AvroColumn, avro_columns
+from icelock.arrow.read.file_schema import FileField, file_fields
+from icelock.arrow.read.prune import matching_row_groups
+from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.io.plain_input import plain_refused
+from icelock.io.avro.read import AvroFile, RowDecoder
+from icelock.io.limits import Limits
+from icelock.io.parquet import ParquetInput
+from icelock.io.plain_input import RESTORE, PlainInput, plain_refused
 from icelock.plan.task import DeleteFile, ScanTask
 
-FORMATS: Final = ("PARQUET", "AVRO")
+_PARQUET: Final = "PARQUET"
+FORMATS: Final = (_PARQUET, "AVRO")
 """Formats whose rows are read."""
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 64 << 20
+_SMALL_PART: Final = 2  # of an Avro schema: fastavro is slower with a reader's schema, unless that is a small part
 
 
 def batch_rows(rows: int, size: int) -> int:
     """Return the rows of a batch when ``rows`` rows take ``size`` bytes: fewer where a batch would be larger than ``BATCH_BYTES``."""
     width = size // max(1, rows)
     return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
-
-
-class Rows(Protocol):
-    """An open file: its ``fields``, and its rows in file order."""
-
-    @property
-    def fields(self) -> FileField:
-        """The file's fields as children of a root."""
-
-    def batches(self, leaves: Sequence[int], matching: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield batches that hold at least the leaf columns asked for, each with the position of its first row.
-
-        Rows that cannot match a bound filter may be left out.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +86,137 @@ def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> K
     if not allow_plaintext:
         raise plain_refused(f"{planned.path} has no key metadata")
     return None
+
+
+class ParquetRows:
+    """The rows of an open Parquet file."""
+
+    def __init__(self, source: ParquetInput, fields: FileField, schema: Schema) -> None:
+        self.fields = fields
+        self._source = source
+        self._schema = schema
+
+    def batches(self, leaves: Sequence[int], matching: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of the row groups that may match.
+
+        Raises:
+            IntegrityError: bytes were changed, or a row group's number of rows differs from the footer's.
+            FormatError: a plain file is damaged.
+        """
+        columns = self._source.leaf_paths(leaves)
+        metadata = self._source.metadata
+        wanted = set(range(metadata.num_row_groups))
+        if not isinstance(matching, AlwaysTrue):
+            wanted = set(matching_row_groups(metadata, self.fields, self._schema, matching))
+        first = 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            if number in wanted:
+                position = first
+                # The size over all columns: asked about a column with a key of its own, pyarrow ends the process (case C-68).
+                for batch in self._source.batches(number, columns, batch_rows(group.num_rows, group.total_byte_size)):
+                    yield position, batch
+                    position += batch.num_rows
+                if position - first != group.num_rows:
+                    raise IntegrityError(
+                        f"{self._source.location}: row group {number} has {position - first} rows, its footer says {group.num_rows}"
+                    )
+            first += group.num_rows
+
+
+class AvroRows:
+    """The rows of an open Avro file."""
+
+    def __init__(self, file: AvroFile, columns: Sequence[AvroColumn], fields: FileField, *, record_count: int) -> None:
+        self.fields = fields
+        self._file = file
+        self._columns = columns
+        self._record_count = record_count
+
+    def batches(self, leaves: Sequence[int], _: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield all rows; a batch has the columns with wanted leaves.
+
+        Raises:
+            IntegrityError: bytes were changed, or the number of rows differs from the manifest entry's.
+            FormatError: the plain bytes are not such a file.
+        """
+        wanted = set(leaves)
+        pairs = zip(self._columns, self.fields.children, strict=True)
+        columns = [column for column, stored in pairs if not wanted.isdisjoint(stored.leaves)]
+        first = 0
+        for rows, size in self._counted(self._decoder(columns)):
+            step = batch_rows(len(rows), size)
+            for start in range(0, len(rows), step):
+                batch = self._batch(columns, rows[start : start + step])
+                yield first, batch
+                first += batch.num_rows
+
+    def _counted(self, decoder: RowDecoder) -> Iterator[tuple[list[dict[str, Any]], int]]:
+        """Yield rows and their encoded bytes, several blocks at a time; the last ones only if the total is correct."""
+        rows: list[dict[str, Any]] = []
+        size = total = 0
+        for block in self._file.blocks():
+            total += block.rows
+            if total > self._record_count:
+                self._refuse(f"more than {self._record_count}")
+            if rows and (len(rows) + block.rows > BATCH_ROWS or size + len(block.data) > BATCH_BYTES):
+                yield rows, size
+                rows, size = [], 0
+            rows += decoder.rows(block)
+            size += len(block.data)
+        if total != self._record_count:
+            self._refuse(str(total))
+        if rows:
+            yield rows, size
+
+    def _refuse(self, found: str) -> None:
+        raise IntegrityError(
+            f"{self._file.location} has {found} rows, its manifest entry says {self._record_count}: it was cut or replaced; {RESTORE}"
+        )
+
+    def _decoder(self, columns: Sequence[AvroColumn]) -> RowDecoder:
+        stored, wanted = _record(self._columns), _record(columns)
+        small = len(columns) * _SMALL_PART <= len(self._columns)
+        return RowDecoder(stored, wanted if small else stored, location=self._file.location)
+
+    def _batch(self, columns: Sequence[AvroColumn], rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        if not columns:
+            return pa.RecordBatch.from_arrays([pa.nulls(len(rows))], names=["row"]).select([])
+        arrays = []
+        for column in columns:
+            try:
+                arrays.append(column.type.build([row[column.name] for row in rows]))
+            except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as e:
+                raise FormatError(
+                    f"{self._file.location}: column {column.name!r} has a value that is not a {column.field.type}: {e}; {RESTORE}"
+                ) from e
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
+
+
+def _record(columns: Sequence[AvroColumn]) -> dict[str, Any]:
+    return {"type": "record", "name": "rows", "fields": [column.decode for column in columns]}
+
+
+@contextmanager
+def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> Iterator[ParquetRows | AvroRows]:
+    """Open a file for its rows; it is closed after the ``with`` block.
+
+    Both kinds of rows have the file's ``fields``, and ``batches``, which yields in file order the position of a batch's first row and the
+    batch, with at least the leaf columns asked for. ``schema`` is the table's, ``io`` the storage's own FileIO.
+
+    Raises:
+        IntegrityError: the file fails authentication, or is not as long as its key metadata says.
+        FormatError: the bytes are not of the file's format, or there are neither field ids nor mapped names.
+        KeyUnavailableError: the file is encrypted, but has no key metadata.
+    """
+    source = io.new_input(file.path)
+    if file.file_format == _PARQUET:
+        with ParquetInput(source, file.key_metadata) as parquet:
+            yield ParquetRows(parquet, file_fields(parquet.schema, name_mapping, location=file.path), schema)
+        return
+    with PlainInput(source, file.key_metadata) as plain:
+        avro = AvroFile(plain, Limits.of(io.properties))
+        columns = avro_columns(avro.schema, location=file.path)
+        mapping = name_mapping or create_mapping_from_schema(schema)
+        fields = file_fields(pa.schema([column.field for column in columns]), mapping, location=file.path)
+        yield AvroRows(avro, columns, fields, record_count=file.record_count)

@@ -7,8 +7,7 @@ groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 
 No key, reader or property object is shared between files, nothing is read before the first batch is requested, and memory is
 bounded by a row group's stored bytes, one batch, and the deletes.
 
-Not here: which files (``plan.task``), threads over files and limits (``table``), file formats (``arrow.read.parquet_rows``,
-``arrow.read.avro_rows``).
+Not here: which files (``plan.task``), threads over files and limits (``table``).
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
-from icelock.arrow.read.open_file import open_file
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
-from icelock.arrow.read.stored_file import StoredFile
+from icelock.arrow.read.stored_file import StoredFile, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants
 from icelock.plan.task import ScanTask

@@ -6,30 +6,32 @@ lists, narrower numbers, coarser times, any time zone for ``timestamptz`` (the i
 Refused: values that would change (nanoseconds into microseconds unless asked for, a zone dropped or invented), columns
 that the table lacks, nulls where the table requires values.
 
+A cast preserves every value or fails; integers of another signedness are checked value by value. The one exception is explicit:
+``downcast_ns`` rounds nanoseconds down to microseconds, as Java's ``DateTimeUtil.nanosToMicros`` does.
+
 Invariant: in the result lists have no values below a null and offsets start at 0, so empty nested columns whose offsets had 0 bytes
 (case C-57) are whole; a required field has no nulls of its own, and where its parent is null, any value.
 
-Not here: which Arrow form is stored (``arrow.write.schema``), the rules for one primitive type (``arrow.write.casts``).
+Not here: which Arrow form is stored (``arrow.write.schema``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType, UnknownType
+from pyiceberg import types as ice
 
 from icelock.arrow.nested import Converter, all_valid, converted_list, converted_map, struct_array
-from icelock.arrow.types import repeated
-from icelock.arrow.write.casts import identity, primitive_converter
+from icelock.arrow.types import UUID_STORAGE, floating, is_list_like, repeated
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
 
-_LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 # By the first part of a type's module and its name, so that no library needs to be imported.
 _CALLS: Final = {
     ("pandas", "DataFrame"): "pa.Table.from_pandas(df, preserve_index=False)",
@@ -39,6 +41,94 @@ _CALLS: Final = {
     ("duckdb", "DuckDBPyRelation"): "df.to_arrow_table()",
     ("numpy", "ndarray"): 'pa.table({"column": array})',
     ("builtins", "dict"): "pa.table(columns) for a dict of columns, pa.Table.from_pylist([row]) for one row",
+}
+_MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
+
+
+def identity(array: pa.Array) -> pa.Array:
+    """Return the array unchanged."""
+    return array
+
+
+def primitive_converter(source: pa.DataType, target: ice.PrimitiveType, stored: pa.DataType, *, downcast_ns: bool) -> Converter | None:
+    """Return a function from arrays of ``source`` to ``stored``, the form of ``target``; None if values could change."""
+    if isinstance(target, ice.StringType) and _is_text(source):
+        return lambda array: _checked_text(array.cast(stored))
+    if source == stored:
+        return identity
+    if isinstance(target, ice.UUIDType):
+        return _to_uuid(source)
+    if isinstance(target, _MICROSECOND) and getattr(source, "unit", None) == "ns":
+        return _rounded_down(stored) if downcast_ns and _TAKES[type(target)](source) else None
+    if isinstance(target, ice.DecimalType):
+        taken = pat.is_decimal(source) and source.scale == target.scale and source.precision <= target.precision
+    elif isinstance(target, ice.FixedType):
+        taken = _is_binary(source)  # the cast checks the length
+    else:
+        rule = _TAKES.get(type(target))
+        taken = rule is not None and rule(source)
+    return (lambda array: array.cast(stored)) if taken else None
+
+
+def _checked_text(array: pa.Array) -> pa.Array:
+    """Check that text is UTF-8, and return it: Arrow accepts and writes any bytes."""
+    if len(array):
+        wide = pat.is_large_string(array.type)
+        _, offsets, data = array.buffers()
+        if data is not None:
+            ends = pa.Array.from_buffers(pa.int64() if wide else pa.int32(), len(array) + 1, [None, offsets], offset=array.offset)
+            start, end = ends[0].as_py(), ends[len(array)].as_py()
+            if not data.slice(start, end - start).to_pybytes().isascii():  # ASCII is UTF-8, and far faster to check
+                array.validate(full=True)
+    return array
+
+
+def _rounded_down(stored: pa.DataType) -> Converter:
+    if pat.is_time(stored):
+        return lambda array: array.cast(stored, safe=False)
+    return lambda array: pc.floor_temporal(array, unit="microsecond").cast(stored)
+
+
+def _to_uuid(source: pa.DataType) -> Converter | None:
+    if source == UUID_STORAGE:
+        return lambda array: pa.ExtensionArray.from_storage(pa.uuid(), array)
+    if _is_text(source):
+        return lambda array: pa.ExtensionArray.from_storage(
+            pa.uuid(), pa.array([None if text is None else uuid.UUID(text).bytes for text in array.to_pylist()], UUID_STORAGE)
+        )
+    return None
+
+
+def _is_text(source: pa.DataType) -> bool:
+    return bool(pat.is_string(source) or pat.is_large_string(source) or pat.is_string_view(source))
+
+
+def _is_binary(source: pa.DataType) -> bool:
+    return bool(pat.is_binary(source) or pat.is_large_binary(source) or pat.is_binary_view(source) or pat.is_fixed_size_binary(source))
+
+
+def _up_to(bits: int) -> Callable[[pa.DataType], bool]:
+    return lambda source: bool(pat.is_integer(source) and source.bit_width <= bits)
+
+
+def _timestamp(*, zoned: bool) -> Callable[[pa.DataType], bool]:
+    return lambda source: bool(pat.is_timestamp(source) and (source.tz is not None) == zoned)
+
+
+_TAKES: Final[dict[type[ice.PrimitiveType], Callable[[pa.DataType], bool]]] = {
+    ice.BooleanType: pat.is_boolean,
+    ice.IntegerType: _up_to(32),
+    ice.LongType: _up_to(64),
+    ice.FloatType: floating(32),
+    ice.DoubleType: floating(64),
+    ice.DateType: pat.is_date,
+    ice.TimeType: pat.is_time,
+    ice.TimestampType: _timestamp(zoned=False),
+    ice.TimestampNanoType: _timestamp(zoned=False),
+    ice.TimestamptzType: _timestamp(zoned=True),
+    ice.TimestamptzNanoType: _timestamp(zoned=True),
+    ice.StringType: _is_text,
+    ice.BinaryType: _is_binary,
 }
 
 
@@ -104,7 +194,7 @@ class _Compiler:
         self._downcast_ns = downcast_ns
 
     def slots(
-        self, fields: Sequence[NestedField], stored: dict[int, pa.Field], source: pa.Schema | pa.StructType, prefix: str
+        self, fields: Sequence[ice.NestedField], stored: dict[int, pa.Field], source: pa.Schema | pa.StructType, prefix: str
     ) -> list[_Slot]:
         names = [field.name for field in source]
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -118,13 +208,13 @@ class _Compiler:
         for field in fields:
             index = names.index(field.name) if field.name in names else None
             kind = None if index is None else source.field(index).type
-            if isinstance(field.field_type, UnknownType):
+            if isinstance(field.field_type, ice.UnknownType):
                 self._check_unknown(prefix + field.name, kind)
             else:
                 slots.append(self._slot(field, stored[field.field_id], kind, index, prefix + field.name))
         return slots
 
-    def _slot(self, field: NestedField, stored: pa.Field, source: pa.DataType | None, index: int | None, path: str) -> _Slot:
+    def _slot(self, field: ice.NestedField, stored: pa.Field, source: pa.DataType | None, index: int | None, path: str) -> _Slot:
         convert: Converter = identity
         if source is not None:
             convert = self.converter(source, field.field_type, stored.type, path)
@@ -136,7 +226,7 @@ class _Compiler:
         if source is not None and not pat.is_null(source):
             self.problems.append(f"column {path!r} is of type unknown and takes nulls only, not {source}")
 
-    def converter(self, source: pa.DataType, target: IcebergType, stored: pa.DataType, path: str) -> Converter:
+    def converter(self, source: pa.DataType, target: ice.IcebergType, stored: pa.DataType, path: str) -> Converter:
         if pat.is_null(source):
             return lambda array: pa.nulls(len(array), stored)
         if pat.is_dictionary(source):
@@ -153,17 +243,17 @@ class _Compiler:
             return identity
         return found
 
-    def _nested_or_primitive(self, source: pa.DataType, target: IcebergType, stored: pa.DataType, path: str) -> Converter | None:
-        if isinstance(target, PrimitiveType):
+    def _nested_or_primitive(self, source: pa.DataType, target: ice.IcebergType, stored: pa.DataType, path: str) -> Converter | None:
+        if isinstance(target, ice.PrimitiveType):
             return primitive_converter(source, target, stored, downcast_ns=self._downcast_ns)
-        if isinstance(target, StructType) and pat.is_struct(source):
+        if isinstance(target, ice.StructType) and pat.is_struct(source):
             fields = {field.field_id: stored.field(index) for index, field in enumerate(target.fields)}
             return _structs(self.slots(target.fields, fields, source, f"{path}."), stored)
-        if isinstance(target, ListType) and any(is_list(source) for is_list in _LISTS):
+        if isinstance(target, ice.ListType) and is_list_like(source):
             convert = self.converter(source.value_type, target.element_type, stored.value_type, f"{path}.element")
             element = _checked(convert, f"{path}.element", required=target.element_required)
             return lambda array: converted_list(array, stored, element)
-        if isinstance(target, MapType) and pat.is_map(source):
+        if isinstance(target, ice.MapType) and pat.is_map(source):
             key = _checked(self.converter(source.key_type, target.key_type, stored.key_type, f"{path}.key"), f"{path}.key", required=True)
             convert = self.converter(source.item_type, target.value_type, stored.item_type, f"{path}.value")
             value = _checked(convert, f"{path}.value", required=target.value_required)
@@ -241,7 +331,7 @@ def _check_present(path: str, missing: int) -> None:
         )
 
 
-def _hint(source: pa.DataType, target: IcebergType) -> str:
+def _hint(source: pa.DataType, target: ice.IcebergType) -> str:
     if not pat.is_temporal(source):
         return ""
     if pat.is_date(source) and str(target).startswith("timestamp"):

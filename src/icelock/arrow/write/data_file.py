@@ -6,7 +6,7 @@ The attempt is random: a task that runs twice (retry, speculation, case C-56) ne
 and AAD prefix, also when a writer rolls over or fans out. Every file that was begun is remembered until `discard` or the end, so
 that a failed task can delete all of them. All data files are created here (case C-65).
 
-Not here: when files begin and end (``arrow.write.partition_writer``).
+Not here: when files begin and end (``arrow.write.fanout``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.typedef import Record
 
-from icelock.arrow.write.avro_file import EncryptedAvroFile
-from icelock.arrow.write.avro_schema import avro_data_schema
+from icelock.arrow.write.avro_file import EncryptedAvroFile, avro_data_schema
 from icelock.arrow.write.context import WriteContext
-from icelock.arrow.write.dictionary import dictionary_paths
 from icelock.arrow.write.metrics import FileMetrics, MetricsCollector
 from icelock.arrow.write.metrics_modes import metrics_modes
 from icelock.arrow.write.options import AVRO, MAX_PARTS, WriteOptions
@@ -80,8 +78,7 @@ class DataFiles:
         file_key = mint_file_key(self._entropy, self._context.data_key_length)
         if self.options.file_format == AVRO:
             return EncryptedAvroFile(self._context.io, location, self.target, self.options, file_key, self._entropy)
-        dictionaries = dictionary_paths(self.target, first)
-        return EncryptedParquetFile(self._context.io, location, self.target.arrow, self.options, file_key, dictionaries)
+        return EncryptedParquetFile(self._context.io, location, self.target, self.options, file_key, first)
 
     def discard(self) -> list[str]:
         """Delete every file that was begun; return the locations that are still there."""

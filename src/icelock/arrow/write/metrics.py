@@ -7,26 +7,102 @@ read again.
 Column sizes are for all leaves; counts and bounds exclude leaves below a list or map; leaves in structs count rows, a null
 struct as null. Bounds skip NaN and distinguish -0.0 from 0.0 (``Double.compare``); a column of only nulls and NaN has none.
 
-Not here: the bytes of a bound (``arrow.write.bounds``), which columns have which metrics (``arrow.write.metrics_modes``).
+Bounds are single values (format.md, "Single values, metrics"; spec, Appendix D):
+
+    boolean 00 or 01 · int, date 4 bytes LE · long, time, timestamps 8 bytes LE · float, double IEEE LE · string UTF-8 ·
+    uuid, fixed, binary unchanged · decimal: shortest big-endian two's complement of the unscaled value
+
+Values come as Parquet keeps them (int, bool, bytes) or as Python floats. Strings and binary are cut to n code points or bytes; the last
+unit of a cut upper bound is increased by 1 (U+D7FF is followed by U+E000); if it is the highest, it is dropped and the one before
+increased; if none is left, there is no upper bound (Java ``UnicodeUtil``, ``BinaryUtil``).
+
+Not here: which columns have which metrics (``arrow.write.metrics_modes``).
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import BinaryType, DoubleType, FloatType, StringType
+from pyiceberg import types as ice
 
-from icelock.arrow.write.bounds import Stored, comparable, lower_bound, upper_bound
 from icelock.arrow.write.metrics_modes import NONE, MetricsMode
 from icelock.arrow.write.schema import Leaf
 
 FOOTER_LIMIT: Final = 4096
 """Arrow's ``max_statistics_size``: the longest value that a footer's statistics hold, in bytes."""
+Stored = bool | int | float | bytes
+
+_FIRST_SURROGATE: Final = 0xD800
+_AFTER_SURROGATES: Final = 0xE000
+_MAX_CODE_POINT: Final = 0x10FFFF
+_MAX_BYTE: Final = 0xFF
+
+
+def comparable(kind: ice.PrimitiveType, stored: Stored) -> Stored:
+    """Return a footer's raw value in a form that sorts like the column: decimals stored as bytes become numbers."""
+    if isinstance(kind, ice.DecimalType) and isinstance(stored, bytes):
+        return int.from_bytes(stored, "big", signed=True)
+    return stored
+
+
+def lower_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> bytes:
+    """Return the lower bound's bytes; ``length`` cuts strings and binary, None leaves them whole."""
+    if isinstance(kind, ice.StringType) and isinstance(value, bytes) and length is not None:
+        return value.decode()[:length].encode()
+    if isinstance(kind, ice.BinaryType) and isinstance(value, bytes) and length is not None:
+        return value[:length]
+    return single_value(kind, value)
+
+
+def upper_bound(kind: ice.PrimitiveType, value: Stored, length: int | None) -> bytes | None:
+    """Return the upper bound's bytes, or None if no value of that length is high enough."""
+    if isinstance(kind, ice.StringType) and isinstance(value, bytes) and length is not None:
+        raised = _raised_text(value.decode(), length)
+        return None if raised is None else raised.encode()
+    if isinstance(kind, ice.BinaryType) and isinstance(value, bytes) and length is not None:
+        return _raised_bytes(value, length)
+    return single_value(kind, value)
+
+
+def single_value(kind: ice.PrimitiveType, value: Stored) -> bytes:
+    """Return a whole value in Iceberg's single-value form."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(kind, ice.BooleanType):
+        return b"\x01" if value else b"\x00"
+    if isinstance(kind, (ice.FloatType, ice.DoubleType)):
+        return struct.pack("<f" if isinstance(kind, ice.FloatType) else "<d", value)
+    number = int(value)
+    if isinstance(kind, ice.DecimalType):
+        return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
+    return struct.pack("<i" if isinstance(kind, (ice.IntegerType, ice.DateType)) else "<q", number)
+
+
+def _raised_text(text: str, length: int) -> str | None:
+    if len(text) <= length:
+        return text
+    for last in range(length - 1, -1, -1):
+        code = ord(text[last]) + 1
+        if code == _FIRST_SURROGATE:
+            code = _AFTER_SURROGATES
+        if code <= _MAX_CODE_POINT:
+            return text[:last] + chr(code)
+    return None
+
+
+def _raised_bytes(value: bytes, length: int) -> bytes | None:
+    if len(value) <= length:
+        return value
+    for last in range(length - 1, -1, -1):
+        if value[last] < _MAX_BYTE:
+            return value[:last] + bytes([value[last] + 1])
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +156,9 @@ class MetricsCollector:
         for column in self._columns:
             values = column.leaf.column_of(table)
             column.nulls += values.null_count
-            if isinstance(column.leaf.iceberg_type, (FloatType, DoubleType)):
+            if isinstance(column.leaf.iceberg_type, (ice.FloatType, ice.DoubleType)):
                 self._add_floats(column, values)
-            elif isinstance(column.leaf.iceberg_type, (StringType, BinaryType)) and column.mode.bounds:
+            elif isinstance(column.leaf.iceberg_type, (ice.StringType, ice.BinaryType)) and column.mode.bounds:
                 self._add_long_values(column, values)
         self._rows += table.num_rows
         self._row_groups += 1
@@ -107,7 +183,7 @@ class MetricsCollector:
             nan_value_counts={
                 column.leaf.field_id: column.nans
                 for column in self._columns
-                if isinstance(column.leaf.iceberg_type, (FloatType, DoubleType))
+                if isinstance(column.leaf.iceberg_type, (ice.FloatType, ice.DoubleType))
             },
             lower_bounds={column.leaf.field_id: _bound(lower_bound, column, column.lower) for column in bounded},
             upper_bounds={field_id: bound for field_id, bound in upper.items() if bound is not None},

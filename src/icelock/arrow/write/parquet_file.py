@@ -3,29 +3,40 @@
 Form: ``io.parquet``. One file key, one properties object, one file; data pages of version 1; field ids, no Arrow schema in the
 file; decimals as integers where they fit. Each table given becomes one row group.
 
+Columns get a dictionary where it makes the file smaller, as in Java; those below lists and maps always. Java (parquet-mr,
+``FallbackValuesWriter``) compares after the first page, and continues without a dictionary if indices and dictionary take more than the
+values themselves. Arrow continues until the dictionary is full, so a column of distinct values is hashed in vain and its first megabytes
+are stored twice as large (measured: 0.39 s of CPU and 44.2 MB against 0.24 s and 41.1 MB). So the comparison is made here, on the rows of
+a first page, before the file is opened.
+
 Invariant: after `close` the file's bytes are on storage, their number is what the sink counted, and they begin with ``PARE``. After an
 error or `abort` the sink is closed and nothing more is written; the caller deletes the file (``arrow.write.data_file``).
 
-Not here: row group sizes (``arrow.write.partition_writer``), metrics (``arrow.write.metrics``).
+Not here: row group sizes (``arrow.write.fanout``), metrics (``arrow.write.metrics``).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import types as pat
 from pyiceberg.io import FileIO
 
 from icelock.arrow.write.options import MAX_PARTS, PAGE_BYTES, PAGE_ROWS, ROW_GROUP_BYTES, WriteOptions
+from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format.key_metadata import FileKey
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.parquet import encryption_properties
 from icelock.io.stored import ClosedFile, check_stored
 
+FIRST_PAGE_ROWS: Final = 20_000
+_LENGTH_BYTES: Final = 4
 _OUT_OF_NUMBERS: Final = ("Encrypted Parquet files can't have more than", "row groups in an encrypted file")
 
 
@@ -33,9 +44,9 @@ class EncryptedParquetFile:
     """Writes row groups to a new file under a new file key."""
 
     def __init__(  # noqa: PLR0913 - what a file is made of
-        self, io: FileIO, location: str, schema: pa.Schema, options: WriteOptions, file_key: FileKey, dictionaries: Sequence[str]
+        self, io: FileIO, location: str, target: WriteSchema, options: WriteOptions, file_key: FileKey, first: pa.Table
     ) -> None:
-        """Create the file; ``dictionaries`` are the paths of the columns with a dictionary.
+        """Create the file; its ``first`` rows say which columns get a dictionary.
 
         Raises:
             FileExistsError: the location has a file.
@@ -46,9 +57,12 @@ class EncryptedParquetFile:
         self._file_key = file_key
         self._sink: Any = io.new_output(location).create()
         try:
-            properties = encryption_properties(file_key)
             self._writer = pq.ParquetWriter(
-                self._sink, schema, encryption_properties=properties, use_dictionary=list(dictionaries) or False, **_arguments(options)
+                self._sink,
+                target.arrow,
+                encryption_properties=encryption_properties(file_key),
+                use_dictionary=_dictionary_paths(target, first) or False,
+                **_arguments(options),
             )
         except BaseException:
             self._close_sink()
@@ -117,3 +131,48 @@ def _arguments(options: WriteOptions) -> dict[str, Any]:
         "store_decimal_as_integer": True,
         "use_compliant_nested_type": True,
     }
+
+
+def _dictionary_paths(target: WriteSchema, first: pa.Table) -> list[str]:
+    """Return the Parquet paths of the columns that get a dictionary."""
+    page = first.slice(0, FIRST_PAGE_ROWS)
+    paths = [path for field in target.arrow for path in _paths(field.type, field.name)]
+    return [path for leaf, path in zip(target.leaves, paths, strict=True) if leaf.repeated or is_smaller(leaf.column_of(page))]
+
+
+def is_smaller(values: pa.ChunkedArray) -> bool:
+    """Whether a dictionary and indices take fewer bytes than the values; true without values."""
+    found = values.drop_null()
+    if isinstance(found.type, pa.BaseExtensionType):
+        found = found.cast(found.type.storage_type)
+    if not len(found):
+        return True
+    if pat.is_boolean(found.type):
+        return False  # Parquet has no dictionaries for them
+    distinct = pc.unique(found)
+    indices = len(found) * max(1, (len(distinct) - 1).bit_length()) // 8
+    return indices + _bytes(distinct) < _bytes(found)
+
+
+def _bytes(values: pa.Array | pa.ChunkedArray) -> int:
+    """Return the bytes of values in a plain page."""
+    kind = values.type
+    if pat.is_fixed_size_binary(kind) or pat.is_decimal(kind):
+        return len(values) * int(kind.byte_width)
+    if pat.is_primitive(kind):
+        return len(values) * int(kind.bit_width) // 8
+    return len(values) * _LENGTH_BYTES + int(pc.sum(pc.binary_length(values)).as_py() or 0)
+
+
+def _paths(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the paths of a column's leaves in the order of the file."""
+    if pat.is_struct(kind):
+        for child in kind:
+            yield from _paths(child.type, f"{path}.{child.name}")
+    elif pat.is_map(kind):
+        yield from _paths(kind.key_type, f"{path}.key_value.key")
+        yield from _paths(kind.item_type, f"{path}.key_value.value")
+    elif pat.is_list(kind):
+        yield from _paths(kind.value_type, f"{path}.list.element")
+    else:
+        yield path

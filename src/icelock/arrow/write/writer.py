@@ -4,7 +4,7 @@ Steps:
 
 1. settings, types, transforms and the number of columns are checked, then the schema of the first batch; nothing is written yet;
 2. batches are converted to the stored schema (``arrow.write.conform``), split by partition (``arrow.write.fanout``), gathered to row groups
-   (``arrow.write.partition_writer``), sorted (``arrow.write.sort``) and written under a new key for each file
+   (``arrow.write.fanout``), sorted (``arrow.write.sort``) and written under a new key for each file
    (``arrow.write.parquet_file``);
 3. `DataFileWriter.close` ends all files and returns their manifest entries with key metadata; nothing is committed here.
 
@@ -23,12 +23,12 @@ from typing import Final, Self
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from icelock.arrow.nested import used_bytes
 from icelock.arrow.write.conform import InputPlan
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.data_file import DataFiles
 from icelock.arrow.write.fanout import FanoutWriter
 from icelock.arrow.write.schema import write_schema
-from icelock.arrow.write.sizes import used_bytes
 from icelock.errors import PolicyError
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile

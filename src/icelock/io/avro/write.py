@@ -6,7 +6,7 @@
 A block is written when it has about 64 KB of rows, as in Java, so memory is bounded by one block. fastavro encodes rows as an Avro
 array, many in one call; the array's count and end are stripped. Codecs are zlib's and Arrow's, so no further library is needed.
 
-Not here: encryption (``io.streams``), schemas and values (``arrow.write.avro_schema``, ``arrow.write.avro_values``).
+Not here: encryption (``io.streams``), schemas and values (``arrow.write.avro_file``, ``arrow.write.avro_file``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Delete files that compare the same columns are one relation, with their keys in 
 data file (``plan.delete_index``: sequence numbers, partitions, specs): each data file has the number of its set of delete files, each
 delete file a number of its own, and a table of bits says which belong together. No bits are needed if all apply to all.
 
-Values are equal if the Arrow engine finds them equal (``arrow.read.equality``): null equals null, NaN equals NaN, and -0.0 is not 0.0. So
+Values are equal if the Arrow engine finds them equal (``arrow.read.deletes``): null equals null, NaN equals NaN, and -0.0 is not 0.0. So
 floats are compared as text, since Spark's joins treat the zeros as equal.
 
 Spark reads a missing column as null, which would keep deleted rows: before a delete file is first read, its footer is checked here for
@@ -31,8 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import check_count
-from icelock.arrow.read.equality import EqualityColumns, EqualityKeys
+from icelock.arrow.read.deletes import EqualityColumns, EqualityKeys, check_count
 from icelock.arrow.read.file_schema import file_fields
 from icelock.arrow.read.project import FileColumns
 from icelock.arrow.read.stored_file import StoredFile

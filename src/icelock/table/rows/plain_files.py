@@ -21,10 +21,10 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType, UnknownType
 
 from icelock.arrow.read.file_schema import FileField, file_fields, walk, with_names
-from icelock.arrow.read.parquet_rows import ParquetRows
 from icelock.arrow.read.project import FileColumns, Projection
+from icelock.arrow.read.stored_file import ParquetRows
 from icelock.arrow.types import can_read, output_schema, output_type, storage
-from icelock.arrow.write.casts import primitive_converter
+from icelock.arrow.write.conform import primitive_converter
 from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
@@ -51,7 +51,7 @@ class PlainFiles:
         """Check what can be checked without reading rows: the paths, and each file's footer.
 
         Raises:
-            PolicyError: a file is given twice, the table has it, or its columns do not fit by the rules for writes (``arrow.write.casts``).
+            PolicyError: a file is given twice, the table has it, or its columns do not fit, as in a write (``arrow.write.conform``).
             FormatError: a file is not a plain Parquet file, or has a type that does not fit.
             FileNotFoundError: no such file.
         """
