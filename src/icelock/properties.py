@@ -18,6 +18,7 @@ ENCRYPTION_KEY_ID: Final = "encryption.key-id"
 DATA_KEY_LENGTH: Final = "encryption.data-key-length"
 DATA_KEY_LENGTH_DEFAULT: Final = 16
 DATA_KEY_LENGTHS: Final = (16, 24, 32)
+FIXED: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)  # they never change after creation
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"
@@ -106,7 +107,6 @@ _RESERVED: Final = frozenset(
     )
 )
 
-_TABLE: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)
 _OF_NEW_TABLES: Final = (TABLE_DEFAULT_PREFIX, TABLE_OVERRIDE_PREFIX)
 _CATALOG: Final = (
     KMS_TYPE,
@@ -138,11 +138,11 @@ def _folded(name: str) -> str:
 
 
 _SPELT: Final[Mapping[str, str]] = {
-    _folded(name): name for name in (*_CATALOG, PY_KMS_IMPL, *_KMS, *(prefix + name for prefix in _OF_NEW_TABLES for name in _TABLE))
+    _folded(name): name for name in (*_CATALOG, PY_KMS_IMPL, *_KMS, *(prefix + name for prefix in _OF_NEW_TABLES for name in FIXED))
 }
 _BARE: Final[Mapping[str, str]] = {
     **{_folded(name.partition(".")[2]): name for name in _CATALOG},
-    **{_folded(short): TABLE_DEFAULT_PREFIX + name for name in _TABLE for short in (name, name.partition(".")[2])},
+    **{_folded(short): TABLE_DEFAULT_PREFIX + name for name in FIXED for short in (name, name.partition(".")[2])},
     "encryption": KMS_TYPE,
     "kms": KMS_TYPE,
     "icelock": REQUIRE_ENCRYPTION,
@@ -167,7 +167,7 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
     Raises:
         PolicyError: names the property and the nearest known one.
     """
-    _refuse_unknown(properties, _TABLE, "table")
+    _refuse_unknown(properties, FIXED, "table")
     if ENCRYPTION_KEY_ID in properties:
         encryption_key_id(properties)
     data_key_length(properties)
@@ -182,10 +182,10 @@ def check_misplaced(given: Iterable[str]) -> None:
     for name in given:
         folded = _folded(name)
         of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
-        if name in _TABLE or not (of_table or folded in _SPELT or _family(folded)):
+        if name in FIXED or not (of_table or folded in _SPELT or _family(folded)):
             continue
         meant = _SPELT.get(folded) or of_table
-        hint = f"did you mean {of_table!r}?" if of_table in _TABLE else f"set {meant!r} for the catalog" if meant else "no table has it"
+        hint = f"did you mean {of_table!r}?" if of_table in FIXED else f"set {meant!r} for the catalog" if meant else "no table has it"
         raise PolicyError(f"unknown table property {name!r}; {hint}")
 
 
@@ -234,7 +234,7 @@ def _family(folded: str) -> str | None:
 
 def _setting(name: str) -> str | None:
     """Return the table setting that a name ends with."""
-    return next((known for known in _TABLE if name.lower().replace("_", "-").endswith(known)), None)
+    return next((known for known in FIXED if name.lower().replace("_", "-").endswith(known)), None)
 
 
 def check_reserved(given: Iterable[str], *, making: bool = False) -> None:

@@ -16,11 +16,10 @@ from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions
 from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
-from icelock.table.incremental import IncrementalAppendScan
 from icelock.table.inspect import InspectTable
 from icelock.table.maintenance.expire import ExpireSnapshots, MaintenanceTable
 from icelock.table.new_table import CreateTransaction
-from icelock.table.scan import DataScan
+from icelock.table.scan import DataScan, IncrementalAppendScan
 from icelock.table.table import StaticTable, Table
 from icelock.table.transaction import EncryptedTransaction
 

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from pyroaring import BitMap64
 
 from icelock.table.rows.delete import DeleteByFilter
-from icelock.table.rows.engine_change import EngineWork
+from icelock.table.rows.file_rewrite import EngineWork
 from tools.operations.place import Place
 from tools.operations.recipe import Outcome, Recipe, recipes
 from tools.operations.table import updated

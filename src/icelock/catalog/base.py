@@ -36,8 +36,7 @@ from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
-from icelock.table.guard import check_change, check_keys, check_manifest_lists, check_metadata, check_updates
-from icelock.table.kept import check_kept, check_sealing
+from icelock.table.guard import check_change, check_kept, check_keys, check_manifest_lists, check_metadata, check_sealing, check_updates
 from icelock.table.maintenance.deletable import Home, purgeable
 from icelock.table.maintenance.expire import check_gc
 

@@ -1,7 +1,7 @@
 """Creating tables: checks before anything is written, the first metadata, and transactions that create or replace a table in one commit.
 
 An encrypted table starts from metadata of version 3 without keys. A transaction that creates one (``table.new_table``) commits at once
-all updates that lead to it, and what was staged; nothing is visible before. Replacing keeps the table (``table.replacement``).
+all updates that lead to it, and what was staged; nothing is visible before. Replacing keeps the table (``table.new_table``).
 
 Not here: how a service adds a table (``catalog.commit.store``), which tables may be plain (``catalog.new_properties``).
 """
@@ -34,8 +34,7 @@ from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, parse_metadata
 from icelock.metadata.updates import apply_updates
 from icelock.table.guard import check_new_table
-from icelock.table.new_table import CreateTransaction, UncommittedTable
-from icelock.table.replacement import stage_replacement
+from icelock.table.new_table import CreateTransaction, UncommittedTable, stage_replacement
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
 

@@ -18,14 +18,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, Self
+from typing import Self
 
 from icelock import properties as names
 from icelock.errors import PolicyError
 
 logger = logging.getLogger(__name__)
-
-_KEYS: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ class NewProperties:
         defaults = dict(self.defaults)
         if plain or names.ENCRYPTION_KEY_ID not in {**defaults, **asked, **self.overrides}:
             # For a plain table a default length means nothing.
-            defaults = {name: value for name, value in defaults.items() if name not in _KEYS}
+            defaults = {name: value for name, value in defaults.items() if name not in names.FIXED}
         wanted = {**self.built_in, **defaults, **asked, **self.overrides}
         if plain and names.ENCRYPTION_KEY_ID in wanted:
             raise PolicyError(
@@ -96,7 +94,7 @@ class NewProperties:
             raise PolicyError(f"table {table} is encrypted, and stays so when it is replaced: leave {names.PLAIN} out")
         asked.pop(names.PLAIN, None)
         self._say_overridden(asked, table=table)
-        defaults = {name: value for name, value in self.defaults.items() if name not in _KEYS}
+        defaults = {name: value for name, value in self.defaults.items() if name not in names.FIXED}
         return {**defaults, **asked, **self.overrides}
 
     def check_plain(self, given: Mapping[str, object], *, table: str, pinned: bool) -> None:
@@ -130,7 +128,7 @@ class NewProperties:
             )
 
     def _say_overridden(self, asked: Mapping[str, str], *, table: str) -> None:
-        for name in _KEYS:
+        for name in names.FIXED:
             if name in asked and self.overrides.get(name, asked[name]) != asked[name]:
                 logger.warning(
                     "table %s: catalog %s has %s%s=%s, which wins over the %r that was asked for",

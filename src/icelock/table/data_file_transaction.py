@@ -34,8 +34,7 @@ from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplaceP
 from icelock.table.commit.staged import Staged
 from icelock.table.guard import check_summary
 from icelock.table.rows.delete import DeleteByFilter
-from icelock.table.rows.engine_change import EngineChange, EngineWork
-from icelock.table.state import StagesFiles
+from icelock.table.rows.file_rewrite import EngineChange, EngineWork
 
 if TYPE_CHECKING:
     from icelock.table.table import Table
@@ -285,7 +284,7 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
     """PyIceberg's ``UpdateSnapshot`` with encrypting producers."""
 
     def __init__(self, transaction: Any, branch: str | None = MAIN_BRANCH, snapshot_properties: dict[str, str] | None = None) -> None:
-        staged: StagesFiles = transaction.staged
+        staged: Staged = transaction.staged
         check_summary(snapshot_properties or {}, table=staged.name)
         check_branch(staged.metadata.refs, branch, table=staged.name)
         super().__init__(transaction, staged.io, branch, snapshot_properties or {})

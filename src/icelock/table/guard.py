@@ -1,4 +1,4 @@
-"""The guard: how an encrypted table may change, checked on every create, load and commit.
+"""The guard: how an encrypted table may change, checked on every create, load and commit, and what a catalog must keep of it.
 
 Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C-12, C-14, C-15, C-43):
 
@@ -11,10 +11,10 @@ Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C
 6. An update that this version does not know is refused.
 
 ``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so no update gets around it. Each
-function raises before anything is written.
+function raises before anything is written, but for ``check_kept``: it compares what was committed with what the catalog has.
 
-Not here: whether there is a KMS (``catalog``), what catalogs must keep (``table.kept``), plain files (``io.file_io``,
-``metadata.manifest_writer``, ``metadata.manifest_list``).
+Not here: whether there is a KMS (``catalog``), plain files (``io.file_io``, ``metadata.manifest_writer``, ``metadata.manifest_list``),
+whether a commit was made (``catalog.commit.outcome``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
-from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
+from icelock.errors import CommitError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.io.given_location import check_path_properties
@@ -60,7 +60,6 @@ _KNOWN_UPDATES: Final = (
     ice.SetSnapshotRefUpdate,
     ice.UpgradeFormatVersionUpdate,
 )
-_FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 _PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
 _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")
 
@@ -76,7 +75,7 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
     check_path_properties(properties, table=table)
-    if any(name in properties for name in _FIXED) and format_version != names.ENCRYPTED_VERSION:
+    if any(name in properties for name in names.FIXED) and format_version != names.ENCRYPTED_VERSION:
         raise PolicyError(
             f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"
         )
@@ -94,12 +93,12 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
         IntegrityError: the table has encryption keys, or snapshots with one, but no key id (case C-15).
     """
     if not isinstance(metadata, TableMetadataV3):
-        if any(name in metadata.properties for name in _FIXED):
+        if any(name in metadata.properties for name in names.FIXED):
             raise PolicyError(
                 f"{location} has encryption properties but format version {metadata.format_version}: encryption needs version 3"
             )
         return
-    names.check_table_properties({k: v for k, v in metadata.properties.items() if k in _FIXED})
+    names.check_table_properties({k: v for k, v in metadata.properties.items() if k in names.FIXED})
     if names.ENCRYPTION_KEY_ID in metadata.properties:
         return
     if metadata.encryption_keys or any(getattr(snapshot, "key_id", None) is not None for snapshot in metadata.snapshots):
@@ -198,7 +197,7 @@ def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: st
     names.check_misplaced(updates)
     check_path_properties({name: value for name, value in updates.items() if value != metadata.properties.get(name)}, table=table)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
-    for name in _FIXED:
+    for name in names.FIXED:
         if name in updates and updates[name] != metadata.properties.get(name):
             was = metadata.properties.get(name)
             what = (
@@ -213,13 +212,13 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
     # A reserved one that an earlier version stored may be removed: that repairs the table.
     names.check_reserved(name for name in removals if name not in metadata.properties)
     for name in removals:
-        if name in _FIXED and name in metadata.properties:
+        if name in names.FIXED and name in metadata.properties:
             raise PolicyError(f"table {table}: {name} cannot be removed: the table's files are encrypted with that key")
 
 
 def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> None:
     """Refuse a commit that changes the table's identity or its encryption settings."""
-    for name in _FIXED:
+    for name in names.FIXED:
         if staged.properties.get(name) != base.properties.get(name):
             raise PolicyError(
                 f"table {table}: {name} would change from {base.properties.get(name)!r} to {staged.properties.get(name)!r}; it is fixed"
@@ -302,3 +301,55 @@ def check_summary(properties: Iterable[str], *, table: str) -> None:
             raise PolicyError(
                 f"table {table} is encrypted: snapshot summary {name!r} would put partition values into metadata.json; remove it"
             )
+
+
+def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
+    """Check that the new key entries of ``updates`` are sealed under keys that the table still has, not an older copy of this client.
+
+    Raises:
+        IntegrityError: a KEK's entry, the master key or the key length has changed since ``held``; nothing was committed.
+    """
+    if not is_encrypted(held):
+        return
+    new = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+    needed = {key.encrypted_by_id for key in new} - {key.key_id for key in new}
+    mine, theirs = _entries(held), _entries(current)
+    changed = [f"key entry {key_id}" for key_id in sorted(needed) if key_id in mine and mine[key_id] != theirs.get(key_id)]
+    changed += [name for name in names.FIXED if held.properties.get(name) != current.properties.get(name)]
+    if changed:
+        raise IntegrityError(
+            f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Others could not read what is "
+            "sealed under the old values, so nothing was committed: find out who changed them, and restore the metadata"
+        )
+
+
+def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
+    """Check that the catalog kept what was committed: format version, keys, snapshot key ids (docs/how-to/catalogs.md).
+
+    Raises:
+        CommitError: says what was lost; the files of the commit are kept.
+        IntegrityError: a key entry came back changed; likewise.
+    """
+    if not isinstance(sent, TableMetadataV3):
+        return
+    remedy = f"catalog {catalog} cannot hold encrypted tables; nothing was deleted: load {table} through a catalog that keeps keys"
+    if kept.format_version != sent.format_version or not isinstance(kept, TableMetadataV3):
+        raise CommitError(f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}")
+    have = _entries(kept)
+    changed = [key.key_id for key in sent.encryption_keys if have.get(key.key_id, key) != key]
+    if changed:
+        raise IntegrityError(
+            f"table {table}: the commit was made, but catalog {catalog} has other key entries {', '.join(changed)} than the commit is "
+            "sealed under: others cannot read it. Nothing was deleted: put the entries back as they were, or commit the rows again"
+        )
+    lost = [key.key_id for key in sent.encryption_keys if key.key_id not in have]
+    if lost:
+        raise CommitError(f"table {table}: encryption keys {', '.join(lost)} did not come back after the commit; {remedy}")
+    key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in kept.snapshots}
+    for snapshot in sent.snapshots:
+        if snapshot.snapshot_id in key_ids and key_ids[snapshot.snapshot_id] != snapshot.key_id:
+            raise CommitError(f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}")
+
+
+def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:
+    return {key.key_id: key for key in getattr(metadata, "encryption_keys", ())}

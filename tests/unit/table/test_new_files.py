@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
-from icelock.table.rows.engine_change import EngineWork
+from icelock.table.rows.file_rewrite import EngineWork
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake, people
 

@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from icelock.errors import CommitError
-from icelock.table.commit.still_fits import check_same_columns, check_still_fits
+from icelock.table.commit.conflicts import check_same_columns, check_still_fits
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 

@@ -22,7 +22,7 @@ from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import write_data_files
 from icelock.errors import PolicyError
-from icelock.table.rows.engine_change import EngineWork
+from icelock.table.rows.file_rewrite import EngineWork
 from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, row, rows_of, verified
 from tests.helpers.tables import ids, load
 from tests.lakes.sqlite import KEYED, TestLake

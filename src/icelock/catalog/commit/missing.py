@@ -3,7 +3,7 @@
 A server can accept a commit and make half of it: the snapshot without moving the branch, another manifest list, no properties. If other
 commits may have followed, only what those cannot have changed is compared; a branch may have moved on from our snapshot.
 
-Source: the REST catalog's updates. Not here: keys (``table.kept``), whether a catalog has a commit at all (``catalog.commit.outcome``).
+Source: the REST catalog's updates. Not here: keys (``table.guard``), whether a catalog has a commit at all (``catalog.commit.outcome``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from icelock.errors import IntegrityError
 
 _MAIN: Final = "main"
 _OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "sequence number", "parent_snapshot_id": "parent"}
-_FIXED: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 
 
 def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
@@ -94,7 +93,7 @@ def _lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata,
         elif isinstance(update, RemovePropertiesUpdate):
             touched.update(update.removals)
     for name in sorted(touched):
-        if kept.properties.get(name) != sent.properties.get(name) and (not new or name in _FIXED):
+        if kept.properties.get(name) != sent.properties.get(name) and (not new or name in names.FIXED):
             yield f"property {name} is not what was asked for"
     if _has(updates, AddSchemaUpdate, SetCurrentSchemaUpdate) and columns(kept.schema()) != columns(sent.schema()):
         yield "the schema is another one than was asked for"

@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 METADATA_HASH: Final = "metadata_hash"
 LONGEST_VALUE: Final = 4000
-_KEY: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 # Names that the row itself uses; a table property of such a name stays in the metadata file.
 _OWN: Final = (PROP_EXTERNAL, PROP_TABLE_TYPE, PROP_METADATA_LOCATION, PROP_PREVIOUS_METADATA_LOCATION, METADATA_HASH)
 _BEYOND_BMP: Final = "\U00010000"
@@ -71,7 +70,7 @@ def row_parameters(
     for key, value in metadata.properties.items():
         if key in _OWN:
             continue
-        if len(str(value)) > LONGEST_VALUE and key not in _KEY:
+        if len(str(value)) > LONGEST_VALUE and key not in names.FIXED:
             kept.pop(key, None)
             logger.debug("property %s of %s is longer than %d characters: it stays in metadata only", key, location, LONGEST_VALUE)
             continue
@@ -141,7 +140,7 @@ def warn_beyond_bmp(metadata: TableMetadata, *, table: str, text: str) -> None:
 
 
 def _check_keys(parameters: Mapping[str, str], metadata: TableMetadata, *, table: str, location: str) -> None:
-    for name in _KEY:
+    for name in names.FIXED:
         expected, found = parameters.get(name), metadata.properties.get(name)
         if expected != found:
             _modified(table, location, f"its {name} is {found!r}, and the metastore says {expected!r}")

@@ -27,7 +27,6 @@ from icelock.errors import FormatError
 from icelock.metadata.table_metadata import parse_metadata_object
 
 _OWN: Final = ("encryption.", "kms.", "icelock.", "py-", "azure.keyvault.")
-_OF_TABLES: Final = (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH)
 # When credentials end, in milliseconds since 1970; Azure's has the account's name behind it.
 _EXPIRY: Final = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 
@@ -57,7 +56,7 @@ class TableAnswer:
         config, ignored = rest_settings.of_table(_settings(body.get("config"), what=what))
         credentials, strange = storage_credentials(body.get("storage-credentials"), what=what)
         parsed = parse_metadata_object(metadata, location=location or f"staged metadata of table {table}")
-        own = [name for name in parsed.properties if is_own(name) and name not in _OF_TABLES]
+        own = [name for name in parsed.properties if is_own(name) and name not in names.FIXED]
         return cls(metadata=parsed, location=location, config=config, credentials=credentials, ignored=(*ignored, *strange, *own))
 
     def storage_config(self, place: str) -> Mapping[str, str]:

@@ -46,8 +46,7 @@ from icelock.catalog.rest.http import AnswerError, may_be_done, not_sent
 from icelock.catalog.rest.requests import RestRequests
 from icelock.catalog.rest.storage import Lent, VendedFileIO
 from icelock.io.storage import open_storage
-from icelock.table.guard import check_metadata
-from icelock.table.kept import check_kept
+from icelock.table.guard import check_kept, check_metadata
 from icelock.table.table import Table
 
 _REFUSALS = (RESTError, RequestException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError)

@@ -196,7 +196,7 @@ def check_made(name: Identifier, made: TableMetadata, wanted: Mapping[str, str],
     problem = ""
     if not isinstance(made, TableMetadataV3):
         problem = f"format version 3 was asked for, and catalog {catalog} made version {made.format_version}"
-    for setting in (names.ENCRYPTION_KEY_ID, names.DATA_KEY_LENGTH):
+    for setting in names.FIXED:
         if not problem and made.properties.get(setting) != wanted.get(setting):
             problem = f"{setting} is {made.properties.get(setting)!r} in catalog {catalog} instead of {wanted.get(setting)!r}"
     if problem:

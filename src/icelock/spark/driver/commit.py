@@ -44,9 +44,8 @@ from icelock.spark.sealed.staged import Staged, check_staged, put, take
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import open_catalog, open_table, table_of
 from icelock.spark.settings.session import Settings
-from icelock.table.commit.conflicts import MERGE_ISOLATION, Since
-from icelock.table.commit.still_fits import check_same_columns, check_same_names
-from icelock.table.rows.engine_change import EngineWork
+from icelock.table.commit.conflicts import MERGE_ISOLATION, Since, check_same_columns, check_same_names
+from icelock.table.rows.file_rewrite import EngineWork
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
 

@@ -1,7 +1,8 @@
-"""Whether other writers' commits contradict ours: the validations of Iceberg's isolation levels (Java MergingSnapshotProducer).
+"""Whether other writers' commits contradict ours: the validations of Iceberg's isolation levels, and of columns.
 
-When a commit is retried, the snapshots between the one that an operation was planned on and the branch's head are examined. A file
-concerns an operation if its partition and metrics do not rule out matching rows, or if it is in a partition that the operation replaces.
+When a commit is retried, the snapshots between the one that an operation was planned on and the branch's head are examined (Java
+MergingSnapshotProducer). A file concerns an operation if its partition and metrics do not rule out matching rows, or if it is in a
+partition that the operation replaces.
 
     serializable   no new data files with rows that could match: with them the operation would have had another result
     both levels    new rows that replace others depend on those: no matching rows may have been deleted or moved
@@ -9,26 +10,33 @@ concerns an operation if its partition and metrics do not rule out matching rows
 Data files that hold only older rows, as their row lineage shows, are not new rows: copy-on-write and compaction move rows.
 A delete alone needs no second check, since it is worked out again on the present rows (``table.rows.delete``).
 
+No value that was written for one version may be lost in a later one, or change its column (``check_still_fits``). Columns are identified by
+field id. Columns that were added, renamed or widened meanwhile do not matter to older files, nor does another partition spec or sort order
+(as in Java). Other changes are conflicts here; Java commits them too, and silently loses the values of dropped columns.
+
 Not here: files to remove that no longer exist (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyiceberg import types as ice
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ancestors_between_ids
 from pyiceberg.types import LongType
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import LAST_UPDATED
+from icelock.metadata.schema_paths import child_fields
 from icelock.metadata.sound_bounds import is_sound
 from icelock.plan.delete_index import referenced_data_file
 from icelock.plan.partition_set import PartitionSet
@@ -39,6 +47,14 @@ _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
 _REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)
 _STRICTEST: Final = IsolationLevel.SERIALIZABLE.value
 _ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
+
+
+# Spec, "Schema Evolution": what a column may become.
+_WIDER: Final = {
+    ice.IntegerType: (ice.LongType,),
+    ice.FloatType: (ice.DoubleType,),
+    ice.DateType: (ice.TimestampType, ice.TimestampNanoType),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +193,66 @@ def _only_older_rows(file: DataFile, sequence_number: int) -> bool:
     if nulls != 0 or newest is None or not is_sound(LongType(), newest):
         return False
     return int(from_bytes(LongType(), newest)) <= sequence_number
+
+
+def check_still_fits(before: TableMetadata, now: TableMetadata, *, table: str) -> None:
+    """Refuse, as a ValidationException, what was planned and written on ``before`` if it means something else on ``now``."""
+    check_same_columns(before.schema(), now.schema(), table=table)
+    spec = before.spec()
+    if not any(known.spec_id == spec.spec_id and known.fields == spec.fields for known in now.partition_specs):
+        raise ValidationException(
+            f"table {table} no longer has partition spec {spec.spec_id}, with which this was written: nothing is committed; "
+            "reload the table and retry"
+        )
+
+
+def check_same_columns(written: Schema, now: Schema, *, table: str) -> None:
+    """Refuse a schema in which a column of ``written`` was dropped, or cannot hold the written values."""
+    if written.as_struct() == now.as_struct():
+        return
+    changed = list(_changed(written.as_struct(), now.as_struct()))
+    if changed:
+        raise ValidationException(
+            f"table {table} has other columns than when this was planned ({'; '.join(changed)}), so values would be lost: nothing is "
+            "committed; reload the table and retry"
+        )
+
+
+def check_same_names(before: Schema, now: Schema, field_ids: Iterable[int], *, table: str) -> None:
+    """Refuse renamed columns among those that are found by name: another column may have the name now."""
+    for field_id in field_ids:
+        name, found = before.find_column_name(field_id), now.find_column_name(field_id)
+        if name != found:
+            raise ValidationException(
+                f"column {name!r} of table {table} is now called {found!r}: nothing is committed; reload the table and retry"
+            )
+
+
+def _changed(written: ice.IcebergType, now: ice.IcebergType, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Describe each written column that can no longer hold its values."""
+    there = {field.field_id: field for field in child_fields(now)}
+    for field in child_fields(written):
+        name = f"{'.'.join((*above, field.name))!r} (id {field.field_id})"
+        found = there.get(field.field_id)
+        if found is None:
+            yield f"{name} was dropped"
+        elif not _takes(found.field_type, field.field_type):
+            yield f"{name} was {_kind(field)} and is {_kind(found)}"
+        else:
+            if found.required and not field.required:
+                yield f"{name} is now required"
+            yield from _changed(field.field_type, found.field_type, (*above, field.name))
+
+
+def _takes(now: ice.IcebergType, written: ice.IcebergType) -> bool:
+    """Whether values of a type can be read as another; children are compared by ``_changed``."""
+    if not isinstance(now, ice.PrimitiveType) or not isinstance(written, ice.PrimitiveType):
+        return type(now) is type(written)
+    if isinstance(written, ice.DecimalType) and isinstance(now, ice.DecimalType):
+        return written.scale == now.scale and written.precision <= now.precision
+    return written == now or isinstance(written, ice.UnknownType) or isinstance(now, _WIDER.get(type(written), ()))
+
+
+def _kind(field: ice.NestedField) -> str:
+    kind = field.field_type
+    return str(kind) if isinstance(kind, ice.PrimitiveType) else type(kind).__name__.removesuffix("Type").lower()

@@ -45,8 +45,8 @@ from icelock.metadata.table_metadata import Snapshot, with_sources
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
+from icelock.table.commit.staged import Staged
 from icelock.table.commit.summary import snapshot_summary
-from icelock.table.state import StagesFiles
 
 # Small commits would make planning slower and slower, so manifests are merged by default, as in Java; only up to 1 MiB (some 10,000 files;
 # Java: 8 MiB), since every entry is decoded and written, which must not delay a commit for long.
@@ -64,7 +64,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     """Whether making the snapshot again means more than reading manifests and writing some."""
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
-        self._staged: StagesFiles = transaction.staged
+        self._staged: Staged = transaction.staged
         merge_sizes(self._staged.metadata.properties)  # PyIceberg's producers read them, and raise ValueError
         super().__init__(operation, transaction, io, **arguments)
         # PyIceberg starts from the branch's staged head; other writers' commits come after the committed one.

@@ -33,8 +33,8 @@ from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates
+from icelock.table.commit.conflicts import check_same_names, check_still_fits
 from icelock.table.commit.new_files import check_new_files
-from icelock.table.commit.still_fits import check_same_names, check_still_fits
 from icelock.table.guard import check_updates
 from icelock.table.scan import DataScan
 from icelock.table.state import OpenTable

@@ -25,9 +25,9 @@ from icelock.arrow.write.row_rewrite import DELETE_MODE, REMOVED, DeleteMode
 from icelock.metadata.metadata_columns import ROW_ID
 from icelock.plan.whole_files import split_by_coverage
 from icelock.table.commit.row_delta import Change
+from icelock.table.commit.staged import Staged
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileRewriter, FileState
 from icelock.table.scan import DataScan
-from icelock.table.state import StagesFiles
 
 
 class DeleteByFilter(FileChange):
@@ -37,7 +37,7 @@ class DeleteByFilter(FileChange):
 
     def __init__(
         self,
-        staged: StagesFiles,
+        staged: Staged,
         row_filter: BooleanExpression,
         *,
         case_sensitive: bool,

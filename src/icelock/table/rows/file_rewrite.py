@@ -1,10 +1,14 @@
-"""What the row changes that rewrite data files share: the result of each file, and the deletion vectors of a commit.
+"""Row changes that rewrite data files: the result of each file, and the deletion vectors of a commit.
 
 A result holds for the state of the file that it was worked out on: row ids, sequence number and delete files. All vectors of an attempt
 are in one Puffin file (format.md "Delete files"), which is written again only if one of them is another than in the attempt before.
 
+``EngineChange`` is what an engine worked out on one snapshot: the files that it read, and what it wrote for them. It holds for the files as
+they were planned. If the branch has moved on, each file must still be there with the same delete files, or the change would undo what
+another writer did.
+
 Not here: which files (``table.rows.delete``, ``table.rows.upsert``), the work on a file (``arrow.write.row_rewrite``), the bytes of vectors
-(``io.puffin.write``), the snapshot (``table.commit.row_delta``).
+(``io.puffin.write``), isolation levels (``table.commit.conflicts``), the snapshot (``table.commit.row_delta``).
 """
 
 from __future__ import annotations
@@ -12,24 +16,26 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap64
 
-from icelock.arrow.write.row_rewrite import DeleteMode, Rewrite, RewriteContext, rewrite_file, with_lineage
+from icelock.arrow.write.row_rewrite import DeleteMode, Rewrite, RewriteContext, mark_deleted, rewrite_file, with_lineage
 from icelock.io.files import EncryptedOutputFile
 from icelock.io.puffin.write import DeletionVector, Place, write_vectors
 from icelock.metadata.manifest import DataFile
 from icelock.plan.delete_index import DeleteFileId, delete_file_id, referenced_data_file
 from icelock.plan.task import ScanTask
 from icelock.table.commit.row_delta import Change
+from icelock.table.commit.staged import Staged
 from icelock.table.scan import DataScan
-from icelock.table.state import StagesFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,7 @@ class FileResult:
 class FileRewriter:
     """Rewrites data files of one scan; new files are deleted with the transaction's if it fails."""
 
-    def __init__(self, staged: StagesFiles, scan: DataScan, mode: DeleteMode) -> None:
+    def __init__(self, staged: Staged, scan: DataScan, mode: DeleteMode) -> None:
         self._staged = staged
         self.read = scan.read_context(Schema())
         self._context = RewriteContext(
@@ -114,7 +120,7 @@ class FileRewriter:
 class FileChange:
     """The part that ``RowChange``s of results have in common."""
 
-    def __init__(self, staged: StagesFiles) -> None:
+    def __init__(self, staged: Staged) -> None:
         self._staged = staged
         self._obsolete: list[str] = []
         self._vectors: list[DeletionVector] = []
@@ -165,3 +171,68 @@ def _entry(file: DataFile, vector: DeletionVector, place: Place, output: Encrypt
     )
     entry.spec_id = file.spec_id
     return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineWork:
+    """What an engine's tasks did.
+
+    Args:
+        removed: data files of the plan whose remaining rows were written to new files.
+        added: new data files. Rows that were only copied carry both columns of row lineage (``arrow.write.row_rewrite``),
+            changed rows their ``_row_id`` and null, new rows null and null.
+        deleted: data files of the plan, each with positions of rows to delete; their deletion vectors are made here.
+    """
+
+    removed: Sequence[FileScanTask] = ()
+    added: Sequence[DataFile] = ()
+    deleted: Sequence[tuple[FileScanTask, BitMap64]] = ()
+
+
+class EngineChange(FileChange):
+    """A ``RowChange`` of an engine's work."""
+
+    def __init__(
+        self,
+        staged: Staged,
+        work: EngineWork,
+        row_filter: BooleanExpression,
+        base_snapshot_id: int | None,
+        *,
+        case_sensitive: bool,
+        branch: str | None,
+    ) -> None:
+        super().__init__(staged)
+        self._work = work
+        self._filter = row_filter
+        self._base_snapshot_id = base_snapshot_id
+        self._case_sensitive = case_sensitive
+        self._branch = branch
+        self._results: list[FileResult] | None = None
+
+    def resolve(self) -> Change:
+        """Check that the files are as they were planned, and return the change; see ``RowChange``."""
+        scan = self._staged.branch_scan(self._filter, case_sensitive=self._case_sensitive, branch=self._branch)
+        head = None if scan is None else scan.snapshot()
+        if (None if head is None else head.snapshot_id) != self._base_snapshot_id:
+            self._check_files(scan)
+        if self._results is None and scan is not None:
+            read, task_of = scan.read_context(Schema()), scan._task_builder.build  # noqa: SLF001 - of the same layer
+            marked = ((file, mark_deleted(read, task_of(file), positions)) for file, positions in self._work.deleted)
+            self._results = [FileResult.of(file, rewrite) for file, rewrite in marked]
+        change = self._change_of(self._results or [])
+        return replace(change, removed=[*(file.file for file in self._work.removed), *change.removed], added=self._work.added)
+
+    def touches(self, data_file: str) -> bool:
+        """Whether the change rests on a data file: it may, since files that the engine read and left unchanged are not known."""
+        del data_file
+        return True
+
+    def _check_files(self, scan: DataScan | None) -> None:
+        now = {} if scan is None else {file.file.file_path: FileState.of(file) for file in scan.plan_files()}
+        planned = [*self._work.removed, *(file for file, _ in self._work.deleted)]
+        changed = sorted(file.file.file_path for file in planned if now.get(file.file.file_path) != FileState.of(file))
+        if changed:
+            raise ValidationException(
+                f"another writer changed data files that this change was worked out on: {', '.join(changed)}; reload the table and retry"
+            )

@@ -29,13 +29,13 @@ from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.given import name_mapping_of
-from icelock.table.state import StagesFiles
+from icelock.table.commit.staged import Staged
 
 
 class PlainFiles:
     """Plain Parquet files whose rows a table takes in."""
 
-    def __init__(self, staged: StagesFiles, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
+    def __init__(self, staged: Staged, paths: Sequence[str], *, check_duplicates: bool, branch: str | None) -> None:
         """Take the paths; nothing is read."""
         metadata = staged.metadata
         self._staged = staged

@@ -36,11 +36,11 @@ from icelock.metadata.manifest import DataFile
 from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.plan.task import ScanTask
 from icelock.table.commit.row_delta import Change
+from icelock.table.commit.staged import Staged
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import FileResult, FileRewriter
 from icelock.table.rows.source_rows import SourceRows
 from icelock.table.scan import DataScan
-from icelock.table.state import StagesFiles
 
 _FEW_ROWS: Final = 1 << 16  # the source is indexed for each lookup, so rows are gathered
 _MANY_ROWS: Final = 1 << 20
@@ -66,7 +66,7 @@ class Upsert(DeleteByFilter):
     by_name = True
     """Another attempt compares and writes rows by the names of columns."""
 
-    def __init__(self, staged: StagesFiles, source: SourceRows, *, branch: str | None, update: bool, insert: bool) -> None:
+    def __init__(self, staged: Staged, source: SourceRows, *, branch: str | None, update: bool, insert: bool) -> None:
         """Prepare the change; nothing is read.
 
         Raises:
