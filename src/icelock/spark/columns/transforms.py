@@ -16,17 +16,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg import transforms as tr
 from pyiceberg import types as ice
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
@@ -44,21 +35,21 @@ _EPOCH_YEAR: Final = 1970
 _BYTES: Final = (ice.BinaryType, ice.FixedType)
 
 
-def spark_transform(column: Column, transform: Transform[Any, Any], field: ice.NestedField) -> Column:
+def spark_transform(column: Column, transform: tr.Transform[Any, Any], field: ice.NestedField) -> Column:
     """Return the transformed values of a column, which must be of a Spark type that the table's column (``field``) takes; nulls stay nulls.
 
     ``transform`` is that of a partition or sort field, but not ``void``.
     """
     kind = field.field_type
-    if isinstance(transform, IdentityTransform):
+    if isinstance(transform, tr.IdentityTransform):
         return F.lower(column) if isinstance(kind, ice.UUIDType) else column
-    found = _bucket(column, transform, kind) if isinstance(transform, BucketTransform) else _of_time(column, transform, kind)
-    if found is None and isinstance(transform, TruncateTransform):
+    found = _bucket(column, transform, kind) if isinstance(transform, tr.BucketTransform) else _of_time(column, transform, kind)
+    if found is None and isinstance(transform, tr.TruncateTransform):
         found = _truncate(column, transform.width, kind)
     return _by_arrow(column, transform, field) if found is None else found
 
 
-def _bucket(column: Column, transform: BucketTransform[Any], kind: ice.IcebergType) -> Column | None:
+def _bucket(column: Column, transform: tr.BucketTransform[Any], kind: ice.IcebergType) -> Column | None:
     if isinstance(kind, (ice.IntegerType, ice.LongType)):
         number = column.cast("bigint")
     elif isinstance(kind, ice.DateType):
@@ -71,22 +62,22 @@ def _bucket(column: Column, transform: BucketTransform[Any], kind: ice.IcebergTy
     return F.when(number.isNotNull(), hashed % F.lit(transform.num_buckets))
 
 
-def _of_time(column: Column, transform: Transform[Any, Any], kind: ice.IcebergType) -> Column | None:
+def _of_time(column: Column, transform: tr.Transform[Any, Any], kind: ice.IcebergType) -> Column | None:
     if isinstance(kind, ice.TimestamptzType):
-        if isinstance(transform, HourTransform):
+        if isinstance(transform, tr.HourTransform):
             return _floor_divide(F.unix_micros(column), _HOUR)
         date = F.date_from_unix_date(_floor_divide(F.unix_micros(column), _DAY).cast("int"))
     elif isinstance(kind, (ice.DateType, ice.TimestampType)):
         date = column.cast("date")  # a timestamp without a zone has the same date everywhere
     else:
         return None
-    if isinstance(transform, HourTransform):
+    if isinstance(transform, tr.HourTransform):
         return F.unix_date(date) * F.lit(_HOURS) + F.hour(column)
-    if isinstance(transform, DayTransform):
+    if isinstance(transform, tr.DayTransform):
         return F.unix_date(date)
-    if isinstance(transform, MonthTransform):
+    if isinstance(transform, tr.MonthTransform):
         return (F.year(date) - F.lit(_EPOCH_YEAR)) * F.lit(_MONTHS) + F.month(date) - F.lit(1)
-    return F.year(date) - F.lit(_EPOCH_YEAR) if isinstance(transform, YearTransform) else None
+    return F.year(date) - F.lit(_EPOCH_YEAR) if isinstance(transform, tr.YearTransform) else None
 
 
 def _truncate(column: Column, width: int, kind: ice.IcebergType) -> Column | None:
@@ -103,7 +94,7 @@ def _floor_divide(number: Column, divisor: int) -> Column:
     return F.call_function("div", F.try_subtract(number, F.pmod(number, by)), by)
 
 
-def _by_arrow(column: Column, transform: Transform[Any, Any], field: ice.NestedField) -> Column:
+def _by_arrow(column: Column, transform: tr.Transform[Any, Any], field: ice.NestedField) -> Column:
     result = transform.result_type(field.field_type)
     kind = sp.DecimalType(result.precision, result.scale) if isinstance(result, ice.DecimalType) else sp.IntegerType()
     text, source = str(transform), field.model_dump_json()

@@ -19,16 +19,7 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
+from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
 from pyspark.sql import types as sp
 
 from icelock import properties as names
@@ -40,17 +31,7 @@ from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.table.transaction import EncryptedTransaction
 
 CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
-_OF_TIME: Final[dict[str, tuple[str, type[Transform]]]] = {  # type: ignore[type-arg]  # PyIceberg's is generic in a way that cannot be said
-    "year": ("year", YearTransform),
-    "years": ("year", YearTransform),
-    "month": ("month", MonthTransform),
-    "months": ("month", MonthTransform),
-    "day": ("day", DayTransform),
-    "days": ("day", DayTransform),
-    "date": ("day", DayTransform),
-    "hour": ("hour", HourTransform),
-    "hours": ("hour", HourTransform),
-}
+_UNITS: Final = ("year", "month", "day", "hour")
 _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 
 
@@ -71,9 +52,7 @@ def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
 def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructType) -> EncryptedTransaction:
     """Return a transaction that creates or replaces a table; nothing is visible before its commit.
 
-    Raises:
-        PolicyError: columns, transforms or properties that an encrypted table cannot have.
-        TableAlreadyExistsError, NoSuchTableError, NoSuchNamespaceError: as PyIceberg.
+    What an encrypted table cannot have is a PolicyError; a table that is there or not, and a missing namespace, are PyIceberg's errors.
     """
     new = _new(job)
     schema = iceberg_schema(given)
@@ -141,18 +120,17 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
     return PartitionSpec(*fields)
 
 
-def _parsed(text: str) -> tuple[str, Transform, str | None]:  # type: ignore[type-arg]  # likewise
+def _parsed(text: str) -> tuple[str, Transform[Any, Any], str | None]:
     """Return the column, the transform and the suffix of the partition field's name."""
     call = _CALL.fullmatch(text)
     if call is None:
         return text, IdentityTransform(), None
     name, arguments = call[1].lower(), [part.strip() for part in call[2].split(",")]
-    if name in _OF_TIME and len(arguments) == 1:
-        suffix, kind = _OF_TIME[name]
-        return arguments[0], kind(), suffix
+    unit = "day" if name == "date" else name.removesuffix("s")
+    if unit in _UNITS and len(arguments) == 1:
+        return arguments[0], parse_transform(unit), unit
     if name in {"bucket", "truncate"} and len(arguments) == 2 and arguments[0].isdigit() and int(arguments[0]):  # noqa: PLR2004
-        width = int(arguments[0])
-        return (arguments[1], BucketTransform(width), "bucket") if name == "bucket" else (arguments[1], TruncateTransform(width), "trunc")
+        return arguments[1], parse_transform(f"{name}[{int(arguments[0])}]"), "bucket" if name == "bucket" else "trunc"
     raise PolicyError(
         f"{text!r} is not a partition transform: use a column, years, months, days or hours (column), bucket or truncate (number, column)"
     )
