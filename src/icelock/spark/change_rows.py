@@ -217,11 +217,7 @@ def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], t
 
 
 def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any, Any]] | None:
-    """Return the least and greatest values of the key columns, None if there is no row.
-
-    Raises:
-        PolicyError: a key twice, or with a null.
-    """
+    """Return the least and greatest values of the key columns, None if there is no row; a key twice, or with a null, is a PolicyError."""
     kinds = {field.name: field.dataType for field in source.schema.fields}
     ranged = [key for key in keys if isinstance(kinds[key], _RANGED)]
     bounds = [bound(quoted(key)).alias(f"{bound.__name__} {key}") for key in ranged for bound in (F.min, F.max)]

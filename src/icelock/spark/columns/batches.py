@@ -28,8 +28,7 @@ _DIGITS: Final = np.array([i for i in range(_UUID_TEXT) if i not in _HYPHENS])
 def spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch whose schema is ``schema``; columns are matched by position.
 
-    Raises:
-        FormatError: a column cannot be converted, or has nulls although Spark takes it for required.
+    One that cannot be converted, or has nulls although Spark takes it for required, is a FormatError.
     """
     arrays = [_convert(array, field.type, field.name) for array, field in zip(batch.columns, schema, strict=True)]
     for array, field in zip(arrays, schema, strict=True):

@@ -26,8 +26,7 @@ _SHOWN: Final = 20
 def project(schema: Schema, asked: sp.StructType, *, table: str, case_sensitive: bool) -> Schema:
     """Return the asked columns of a schema, in the asked order and with the asked names.
 
-    Raises:
-        PolicyError: an unknown column, another type than the table's, or a nullable column asked for as required.
+    An unknown column, another type than the table's, or a nullable column asked for as required is a PolicyError.
     """
     if not asked.fields:
         raise PolicyError(f"no column of table {table} is asked for: name at least one")

@@ -62,11 +62,7 @@ def quoted(*names: str) -> str:
 
 
 def spark_schema(schema: Schema, *, table: str) -> sp.StructType:
-    """Return the Spark schema of a scan's schema; docs become column comments.
-
-    Raises:
-        PolicyError: a type that Spark lacks; names the column and what to do.
-    """
+    """Return the Spark schema of a scan's schema; docs become column comments. A type that Spark lacks is a PolicyError."""
     return _struct(schema.as_struct(), "", table)
 
 
@@ -87,11 +83,7 @@ def contains(kind: sp.DataType, wanted: tuple[type[sp.DataType], ...]) -> bool:
 
 
 def arrow_schema(schema: sp.StructType) -> pa.Schema:
-    """Return the Arrow schema that batches of a Spark schema must have.
-
-    Raises:
-        PolicyError: a type that no Iceberg column has (intervals, user-defined types ...).
-    """
+    """Return the Arrow schema that batches of a Spark schema must have; a type that no Iceberg column has is a PolicyError."""
     return pa.schema([_arrow_field(field, "") for field in schema.fields])
 
 

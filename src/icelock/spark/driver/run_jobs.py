@@ -52,8 +52,7 @@ class Jobs:
     def with_seen(self, job: Job, rows: DataFrame) -> Job:
         """Return a job that knows which versions of icelock tables its rows come from, unless the user named a snapshot.
 
-        Raises:
-            PolicyError: rows come from the job's own table, and the plan does not tell from which snapshot.
+        Rows of the job's own table whose plan does not tell from which snapshot they are are a PolicyError.
         """
         return job if job.validate_from is not None else replace(job, seen=rows_seen(rows, job.table, self._settings))
 

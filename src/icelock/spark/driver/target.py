@@ -38,9 +38,7 @@ _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UP
 def describe(settings: Settings, job: Job) -> sp.StructType:
     """Return what a user's process has to know of a table, as the metadata of one column; needs no key.
 
-    Raises:
-        PolicyError: a plain table, no such branch, a filter that does not fit, an invalid mode, or a column with a reserved name.
-        NoSuchTableError: no such table.
+    A plain table, a filter that does not fit, an invalid mode, or a column with a reserved name is a PolicyError.
     """
     table = open_table(settings, job.table)
     check_branch(table, job.branch, job.table)
@@ -67,11 +65,7 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
 
 
 def see(settings: Settings, job: Job) -> sp.StructType:
-    """Return the present version of a table (``Seen``) as the metadata of one column; needs no key.
-
-    Raises:
-        NoSuchTableError: no such table.
-    """
+    """Return the present version of a table (``Seen``) as the metadata of one column; needs no key."""
     return _told(Seen.of(open_table(settings, job.table).metadata).to_text())
 
 
@@ -80,11 +74,7 @@ def _told(text: str) -> sp.StructType:
 
 
 def check_validate_from(table: Table, job: Job) -> None:
-    """Check that the table has the snapshot from which on a write is validated.
-
-    Raises:
-        PolicyError: it does not.
-    """
+    """Check that the table has the snapshot from which on a write is validated; else it is a PolicyError."""
     if job.validate_from is not None and table.metadata.snapshot_by_id(job.validate_from) is None:
         raise PolicyError(
             f"table {job.table} has no snapshot {job.validate_from} (option {VALIDATE_FROM}): read its rows again, and name what was read"
@@ -99,21 +89,13 @@ def _merges_on_read(table: Table, name: str, identifier: TableName) -> bool:
 
 
 def check_branch(table: Table, branch: str, name: TableName) -> None:
-    """Check that a branch can be written to; the main branch always can.
-
-    Raises:
-        PolicyError: no such branch, or a tag.
-    """
+    """Check that a branch can be written to, as the main branch always can; no such branch, or a tag, is a PolicyError."""
     if branch != MAIN:
         check_ref(table, branch, SnapshotRefType.BRANCH, name)
 
 
 def check_same_table(table: Table, uuid: str | None, name: TableName) -> None:
-    """Check that a table is still the one that an operation was planned on.
-
-    Raises:
-        CommitError: it is another table of that name.
-    """
+    """Check that a table is still the one that an operation was planned on; another one of that name is a CommitError."""
     if str(table.metadata.table_uuid) != uuid:
         raise CommitError(f"table {name} was replaced by another one while rows were written (uuid {uuid} before): nothing is committed")
 
@@ -121,9 +103,7 @@ def check_same_table(table: Table, uuid: str | None, name: TableName) -> None:
 def target_scan(table: Table, job: Job) -> DataScan:
     """Return the scan of an operation's rows, on the snapshot that it was planned on, with the table's current columns.
 
-    Raises:
-        CommitError: it is another table.
-        PolicyError: the snapshot was expired.
+    Another table is a CommitError, a snapshot that was expired a PolicyError.
     """
     base = job.pinned
     check_same_table(table, base.table_uuid, job.table)

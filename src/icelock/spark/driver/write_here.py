@@ -51,10 +51,7 @@ _logger = logging.getLogger(__name__)
 def write_rows(settings: Settings, job: Job, rows: DataFrame, options: Mapping[str, str]) -> None:
     """Run a write that ends in a commit; ``options`` are those of ``distribution``.
 
-    Raises:
-        PolicyError, KeyUnavailableError, NoSuchTableError: as ``plan_write``; nothing was done.
-        CommitError, CommitFailedException, ValidationException: nothing was committed, and no file is left.
-        PySparkException: tasks failed, with icelock's error in its message; the same.
+    Errors as ``plan_write`` and ``commit_write``, or PySpark's for a task's; nothing was committed then, and no file is left.
     """
     with closing(catalog_of(settings, job.table)) as catalog:
         began = time.monotonic()

@@ -45,13 +45,7 @@ class NativeRead:
 
 
 def native_read(spark: SparkSession, scan: DataScan, table: str, *, require_native: bool = False) -> NativeRead:
-    """Return the rows of the files that Spark's reader can read; with ``require_native`` also those of a FileIO of the user's own.
-
-    Raises:
-        KeyUnavailableError: no KMS, or it refused.
-        IntegrityError: a manifest or manifest list was changed.
-        PolicyError: a type that Spark has no exact type for.
-    """
+    """Return the rows of the files that Spark's reader can read; with ``require_native`` also those of a FileIO of the user's own."""
     _ = spark_schema(scan.projection(), table=table)
     wanted = _wanted(scan)
     reason = "the filter is on a nested column that is not read" if wanted is None else reason_against(wanted)

@@ -74,11 +74,7 @@ class Recipient:
         return Sender(public_key=self.private_key.public_key().public_bytes_raw(), job=self.job)
 
     def open(self, sealed: bytes, place: Place) -> bytes:
-        """Return what was sealed.
-
-        Raises:
-            IntegrityError: it was changed, or sealed for another job or place.
-        """
+        """Return what was sealed; what was changed, or sealed for another job or place, is an IntegrityError."""
         try:
             return _SUITE.decrypt(sealed, self.private_key, info=_info(self.job, place))
         except InvalidTag as e:

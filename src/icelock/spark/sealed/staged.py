@@ -64,8 +64,7 @@ def take(job: Job) -> Staged | None:
 def check_staged(staged: Staged | None, job: Job) -> None:
     """Check that the second job of an operation has what the first left; a delete has one job.
 
-    Raises:
-        CommitError: it does not: removing the old rows without the new ones would lose them.
+    Else it is a CommitError: removing the old rows without the new ones would lose them.
     """
     if staged is None and job.purpose != Purpose.DELETE:
         raise CommitError(

@@ -33,8 +33,7 @@ _NEVER: Final = ("encryption.", "kms.", "py-kms-impl", "credential", "token", "u
 def open_catalog(name: str, properties: Mapping[str, str] | None, *, known: tuple[str, ...] = ()) -> EncryptedCatalog:
     """Load a catalog by properties, or (None) by PyIceberg's configuration alone; ``known`` are the registered ones, for the message.
 
-    Raises:
-        PolicyError: no such catalog, invalid settings, or a catalog that other processes do not see.
+    No such catalog, invalid settings, or a catalog that other processes do not see is a PolicyError.
     """
     config = read_configuration()
     if properties is None and not configured(config, name):
@@ -55,11 +54,7 @@ def open_table(settings: Settings, name: TableName) -> Table:
 
 
 def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
-    """Load the catalog of a table.
-
-    Raises:
-        PolicyError: no such catalog, or one that refuses plain RPC.
-    """
+    """Load the catalog of a table; errors as ``open_catalog``, and a PolicyError for one that refuses plain RPC."""
     given = settings.catalogs.get(name.catalog)
     check_rpc(settings, name, given or {})  # before anything is asked of the catalog
     catalog = open_catalog(name.catalog, given, known=tuple(settings.catalogs))
@@ -68,12 +63,7 @@ def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
 
 
 def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
-    """Load a table of format version 3 from an open catalog.
-
-    Raises:
-        PolicyError: a table below version 3.
-        NoSuchTableError: no such table.
-    """
+    """Load a table of format version 3 from an open catalog; one below is a PolicyError, none a NoSuchTableError."""
     try:
         table = catalog.load_table(name.identifier)
     except NoSuchTableError as e:
@@ -88,11 +78,7 @@ def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
 
 
 def scan_of(table: Table, options: ReadOptions) -> DataScan:
-    """Return the scan that the options ask for.
-
-    Raises:
-        PolicyError: no such snapshot, branch, tag or column, or no snapshot that old.
-    """
+    """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
     scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
     for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref)):
         if ref is not None:
@@ -120,11 +106,7 @@ def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
 
 
 def check_ref(table: Table, ref: str, kind: SnapshotRefType | None, name: TableName) -> None:
-    """Check that a table has a branch or tag (None: either).
-
-    Raises:
-        PolicyError: it does not; lists those that it has.
-    """
+    """Check that a table has a branch or tag (None: either); else it is a PolicyError that lists those that it has."""
     refs = table.metadata.refs
     found = refs.get(ref)
     if found is None:
@@ -136,8 +118,7 @@ def check_ref(table: Table, ref: str, kind: SnapshotRefType | None, name: TableN
 def executor_properties(storage: Mapping[str, str], catalog: Mapping[str, str]) -> dict[str, str]:
     """Return those of a table's FileIO properties (``storage``) that executors get; ``catalog`` are the catalog's properties.
 
-    Raises:
-        PolicyError: ``icelock.spark.executor-properties`` asks for key or catalog settings.
+    ``icelock.spark.executor-properties`` that asks for key or catalog settings is a PolicyError.
     """
     more = tuple(prefix for prefix in (part.strip() for part in catalog.get(names.SPARK_EXECUTOR_PROPERTIES, "").split(",")) if prefix)
     bad = [prefix for prefix in more if prefix.startswith(_NEVER) or any(never.startswith(prefix) for never in _NEVER)]

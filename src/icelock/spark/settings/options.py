@@ -57,11 +57,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Split a dotted name.
-
-        Raises:
-            PolicyError: fewer than three parts, or an empty one.
-        """
+        """Split a dotted name; fewer than three parts, or an empty one, are a PolicyError."""
         catalog, *rest = (part.strip() for part in text.split("."))
         if len(rest) < _CATALOG_AND_NAMESPACE or not all((catalog, *rest)):
             raise PolicyError(f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'")
@@ -94,11 +90,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Check the options of a read.
-
-        Raises:
-            PolicyError: an unknown option, two that exclude each other, an invalid value, or no table.
-        """
+        """Check the options of a read: an unknown one, two that exclude each other, an invalid value or no table is a PolicyError."""
         given = _known(options, _READ, "read")
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
@@ -129,11 +121,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool) -> Self:
-        """Check the options of a write.
-
-        Raises:
-            PolicyError: an unknown option, one of an overwrite in an append, an invalid value, or no table.
-        """
+        """Check the options of a write: an unknown one, one of an overwrite in an append, an invalid value or no table is a PolicyError."""
         from icelock.plan.filters.text import parse_filter
 
         properties = snapshot_properties(options)

@@ -54,21 +54,13 @@ def all_refuse(catalogs: Mapping[str, Mapping[str, str]]) -> bool:
 
 
 def check_rpc(settings: Settings, table: object, properties: Mapping[str, str]) -> None:
-    """Check that the keys of a table may be sent by a registered session; ``properties`` are its catalog's.
-
-    Raises:
-        PolicyError: the RPC is plain, and the catalog refuses that.
-    """
+    """Check that a registered session may send a table's keys; a catalog (``properties``) that refuses plain RPC is a PolicyError."""
     if settings.plain_rpc and _refuses(properties):
         raise _refusal(table)
 
 
 def check_session_rpc(spark: SparkSession, table: object, properties: Mapping[str, str]) -> None:
-    """Check the same for any session, and warn it if plain RPC is not refused.
-
-    Raises:
-        PolicyError: the RPC is plain, and the catalog refuses that.
-    """
+    """Check the same for any session, and warn it if plain RPC is not refused."""
     if is_plain(spark):
         if _refuses(properties):
             raise _refusal(table)

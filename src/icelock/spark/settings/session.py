@@ -61,11 +61,7 @@ def attached(spark: SparkSession) -> Settings | None:
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """Return the settings of a registered session.
-
-    Raises:
-        PolicyError: it is not registered.
-    """
+    """Return the settings of a registered session; for another it is a PolicyError."""
     found = attached(spark)
     if found is None:
         raise PolicyError(

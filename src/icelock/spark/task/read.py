@@ -89,12 +89,7 @@ class TaskReader(ExecutorReader):
         self._plan = plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split's files that the plan's filter keeps, in exactly Spark's Arrow form.
-
-        Raises:
-            IntegrityError: a file fails authentication.
-            PolicyError, FormatError, KeyUnavailableError: see ``arrow.read.task.read_task``.
-        """
+        """Yield the rows of a split's files that the plan's filter keeps, in exactly Spark's Arrow form; errors as ``read_task``."""
         tasks = partition.tasks if isinstance(partition, Split) else []
         if not tasks:
             return

@@ -63,11 +63,7 @@ class RewriteReader(ExecutorReader):
         self._plan = plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield one sealed row for each data file of a split.
-
-        Raises:
-            IntegrityError: a file fails authentication, or storage does not hold what was written.
-        """
+        """Yield one sealed row for each data file of a split; errors as ``rewrite_file``."""
         if not isinstance(partition, RewriteSplit) or not len(partition):
             return
         import pyarrow as pa

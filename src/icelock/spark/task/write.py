@@ -105,12 +105,7 @@ class TaskWriter(DataSourceArrowWriter):
         self.ticket = ticket
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
-        """Write the rows of one task; on an error its files are deleted.
-
-        Raises:
-            PolicyError: a row that does not fit the table.
-            IntegrityError: storage does not hold what was written.
-        """
+        """Write the rows of one task; on an error (those of ``write_data_files``) its files are deleted."""
         from icelock.arrow.write.writer import write_data_files
         from icelock.keys.entropy import SystemEntropy
 
