@@ -17,8 +17,7 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.new_table import iceberg_schema, partition_spec
 from icelock.spark.driver.source import data_source
-from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.sealed.staged import Staged, peek, put
+from icelock.spark.sealed.job import Action, Job, NewTable, Purpose, Staged, peek, put
 from icelock.spark.settings.options import TableName
 from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS

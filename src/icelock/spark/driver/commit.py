@@ -37,10 +37,9 @@ from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
 from icelock.spark.driver.target import check_same_table, target_scan
-from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose, Staged, check_staged, put, take
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.seen import base_of
-from icelock.spark.sealed.staged import Staged, check_staged, put, take
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import open_catalog, open_table, table_of
 from icelock.spark.settings.session import Settings

@@ -32,9 +32,8 @@ from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
 from icelock.spark.driver.target import check_same_table, describe, see, target_scan
 from icelock.spark.native.plan import is_native
-from icelock.spark.sealed.job import DESCRIPTION, Action, Job
+from icelock.spark.sealed.job import DESCRIPTION, Action, Job, check_staged, peek
 from icelock.spark.sealed.seen import Seen
-from icelock.spark.sealed.staged import check_staged, peek
 from icelock.spark.settings.catalogs import executor_properties, open_table, scan_of
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan, TaskReader

@@ -3,6 +3,9 @@
 Nothing here loads a catalog or calls a KMS: the driver's planning processes do, which for Spark Connect are the server's. In a classic
 session the user's process itself plans the writes that commit (``spark.driver.write_here``).
 
+Before rows are written, their DataFrame's plan is searched for the versions of icelock tables that they come from: in a classic session by
+the JVM (``OwnRows.java``), over Connect by the client.
+
 Not here: the operations (``write_to``, ``spark.change_rows``).
 """
 
@@ -10,19 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from icelock.spark.driver.distribution import Layout, distributed
-from icelock.spark.driver.rows_seen import rows_seen
 from icelock.spark.driver.source import NAME
-from icelock.spark.jvm.rules import activate
+from icelock.spark.jvm.rules import activate, seen_in_plan
 from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, PlannedOn, Purpose
-from icelock.spark.sealed.seen import Seen
-from icelock.spark.settings.session import is_classic, settings_of
+from icelock.spark.sealed.seen import Seen, refuse, seen_in
+from icelock.spark.settings.options import TableName
+from icelock.spark.settings.session import Settings, is_classic, settings_of
 
 # Writes that commit and need no job before them.
 _AT_ONCE: Final = frozenset(
@@ -54,7 +57,7 @@ class Jobs:
 
         Rows of the job's own table whose plan does not tell from which snapshot they are are a PolicyError.
         """
-        return job if job.validate_from is not None else replace(job, seen=rows_seen(rows, job.table, self._settings))
+        return job if job.validate_from is not None else replace(job, seen=_rows_seen(rows, job.table, self._settings))
 
     def read(self, job: Job) -> DataFrame:
         """Return the rows of a job."""
@@ -119,3 +122,39 @@ class Jobs:
             with contextlib.suppress(Exception):
                 _ = self.read(replace(job, action=Action.DISCARD)).schema
             raise
+
+
+def _rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen, ...]:
+    """Return the versions of icelock tables that a plan reads; a scan of this table without one is a PolicyError."""
+    if is_classic(df.sparkSession):
+        return seen_in(seen_in_plan(df, NAME), table)
+    connect: Any = df  # Connect's own DataFrame
+    plan = connect._plan.to_proto(connect.sparkSession.client)
+    return tuple(_of_options(options, table, settings) for options in _sources(plan))
+
+
+def _of_options(options: Mapping[str, str], table: TableName, settings: Settings) -> Seen:
+    """Return what a Connect plan's scan with these options reads."""
+    if JOB in options:
+        job = Job.open(settings, options[JOB])
+        if job.seen:
+            return job.seen[0]
+    if str(table) in (options.get("path"), options.get("table")):
+        refuse(table, "was read by spark.read, whose snapshot only the server knows: read it by icelock.spark.read")
+    return Seen(table_uuid="")
+
+
+def _sources(message: Any) -> Iterable[Mapping[str, str]]:
+    """Yield the options of the icelock scans in a Connect plan."""
+    for descriptor, value in message.ListFields():
+        if descriptor.type != descriptor.TYPE_MESSAGE:
+            continue
+        if descriptor.message_type.GetOptions().map_entry:
+            parts = [part for part in value.values() if hasattr(part, "ListFields")]
+        else:
+            parts = list(value) if hasattr(value, "append") or hasattr(value, "add") else [value]
+        for part in parts:
+            if part.DESCRIPTOR.name == "DataSource" and part.format.lower() == NAME:
+                options = {name.lower(): option for name, option in part.options.items()}
+                yield {**options, "path": part.paths[0]} if part.paths else options
+            yield from _sources(part)

@@ -142,22 +142,14 @@ def reason_against(wanted: Schema) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushable:
-    """Columns that filters may be pushed for, as Spark's filters name them; ``floats`` are the floating-point ones."""
-
-    names: Sequence[str]
-    floats: Sequence[str]
-
-
-def pushable(wanted: Schema, schemas: Sequence[Schema]) -> Pushable:
-    """Return the columns whose names always meant the same field of the same type.
+def pushable(wanted: Schema, schemas: Sequence[Schema]) -> tuple[list[str], list[str]]:
+    """Return the columns whose names always meant the same field of the same type, as Spark's filters name them; then the floats of them.
 
     Spark pushes filters into files by name, and cuts a decimal to the file's digits. If schemas were removed from the table, files may have
     names that no schema has: then there are no such columns.
     """
     if {schema.schema_id for schema in schemas} != set(range(len(schemas))):
-        return Pushable(names=(), floats=())
+        return [], []
     meanings: dict[str, set[tuple[int, str]]] = {}
     for path in schema_paths(field for schema in schemas for field in schema.fields):
         meanings.setdefault(".".join(path.names).lower(), set()).add((path.field.field_id, _kind(path.field)))
@@ -166,8 +158,7 @@ def pushable(wanted: Schema, schemas: Sequence[Schema]) -> Pushable:
         for path in schema_paths(wanted.fields)
         if meanings.get(".".join(path.names).lower()) == {(path.field.field_id, _kind(path.field))}
     }
-    floats = [name for name, field in found.items() if isinstance(field.field_type, (ice.FloatType, ice.DoubleType))]
-    return Pushable(names=list(found), floats=floats)
+    return list(found), [name for name, field in found.items() if isinstance(field.field_type, (ice.FloatType, ice.DoubleType))]
 
 
 def _kind(field: ice.NestedField) -> str:

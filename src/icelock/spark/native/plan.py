@@ -32,18 +32,8 @@ from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID
 from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import arrow_schema
+from icelock.spark.native import equality as eq
 from icelock.spark.native.columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
-from icelock.spark.native.equality import (
-    PARQUET,
-    EqualityDeletes,
-    Ids,
-    can_join,
-    compared_by,
-    file_columns,
-    still_there,
-    stream,
-    with_compared,
-)
 from icelock.spark.native.filters import pruning_filter
 from icelock.table.scan import DataScan
 
@@ -55,14 +45,14 @@ class Group:
     """Files of one relation: ``constants`` are columns of the plan, ``equality`` what the equality deletes compare."""
 
     constants: frozenset[int]
-    equality: frozenset[Ids]
+    equality: frozenset[eq.Ids]
 
 
 def is_native(task: ScanTask, *, name_mapping: bool) -> bool:
     """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids (plain files may need a mapping)."""
-    if task.file_format.upper() != PARQUET or (name_mapping and task.key_metadata is None):
+    if task.file_format.upper() != eq.PARQUET or (name_mapping and task.key_metadata is None):
         return False
-    return can_join(task, name_mapping=name_mapping)
+    return eq.can_join(task, name_mapping=name_mapping)
 
 
 def positional_deletes(task: ScanTask) -> tuple[DeleteFile, ...]:
@@ -81,12 +71,12 @@ class Planned:
     """The files of one scan in groups; ``scan`` has a fixed snapshot, ``tasks`` are its files, ``wanted`` is the schema to read."""
 
     def __init__(self, scan: DataScan, tasks: Sequence[ScanTask], wanted: Schema) -> None:
-        self._scan = scan
+        self.scan = scan
         self._context: ReadContext = scan.update(row_filter=AlwaysTrue()).read_context(wanted)
         self._specs = self._context.specs
         self._mapped = self._context.name_mapping is not None
-        self._wanted = wanted
-        self._constants: dict[tuple[int, frozenset[Ids]], frozenset[int]] = {}
+        self.wanted = wanted
+        self._constants: dict[tuple[int, frozenset[eq.Ids]], frozenset[int]] = {}
         self._translator = FilterTranslator(wanted, scan.full_schema)
         self._lock = threading.Lock()
         self._plans: dict[str, list[ScanTask]] = {repr(AlwaysTrue()): list(tasks)}
@@ -95,7 +85,7 @@ class Planned:
     @property
     def snapshot_id(self) -> int | None:
         """The snapshot that is read."""
-        return self._scan.snapshot_id
+        return self.scan.snapshot_id
 
     def groups(self) -> dict[Group, list[ScanTask]]:
         """Return the files that Spark's reader reads; a scan without files has one empty group."""
@@ -112,20 +102,20 @@ class Planned:
             return None
         return sum(task.record_count for task in tasks)
 
-    def equality(self, group: Group, tasks: Sequence[ScanTask], table: str) -> list[EqualityDeletes]:
+    def equality(self, group: Group, tasks: Sequence[ScanTask], table: str) -> list[eq.EqualityDeletes]:
         """Return a group's equality deletes, one for each set of compared columns; ``tasks`` are all of the group."""
-        return [EqualityDeletes(self._context, ids, tasks, table) for ids in sorted(group.equality)]
+        return [eq.EqualityDeletes(self._context, ids, tasks, table) for ids in sorted(group.equality)]
 
     def rest(self) -> bool:
         """Whether there are files that Spark's reader cannot read."""
         return len(self._groups) < len(self._plans[repr(AlwaysTrue())])
 
-    def files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], filters: bytes) -> bytes:
+    def files(self, group: Group, columns: Columns, equality: Iterable[eq.EqualityDeletes], filters: bytes) -> bytes:
         """Return the files of a group that Spark's filters leave, as an Arrow stream."""
-        with still_there(f"snapshot {self.snapshot_id} of {columns.table}"):
+        with eq.still_there(f"snapshot {self.snapshot_id} of {columns.table}"):
             return self._files(group, columns, equality, pruning_filter(filters, self._translator))
 
-    def _files(self, group: Group, columns: Columns, equality: Iterable[EqualityDeletes], expression: BooleanExpression) -> bytes:
+    def _files(self, group: Group, columns: Columns, equality: Iterable[eq.EqualityDeletes], expression: BooleanExpression) -> bytes:
         tasks = self._filtered(expression)
         chosen = [task for task in tasks if self._groups.get(task.path) == group]
         for task in chosen:
@@ -133,7 +123,7 @@ class Planned:
             check_deletes(self._context, task)
         made = self._columns(columns, chosen)
         made |= {deletes.name: deletes.sets(chosen) for deletes in equality}
-        return stream(made)
+        return eq.stream(made)
 
     def _filtered(self, expression: BooleanExpression) -> list[ScanTask]:
         name = repr(expression)
@@ -142,18 +132,18 @@ class Planned:
                 if len(self._plans) >= _KEPT_PLANS:
                     # The first one is of the scan itself.
                     del self._plans[list(self._plans)[1]]
-                self._plans[name] = self._scan.filter(expression).scan_tasks()
+                self._plans[name] = self.scan.filter(expression).scan_tasks()
             return self._plans[name]
 
     def _group(self, task: ScanTask) -> Group:
-        compared = compared_by(task)
+        compared = eq.compared_by(task)
         key = (task.spec_id, compared)
         if key not in self._constants:
-            self._constants[key] = constants_of(self._specs.get(task.spec_id), with_compared(self._wanted, [task]))
+            self._constants[key] = constants_of(self._specs.get(task.spec_id), eq.with_compared(self.wanted, [task]))
         return Group(self._constants[key], compared)
 
     def _columns(self, columns: Columns, tasks: list[ScanTask]) -> dict[str, pa.Array]:
-        made = file_columns(tasks, [self._deleted(task) for task in tasks])
+        made = eq.file_columns(tasks, [self._deleted(task) for task in tasks])
         for constant in columns.constant_fields:
             values = [self._partition(task, constant.field_id) for task in tasks]
             made[f"constant {constant.name}"] = _column(values, constant.field_type)

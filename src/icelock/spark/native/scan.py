@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Final
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.schema import Schema
@@ -27,7 +27,7 @@ from icelock.spark.columns.conditions import condition
 from icelock.spark.columns.types import quoted, spark_schema
 from icelock.spark.jvm.native import NativeJvm, Scan, native_jvm
 from icelock.spark.native.columns import Columns, pushable, reason_against, shown
-from icelock.spark.native.equality import with_compared
+from icelock.spark.native.equality import EqualityDeletes, with_compared
 from icelock.spark.native.plan import Group, Planned, positional_deletes
 from icelock.spark.sealed.seen import Seen
 from icelock.table.scan import DataScan
@@ -58,7 +58,7 @@ def native_read(spark: SparkSession, scan: DataScan, table: str, *, require_nati
     if reason is not None:
         return NativeRead(rows=None, rest=True, reason=reason)
     planned = Planned(scan, tasks, wanted)
-    parts = [_Part(scan, planned, group, found, wanted, table).rows(jvm) for group, found in planned.groups().items()]
+    parts = [_relation(jvm, planned, group, found, table) for group, found in planned.groups().items()]
     return NativeRead(rows=reduce(lambda left, right: left.unionAll(right), parts) if parts else None, rest=planned.rest())
 
 
@@ -114,58 +114,42 @@ def _unnamed(jvm: Any, path: str) -> str | None:
     return None
 
 
-class _Part:
-    """One relation."""
-
-    def __init__(  # noqa: PLR0913 - the parts of a relation
-        self, scan: DataScan, planned: Planned, group: Group, tasks: Sequence[ScanTask], wanted: Schema, table: str
-    ) -> None:
-        self._scan = scan
-        self._planned = planned
-        self._group = group
-        self._wanted = wanted
-        self._columns = Columns(wanted=with_compared(wanted, tasks), constants=group.constants, table=table)
-        self._equality = planned.equality(group, tasks, table)
-        self._tasks = tasks
-        self._table = table
-
-    def rows(self, jvm: NativeJvm) -> DataFrame:
-        """Return the rows of the scan's columns."""
-        filters = pushable(self._wanted, self._scan.table_metadata.schemas)
-        out = replace(self._columns, wanted=self._wanted)
-        plain = None if self._equality else out.plain
-        data = self._columns.data
-        whole = not self._columns.constant_fields
-        found = jvm.open(
-            Scan(
-                data=data.json(),
-                shown=shown(data).json(),
-                partition=self._partition().json(),
-                pushable=filters.names,
-                floats=filters.floats,
-                files=partial(self._planned.files, self._group, self._columns, self._equality),
-                count=len(self._tasks),
-                size=sum(task.file_size for task in self._tasks),
-                rows=self._planned.rows(self._tasks),
-                seen=Seen.of(self._scan.table_metadata).to_text(),
-                deletes=any(map(positional_deletes, self._tasks)),
-                columns=None if whole else plain,
-            )
+def _relation(jvm: NativeJvm, planned: Planned, group: Group, tasks: Sequence[ScanTask], table: str) -> DataFrame:
+    """Return the rows of a group's files (``tasks``) in the scan's columns."""
+    scan, wanted = planned.scan, planned.wanted
+    columns = Columns(wanted=with_compared(wanted, tasks), constants=group.constants, table=table)
+    equality = planned.equality(group, tasks, table)
+    out = replace(columns, wanted=wanted)
+    plain = None if equality else out.plain
+    names, floats = pushable(wanted, scan.table_metadata.schemas)
+    rows = jvm.open(
+        Scan(
+            data=columns.data.json(),
+            shown=shown(columns.data).json(),
+            partition=_partition(columns, equality).json(),
+            pushable=names,
+            floats=floats,
+            files=partial(planned.files, group, columns, equality),
+            count=len(tasks),
+            size=sum(task.file_size for task in tasks),
+            rows=planned.rows(tasks),
+            seen=Seen.of(scan.table_metadata).to_text(),
+            deletes=any(map(positional_deletes, tasks)),
+            columns=plain if columns.constant_fields else None,
         )
-        for deletes in self._equality:
-            found = deletes.remove(found, jvm, self._columns)
-        if plain is None:
-            found = found.select(*out.select(jvm, found))
-        if not isinstance(self._scan.row_filter, AlwaysTrue):
-            found = found.filter(condition(self._bound(), self._wanted))
-        projection = self._scan.projection()
-        return found if len(projection.fields) == len(self._wanted.fields) else found.select(*(quoted(f.name) for f in projection.fields))
+    )
+    for deletes in equality:
+        rows = deletes.remove(rows, jvm, columns)
+    if plain is None:
+        rows = rows.select(*out.select(jvm, rows))
+    if not isinstance(scan.row_filter, AlwaysTrue):
+        rows = rows.filter(condition(bind(scan.full_schema, scan.exact_filter, case_sensitive=True), wanted))
+    asked = scan.projection().fields
+    return rows if len(asked) == len(wanted.fields) else rows.select(*(quoted(field.name) for field in asked))
 
-    def _bound(self) -> BooleanExpression:
-        return bind(self._scan.full_schema, self._scan.exact_filter, case_sensitive=True)
 
-    def _partition(self) -> sp.StructType:
-        names = {field.name for field in self._columns.constant_fields}
-        constants = [field for field in spark_schema(self._columns.wanted, table=self._table).fields if field.name in names]
-        sets = [sp.StructField(deletes.name, sp.IntegerType(), nullable=False) for deletes in self._equality]
-        return sp.StructType([*constants, *self._columns.planned.fields, *sets])
+def _partition(columns: Columns, equality: Sequence[EqualityDeletes]) -> sp.StructType:
+    names = {field.name for field in columns.constant_fields}
+    constants = [field for field in spark_schema(columns.wanted, table=columns.table).fields if field.name in names]
+    sets = [sp.StructField(deletes.name, sp.IntegerType(), nullable=False) for deletes in equality]
+    return sp.StructType([*constants, *columns.planned.fields, *sets])

@@ -4,8 +4,12 @@
 ``Job``, sealed with AES-GCM under the session's key, in base64. So neither filter values nor the operation's key are in a plan, in the
 event log or in Spark Connect's record of options, and an option that was made elsewhere does not open.
 
-The operation's key seals what its first job leaves for the second (``spark.sealed.staged``) and never goes to executors. The key pair for
-messages from tasks is derived from it; tasks get the public key (``spark.sealed.hpke``).
+The operation's key seals what its first job leaves for the second, and never goes to executors. The key pair for messages from tasks is
+derived from it; tasks get the public key (``spark.sealed.hpke``).
+
+What is left for the second job (``Staged``) is a file that never leaves the driver's machine, as that of a ``spark.sealed.ticket``, but its
+path follows from the operation's id, so that the planning processes of another job find it. It holds the new files with their keys and the
+rows that they replace. Folder 0700, file 0600.
 
 Not here: what users give as options (``spark.settings.options``).
 """
@@ -14,18 +18,22 @@ from __future__ import annotations
 
 import base64
 import pickle
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, Self
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
-from icelock.errors import IntegrityError, PolicyError
+from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format import aes_gcm
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.entropy import SystemEntropy
 from icelock.spark.sealed.hpke import Recipient
+from icelock.spark.sealed.messages import FilesWritten
 from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
 from icelock.spark.settings.session import Settings
@@ -34,6 +42,8 @@ JOB: Final = "job"
 MAIN: Final = "main"
 DESCRIPTION: Final = "icelock"
 _AAD: Final = b"icelock spark job"
+_STAGED_AAD: Final = b"icelock spark staged"
+_STAGED: Final = "staged"
 _KEY_LENGTH: Final = 32
 
 
@@ -144,7 +154,7 @@ class Job:
 
     def seal(self, settings: Settings) -> str:
         """Return the job as the value of an option."""
-        sealed = seal(settings.session_key, pickle.dumps(self), _AAD)
+        sealed = _seal(settings.session_key, pickle.dumps(self), _AAD)
         return base64.b64encode(sealed).decode("ascii")
 
     @classmethod
@@ -172,6 +182,58 @@ class Job:
         return self.base
 
 
-def seal(key: bytes, plain: bytes, aad: bytes) -> bytes:
+def _seal(key: bytes, plain: bytes, aad: bytes) -> bytes:
     """Return ``plain`` encrypted with a fresh nonce."""
     return aes_gcm.encrypt(key, SystemEntropy().random_bytes(aes_gcm.NONCE_LENGTH), plain, aad)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Uncommitted files; ``written.positions`` are the rows that they replace (empty: those of a filter). ``schema`` is Iceberg's JSON."""
+
+    written: FilesWritten
+    keks: tuple[EncryptedKey, ...]
+    schema: str | None = None
+
+
+def put(job: Job, staged: Staged) -> None:
+    """Keep what a job staged for the next one."""
+    path = _path(job)
+    path.parent.mkdir(mode=0o700)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(_seal(job.key, pickle.dumps(staged), _STAGED_AAD))
+
+
+def peek(job: Job) -> Staged | None:
+    """Return what a job of this operation staged, if any."""
+    try:
+        sealed = _path(job).read_bytes()
+    except FileNotFoundError:
+        return None
+    staged: Staged = pickle.loads(aes_gcm.decrypt(job.key, sealed, _STAGED_AAD))  # noqa: S301 - authenticated
+    return staged
+
+
+def take(job: Job) -> Staged | None:
+    """Return what was staged, and delete it: the caller becomes responsible for the files."""
+    staged = peek(job)
+    if staged is not None:
+        path = _path(job)
+        path.unlink()
+        path.parent.rmdir()
+    return staged
+
+
+def check_staged(staged: Staged | None, job: Job) -> None:
+    """Check that the second job of an operation has what the first left; a delete has one job.
+
+    Else it is a CommitError: removing the old rows without the new ones would lose them.
+    """
+    if staged is None and job.purpose != Purpose.DELETE:
+        raise CommitError(
+            f"{_path(job)} is gone, so nothing is committed: the operation ended before, or the driver's temporary folder was emptied"
+        )
+
+
+def _path(job: Job) -> Path:
+    return Path(tempfile.gettempdir()) / f"icelock-job-{job.operation_id}" / _STAGED
