@@ -12,21 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
+from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AddPartitionSpecUpdate,
-    AddSchemaUpdate,
-    AddSnapshotUpdate,
-    AddSortOrderUpdate,
-    RemovePropertiesUpdate,
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-    SetCurrentSchemaUpdate,
-    SetDefaultSortOrderUpdate,
-    SetDefaultSpecUpdate,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-)
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
@@ -88,18 +75,18 @@ def _lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata,
         return
     touched: set[str] = set()
     for update in updates:
-        if isinstance(update, SetPropertiesUpdate):
+        if isinstance(update, ice.SetPropertiesUpdate):
             touched.update(update.updates)
-        elif isinstance(update, RemovePropertiesUpdate):
+        elif isinstance(update, ice.RemovePropertiesUpdate):
             touched.update(update.removals)
     for name in sorted(touched):
         if kept.properties.get(name) != sent.properties.get(name) and (not new or name in names.FIXED):
             yield f"property {name} is not what was asked for"
-    if _has(updates, AddSchemaUpdate, SetCurrentSchemaUpdate) and columns(kept.schema()) != columns(sent.schema()):
+    if _has(updates, ice.AddSchemaUpdate, ice.SetCurrentSchemaUpdate) and columns(kept.schema()) != columns(sent.schema()):
         yield "the schema is another one than was asked for"
-    if _has(updates, AddPartitionSpecUpdate, SetDefaultSpecUpdate) and _spec(kept) != _spec(sent):
+    if _has(updates, ice.AddPartitionSpecUpdate, ice.SetDefaultSpecUpdate) and _spec(kept) != _spec(sent):
         yield "the partition spec is another one than was asked for"
-    if _has(updates, AddSortOrderUpdate, SetDefaultSortOrderUpdate) and _order(kept) != _order(sent):
+    if _has(updates, ice.AddSortOrderUpdate, ice.SetDefaultSortOrderUpdate) and _order(kept) != _order(sent):
         yield "the sort order is another one than was asked for"
 
 
@@ -120,14 +107,14 @@ def _order(metadata: TableMetadata) -> list[Any]:
 def _snapshots(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> Iterator[str]:
     there = {snapshot.snapshot_id: snapshot for snapshot in kept.snapshots}
     for update in updates:
-        if isinstance(update, AddSnapshotUpdate):
+        if isinstance(update, ice.AddSnapshotUpdate):
             number = update.snapshot.snapshot_id
             if number not in there and not followed:
                 yield f"snapshot {number} is not there"
             for name, what in _OF_SNAPSHOTS.items() if number in there else ():
                 if getattr(there[number], name) != getattr(update.snapshot, name):
                     yield f"snapshot {number} has another {what}"
-        elif isinstance(update, RemoveSnapshotsUpdate):
+        elif isinstance(update, ice.RemoveSnapshotsUpdate):
             for number in sorted(there.keys() & set(update.snapshot_ids)):
                 yield f"snapshot {number} is still there"
 
@@ -135,9 +122,9 @@ def _snapshots(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool)
 def _refs(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> Iterator[str]:
     wanted: dict[str, int | None] = {}
     for update in updates:
-        if isinstance(update, SetSnapshotRefUpdate):
+        if isinstance(update, ice.SetSnapshotRefUpdate):
             wanted[update.ref_name] = update.snapshot_id
-        elif isinstance(update, RemoveSnapshotRefUpdate):
+        elif isinstance(update, ice.RemoveSnapshotRefUpdate):
             wanted[update.ref_name] = None
     refs = {name: ref.snapshot_id for name, ref in kept.refs.items()}
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in kept.snapshots}

@@ -24,25 +24,9 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from hive_metastore.ttypes import (
-    AlreadyExistsException,
-    EnvironmentContext,
-    InvalidObjectException,
-    InvalidOperationException,
-    MetaException,
-    NoSuchObjectException,
-)
-from pyiceberg.catalog.hive import (
-    DEFAULT_PROPERTIES,
-    DO_NOT_UPDATE_STATS,
-    DO_NOT_UPDATE_STATS_DEFAULT,
-    HIVE2_COMPATIBLE,
-    HIVE2_COMPATIBLE_DEFAULT,
-    HIVE_PRIMITIVE_TYPES,
-    PROP_METADATA_LOCATION,
-    _construct_hive_storage_descriptor,
-)
-from pyiceberg.catalog.hive import HiveCatalog as IcebergHiveCatalog
+from hive_metastore import ttypes
+from pyiceberg.catalog import hive as ice
+from pyiceberg.catalog.hive import _construct_hive_storage_descriptor
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
@@ -63,18 +47,24 @@ from icelock.errors import CommitError, PolicyError
 from icelock.metadata.column_types import UnreadType
 from icelock.table.guard import check_metadata
 
-HIVE_PRIMITIVE_TYPES[UnreadType] = "unknown"  # as Java's HiveSchemaUtil says of variant since 1.12
+ice.HIVE_PRIMITIVE_TYPES[UnreadType] = "unknown"  # as Java's HiveSchemaUtil says of variant since 1.12
 # Answers of the metastore: it has dealt with the request. After any other error it may still do so.
-_ANSWERS: Final = (AlreadyExistsException, InvalidObjectException, InvalidOperationException, MetaException, NoSuchObjectException)
+_ANSWERS: Final = (
+    ttypes.AlreadyExistsException,
+    ttypes.InvalidObjectException,
+    ttypes.InvalidOperationException,
+    ttypes.MetaException,
+    ttypes.NoSuchObjectException,
+)
 _EXPECTED_KEY: Final = "expected_parameter_key"
 _EXPECTED_VALUE: Final = "expected_parameter_value"
 
 
-class HiveCatalog(EncryptedCatalog, IcebergHiveCatalog):
+class HiveCatalog(EncryptedCatalog, ice.HiveCatalog):
     """PyIceberg's ``HiveCatalog`` whose tables can be encrypted. Safe to share between threads."""
 
     _store: HiveStore
-    table_defaults: ClassVar[Mapping[str, str]] = DEFAULT_PROPERTIES
+    table_defaults: ClassVar[Mapping[str, str]] = ice.DEFAULT_PROPERTIES
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -174,7 +164,7 @@ class HiveStore(PointerStore[HiveCatalog]):
         """Return the metadata file that the row names now."""
         with self.catalog._client as client:
             row = self._row_on(client, name)
-        return None if row is None else (row.parameters or {}).get(PROP_METADATA_LOCATION)
+        return None if row is None else (row.parameters or {}).get(ice.PROP_METADATA_LOCATION)
 
     def read(self, name: Identifier, location: str) -> TableMetadata:
         """Read the metadata of the row, compared with it."""
@@ -192,7 +182,7 @@ class HiveStore(PointerStore[HiveCatalog]):
         """Return the row that a commit puts in the place of ``row``; what others keep there stays."""
         new = copy.deepcopy(row)
         with _hive_types(staged):
-            hive2 = property_as_bool(self.catalog.properties, HIVE2_COMPATIBLE, HIVE2_COMPATIBLE_DEFAULT)
+            hive2 = property_as_bool(self.catalog.properties, ice.HIVE2_COMPATIBLE, ice.HIVE2_COMPATIBLE_DEFAULT)
             described = _construct_hive_storage_descriptor(staged.schema(), staged.location(), hive2)
         if new.sd is None:
             new.sd = described
@@ -247,7 +237,7 @@ class HiveTurn(PointerTurn):
         except Exception as e:
             if not self._store.was_made(staged, self.location, e, final=isinstance(e, _ANSWERS)):
                 table = ".".join(staged.name())
-                if isinstance(e, AlreadyExistsException):
+                if isinstance(e, ttypes.AlreadyExistsException):
                     raise TableAlreadyExistsError(f"Table {table} already exists") from e
                 raise CommitFailedException(
                     f"the metastore refused the change of table {table}: {getattr(e, 'message', e)}; nothing was changed"
@@ -259,11 +249,11 @@ class HiveTurn(PointerTurn):
             self._client.create_table(row)
             return
         context = {
-            DO_NOT_UPDATE_STATS: DO_NOT_UPDATE_STATS_DEFAULT,
-            _EXPECTED_KEY: PROP_METADATA_LOCATION,
+            ice.DO_NOT_UPDATE_STATS: ice.DO_NOT_UPDATE_STATS_DEFAULT,
+            _EXPECTED_KEY: ice.PROP_METADATA_LOCATION,
             _EXPECTED_VALUE: self.location,
         }
-        self._client.alter_table_with_environment_context(row.dbName, row.tableName, row, EnvironmentContext(properties=context))
+        self._client.alter_table_with_environment_context(row.dbName, row.tableName, row, ttypes.EnvironmentContext(properties=context))
 
 
 def metadata_location(row: Any) -> str:

@@ -16,13 +16,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import URI
-from pyiceberg.catalog.hive import (
-    HIVE_KERBEROS_AUTH,
-    HIVE_KERBEROS_AUTH_DEFAULT,
-    HIVE_KERBEROS_SERVICE_NAME,
-    HIVE_KERBEROS_SERVICE_NAME_DEFAULT,
-    _HiveClient,
-)
+from pyiceberg.catalog import hive as ice
+from pyiceberg.catalog.hive import _HiveClient
 from pyiceberg.utils.properties import property_as_bool
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
@@ -83,8 +78,8 @@ class _Connection(_HiveClient):
         super().__init__(
             uri,
             properties.get("ugi"),
-            property_as_bool(dict(properties), HIVE_KERBEROS_AUTH, HIVE_KERBEROS_AUTH_DEFAULT),
-            properties.get(HIVE_KERBEROS_SERVICE_NAME, HIVE_KERBEROS_SERVICE_NAME_DEFAULT),
+            property_as_bool(dict(properties), ice.HIVE_KERBEROS_AUTH, ice.HIVE_KERBEROS_AUTH_DEFAULT),
+            properties.get(ice.HIVE_KERBEROS_SERVICE_NAME, ice.HIVE_KERBEROS_SERVICE_NAME_DEFAULT),
         )
 
     def _init_thrift_transport(self) -> Any:

@@ -22,13 +22,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
 
-from pyiceberg.catalog.hive import (
-    PROP_EXTERNAL,
-    PROP_METADATA_LOCATION,
-    PROP_PREVIOUS_METADATA_LOCATION,
-    PROP_TABLE_TYPE,
-    _construct_parameters,
-)
+from pyiceberg.catalog import hive as ice
+from pyiceberg.catalog.hive import _construct_parameters
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
@@ -41,7 +36,7 @@ logger = logging.getLogger(__name__)
 METADATA_HASH: Final = "metadata_hash"
 LONGEST_VALUE: Final = 4000
 # Names that the row itself uses; a table property of such a name stays in the metadata file.
-_OWN: Final = (PROP_EXTERNAL, PROP_TABLE_TYPE, PROP_METADATA_LOCATION, PROP_PREVIOUS_METADATA_LOCATION, METADATA_HASH)
+_OWN: Final = (ice.PROP_EXTERNAL, ice.PROP_TABLE_TYPE, ice.PROP_METADATA_LOCATION, ice.PROP_PREVIOUS_METADATA_LOCATION, METADATA_HASH)
 _BEYOND_BMP: Final = "\U00010000"
 
 

@@ -19,22 +19,8 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 from pyiceberg.catalog import TOKEN, WAREHOUSE_LOCATION
-from pyiceberg.catalog.rest import (
-    _RETRY_ARGS,
-    AUTHORIZATION_HEADER,
-    BEARER_PREFIX,
-    DEFAULT_ENDPOINTS,
-    DEFAULT_NAMESPACE_SEPARATOR,
-    NAMESPACE_SEPARATOR_PROPERTY,
-    SNAPSHOT_LOADING_MODE,
-    VIEW_ENDPOINTS,
-    VIEW_ENDPOINTS_SUPPORTED,
-    Capability,
-    CreateTableRequest,
-    Endpoints,
-    RegisterTableRequest,
-)
-from pyiceberg.catalog.rest import RestCatalog as IcebergRestCatalog
+from pyiceberg.catalog import rest as ice
+from pyiceberg.catalog.rest import _RETRY_ARGS
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.rest.scan_planning import StorageCredential
@@ -87,7 +73,7 @@ def _in_pages(name: str) -> Any:
 
 def _checked(name: str) -> Any:
     """Return PyIceberg's method, with an error of ours for an invalid answer."""
-    ask = getattr(IcebergRestCatalog, name)
+    ask = getattr(ice.RestCatalog, name)
 
     @wraps(ask)
     def checked(self: RestRequests, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +92,7 @@ def answers(what: str) -> Iterator[None]:
         raise FormatError(f"the REST server's answer to {what} is not what the protocol demands: {str(e)[:500]}") from e
 
 
-class RestRequests(IcebergRestCatalog):
+class RestRequests(ice.RestCatalog):
     """PyIceberg's ``RestCatalog`` whose answers about tables are ours; base of ``catalog.rest.RestCatalog``."""
 
     list_tables = _in_pages("list_tables")
@@ -122,8 +108,8 @@ class RestRequests(IcebergRestCatalog):
         self._own: Mapping[str, Any] = dict(properties)
         self._lent: Mapping[str, str] = {}
         self._limits = _limits(properties)
-        if properties.get(SNAPSHOT_LOADING_MODE, "all") != "all":
-            raise PolicyError(f"catalog {name}: {SNAPSHOT_LOADING_MODE} must be all: expiry and purge have to see every snapshot")
+        if properties.get(ice.SNAPSHOT_LOADING_MODE, "all") != "all":
+            raise PolicyError(f"catalog {name}: {ice.SNAPSHOT_LOADING_MODE} must be all: expiry and purge have to see every snapshot")
         super().__init__(name, **properties)
 
     def _config_headers(self, session: Session) -> None:
@@ -142,7 +128,7 @@ class RestRequests(IcebergRestCatalog):
         """Ask the server for its settings, and take those that it may set, before a session is created with them."""
         asked = {WAREHOUSE_LOCATION: self._own[WAREHOUSE_LOCATION]} if self._own.get(WAREHOUSE_LOCATION) else {}
         with self._create_session() as session:
-            response = session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
+            response = session.get(self.url(ice.Endpoints.get_config, prefixed=False), params=asked)
         raise_for(response, {})
         answer = ConfigAnswer.parse(response.text)
         defaults = of_defaults(self._own, answer.defaults)
@@ -150,13 +136,13 @@ class RestRequests(IcebergRestCatalog):
         self._ignore(strange)
         sent = {**defaults, **answer.overrides}
         self._lent = {name: value for name, value in sent.items() if is_of_storage(name)}
-        own = {name: value for name, value in self._own.items() if name != SNAPSHOT_LOADING_MODE}
+        own = {name: value for name, value in self._own.items() if name != ice.SNAPSHOT_LOADING_MODE}
         settings = {**own, **{name: value for name, value in sent.items() if not is_of_storage(name)}}
         self.properties, _ = with_storage(settings, self._lent)
         self._supported_endpoints = set(answer.endpoints)
-        if answer.endpoints == DEFAULT_ENDPOINTS and property_as_bool(self.properties, VIEW_ENDPOINTS_SUPPORTED, False):
-            self._supported_endpoints |= VIEW_ENDPOINTS
-        self._namespace_separator = unquote(self.properties.get(NAMESPACE_SEPARATOR_PROPERTY, DEFAULT_NAMESPACE_SEPARATOR))
+        if answer.endpoints == ice.DEFAULT_ENDPOINTS and property_as_bool(self.properties, ice.VIEW_ENDPOINTS_SUPPORTED, False):
+            self._supported_endpoints |= ice.VIEW_ENDPOINTS
+        self._namespace_separator = unquote(self.properties.get(ice.NAMESPACE_SEPARATOR_PROPERTY, ice.DEFAULT_NAMESPACE_SEPARATOR))
 
     def storage_settings(self, sent: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings of a storage: the client's, those of the server for all tables, and ``sent`` for this one."""
@@ -176,33 +162,33 @@ class RestRequests(IcebergRestCatalog):
 
     @_again_after_login
     def _ask_table(self, identifier: Identifier) -> TableAnswer:
-        self._check_endpoint(Capability.V1_LOAD_TABLE)
-        place = self.url(Endpoints.load_table, **self._split_identifier_for_path(identifier))
+        self._check_endpoint(ice.Capability.V1_LOAD_TABLE)
+        place = self.url(ice.Endpoints.load_table, **self._split_identifier_for_path(identifier))
         # A cache between here and the server would show an old version: it has to ask.
         return self._answer(self._session.get(place, headers={"Cache-Control": "no-cache"}), identifier, {404: NoSuchTableError})
 
     @_again_after_login
-    def _ask_create(self, identifier: Identifier, request: CreateTableRequest) -> TableAnswer:
-        self._check_endpoint(Capability.V1_CREATE_TABLE)
-        place = self.url(Endpoints.create_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
+    def _ask_create(self, identifier: Identifier, request: ice.CreateTableRequest) -> TableAnswer:
+        self._check_endpoint(ice.Capability.V1_CREATE_TABLE)
+        place = self.url(ice.Endpoints.create_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
         response = self._session.post(place, data=request.model_dump_json().encode(UTF8))
         return self._answer(response, identifier, {409: TableAlreadyExistsError, 404: NoSuchNamespaceError})
 
     @_again_after_login
     def _ask_register(self, identifier: Identifier, metadata_location: str) -> TableAnswer:
-        self._check_endpoint(Capability.V1_REGISTER_TABLE)
-        request = RegisterTableRequest(name=identifier[-1], metadata_location=metadata_location, overwrite=False)
-        place = self.url(Endpoints.register_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
+        self._check_endpoint(ice.Capability.V1_REGISTER_TABLE)
+        request = ice.RegisterTableRequest(name=identifier[-1], metadata_location=metadata_location, overwrite=False)
+        place = self.url(ice.Endpoints.register_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
         response = self._session.post(place, data=request.model_dump_json().encode(UTF8))
         return self._answer(response, identifier, {409: TableAlreadyExistsError, 404: NoSuchNamespaceError})
 
     @_again_after_login
     def _ask_commit(self, identifier: Identifier, body: bytes, config: Mapping[str, Any]) -> Response:
         """Post a commit; return the response whatever its status, unless it asks to log in again."""
-        self._check_endpoint(Capability.V1_UPDATE_TABLE)
+        self._check_endpoint(ice.Capability.V1_UPDATE_TABLE)
         token = config.get(TOKEN)
-        headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {token}"} if token else {}
-        place = self.url(Endpoints.update_table, **self._split_identifier_for_path(identifier))
+        headers = {ice.AUTHORIZATION_HEADER: f"{ice.BEARER_PREFIX} {token}"} if token else {}
+        place = self.url(ice.Endpoints.update_table, **self._split_identifier_for_path(identifier))
         response = self._session.post(place, data=body, headers=headers)
         if response.status_code in {401, 419}:
             raise_for(response, {})
@@ -210,8 +196,8 @@ class RestRequests(IcebergRestCatalog):
 
     @_again_after_login
     def _ask_credentials(self, identifier: Identifier) -> tuple[StorageCredential, ...]:
-        self._check_endpoint(Capability.V1_LOAD_CREDENTIALS)
-        response = self._session.get(self.url(Endpoints.load_credentials, **self._split_identifier_for_path(identifier)))
+        self._check_endpoint(ice.Capability.V1_LOAD_CREDENTIALS)
+        response = self._session.get(self.url(ice.Endpoints.load_credentials, **self._split_identifier_for_path(identifier)))
         raise_for(response, {404: NoSuchTableError})
         what = f"about credentials for table {'.'.join(identifier)}"
         kept, strange = storage_credentials(json_object(response.text, what=what).get("storage-credentials"), what=what)

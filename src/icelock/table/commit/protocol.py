@@ -24,15 +24,8 @@ from typing import Any, Final
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, ValidationException
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
+from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertCurrentSchemaId,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetSnapshotRefUpdate,
-    TableUpdate,
-)
 from tenacity import Retrying, before_sleep_log, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from icelock.errors import CommitError, IcelockError, IntegrityError
@@ -173,7 +166,7 @@ class CommitProtocol:
         staged = self._staged
         properties = staged.metadata.properties  # as they will be, so that a wrong setting can be put right
         self._retries = retries_of(properties, getattr(self._catalog, "commit_retries", TableProperties.COMMIT_NUM_RETRIES_DEFAULT))
-        staged.requirements += (AssertTableUUID(uuid=staged.metadata.table_uuid),)
+        staged.requirements += (ice.AssertTableUUID(uuid=staged.metadata.table_uuid),)
         try:
             retrying(properties, self._retries, unless=lambda: not staged.producers)(self._attempt)
         except CommitFailedException as e:
@@ -214,12 +207,12 @@ class CommitProtocol:
             table._do_commit(staged.updates, (*staged.requirements, *self._columns_as_seen()))
         return True
 
-    def _columns_as_seen(self) -> tuple[AssertCurrentSchemaId, ...]:
+    def _columns_as_seen(self) -> tuple[ice.AssertCurrentSchemaId, ...]:
         """Return the requirement that nobody changed the columns since they were checked: a server may let others commit in between."""
         staged = self._staged
-        if not staged.producers or any(isinstance(known, AssertCurrentSchemaId) for known in staged.requirements):
+        if not staged.producers or any(isinstance(known, ice.AssertCurrentSchemaId) for known in staged.requirements):
             return ()
-        return (AssertCurrentSchemaId(current_schema_id=staged.table.metadata.current_schema_id),)
+        return (ice.AssertCurrentSchemaId(current_schema_id=staged.table.metadata.current_schema_id),)
 
     def _landed(self) -> bool:
         """Whether an attempt that was reported as failed was made after all: its snapshot's id tells."""
@@ -234,11 +227,11 @@ class CommitProtocol:
         branches = {producer._target_branch for producer in staged.producers}
         updates, requirements = staged.updates, staged.requirements
         staged.updates = ()
-        staged.requirements = tuple(r for r in requirements if not (isinstance(r, AssertRefSnapshotId) and r.ref in branches))
+        staged.requirements = tuple(r for r in requirements if not (isinstance(r, ice.AssertRefSnapshotId) and r.ref in branches))
         try:
             for update in updates:
                 made_by = _producer_of(update, producers)
-                if isinstance(update, AddSnapshotUpdate) and made_by is not None:
+                if isinstance(update, ice.AddSnapshotUpdate) and made_by is not None:
                     made_by._refresh_for_retry()
                     made_by._validate_concurrency()
                     staged.stage(*made_by._commit())
@@ -260,11 +253,11 @@ class CommitProtocol:
         return isinstance(error, (CommitFailedException, ValidationException, IcelockError))
 
 
-def _producer_of(update: TableUpdate, producers: Mapping[int, Any]) -> Any:
+def _producer_of(update: ice.TableUpdate, producers: Mapping[int, Any]) -> Any:
     """Return the producer that staged a snapshot, or moved its own branch to it."""
-    if isinstance(update, AddSnapshotUpdate):
+    if isinstance(update, ice.AddSnapshotUpdate):
         return producers.get(update.snapshot.snapshot_id)
-    if isinstance(update, SetSnapshotRefUpdate):
+    if isinstance(update, ice.SetSnapshotRefUpdate):
         producer = producers.get(update.snapshot_id)
         return producer if producer is not None and producer._target_branch == update.ref_name else None
     return None

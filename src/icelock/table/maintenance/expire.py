@@ -23,13 +23,8 @@ from typing import Any, Final, Self
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AssertTableUUID,
-    RemovePartitionStatisticsUpdate,
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-)
 from pyiceberg.table.update.snapshot import ExpireSnapshots as IcebergExpireSnapshots
 from pyiceberg.utils.properties import property_as_bool
 
@@ -184,7 +179,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         def holds(metadata: Any) -> bool:
             return plan.is_part_of(_Plan.of(metadata, self._expirable(metadata), now_ms=self._now_ms))
 
-        return AssertTableUUID(uuid=before.table_uuid), _StillExpirable(holds)
+        return ice.AssertTableUUID(uuid=before.table_uuid), _StillExpirable(holds)
 
     def _landed(self, plan: _Plan) -> bool:
         """Whether a commit that ended in an error was made after all: then all is removed. The table is refreshed."""
@@ -231,9 +226,9 @@ class _Plan:
         numbers = sorted(self.expirable.snapshots)
         partition_statistics = {file.snapshot_id for file in metadata.partition_statistics} & self.expirable.snapshots
         return (
-            *(RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(self.expirable.refs)),
-            *(RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(partition_statistics)),
-            *((RemoveSnapshotsUpdate(snapshot_ids=numbers),) if numbers else ()),
+            *(ice.RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(self.expirable.refs)),
+            *(ice.RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(partition_statistics)),
+            *((ice.RemoveSnapshotsUpdate(snapshot_ids=numbers),) if numbers else ()),
             *(RemoveEncryptionKeyUpdate(key_id=key_id) for key_id in self.keys),
         )
 
