@@ -2,6 +2,8 @@
 
 Table properties live in table metadata; catalog properties come from the client's configuration only. A name below ``encryption.``,
 ``kms.`` or ``icelock.`` that is not listed here is an error (cases C-55, C-59): a misspelt one would otherwise mean plaintext.
+
+Whatever is refused here is a PolicyError that names the property, what it may be, or the nearest known one.
 """
 
 from __future__ import annotations
@@ -162,11 +164,7 @@ def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], wh
 
 
 def check_table_properties(properties: Mapping[str, str]) -> None:
-    """Refuse unknown or misspelt ``encryption.*``, ``kms.*`` and ``icelock.*`` table properties.
-
-    Raises:
-        PolicyError: names the property and the nearest known one.
-    """
+    """Refuse unknown or misspelt ``encryption.*``, ``kms.*`` and ``icelock.*`` table properties."""
     _refuse_unknown(properties, FIXED, "table")
     if ENCRYPTION_KEY_ID in properties:
         encryption_key_id(properties)
@@ -174,11 +172,7 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_misplaced(given: Iterable[str]) -> None:
-    """Refuse table properties that look like encryption settings but are not: they would be stored and have no effect.
-
-    Raises:
-        PolicyError: names the property, and how to set it.
-    """
+    """Refuse table properties that look like encryption settings but are not: they would be stored and have no effect."""
     for name in given:
         folded = _folded(name)
         of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
@@ -190,11 +184,7 @@ def check_misplaced(given: Iterable[str]) -> None:
 
 
 def check_nested(properties: Mapping[str, object]) -> None:
-    """Refuse encryption settings in nested blocks, as YAML allows: PyIceberg passes a block on as one value, which has no effect.
-
-    Raises:
-        PolicyError: names the property as it is written.
-    """
+    """Refuse encryption settings in nested blocks, as YAML allows: PyIceberg passes a block on as one value, which has no effect."""
     for name, value in properties.items():
         for inner in _leaves(name, value) if isinstance(value, Mapping) and value else ():
             folded = _folded(inner)
@@ -206,11 +196,7 @@ def check_nested(properties: Mapping[str, object]) -> None:
 
 
 def check_kms_named(properties: Mapping[str, object]) -> None:
-    """Refuse KMS settings in a configuration that names no KMS: its tables would be plain.
-
-    Raises:
-        PolicyError: names the property.
-    """
+    """Refuse KMS settings in a configuration that names no KMS: its tables would be plain."""
     for name in (KMS_IMPL, PY_KMS_IMPL):
         if properties.get(name) is not None and not str(properties[name]).strip():
             raise PolicyError(f"{name} is empty: name the class of your KMS client, or leave {name} out")
@@ -245,9 +231,6 @@ def check_reserved(given: Iterable[str], *, making: bool = False) -> None:
     Args:
         given: names of table properties.
         making: a table is created; ``format-version`` then gives its version, and is not stored.
-
-    Raises:
-        PolicyError: names the first one.
     """
     for name in given:
         if name.lower() not in _RESERVED or (making and name == FORMAT_VERSION):
@@ -260,9 +243,6 @@ def check_catalog_properties(properties: Mapping[str, object]) -> None:
     """Refuse unknown or misspelt ``encryption.*`` and ``icelock.*`` catalog properties; ``kms.*`` is left to the client.
 
     Below ``table-default.`` and ``table-override.`` are table properties, and checked as such.
-
-    Raises:
-        PolicyError: names the property and the nearest known one.
     """
     check_nested(properties)
     for name in properties:
@@ -290,11 +270,7 @@ def below(properties: Mapping[str, object], prefix: str) -> dict[str, str]:
 
 
 def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
-    """Return a property that is true or false.
-
-    Raises:
-        PolicyError: another value.
-    """
+    """Return a property that is true or false."""
     value = str(properties.get(name, default)).lower()
     if value not in {"true", "false"}:
         raise PolicyError(f"{name} is {properties[name]!r}; it must be true or false")
@@ -302,11 +278,7 @@ def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
 
 
 def limit(properties: Mapping[str, object], name: str) -> int:
-    """Return a limit, or its default.
-
-    Raises:
-        PolicyError: it is not a whole number above 0.
-    """
+    """Return a limit, or its default."""
     value = str(properties.get(name, LIMITS[name])).strip()
     if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
         raise PolicyError(f"{name} is {properties[name]!r}; it must be a whole number from 1 to 2^63 - 1")
@@ -355,11 +327,7 @@ def _meant(name: str) -> str | None:
 
 
 def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:
-    """Return a catalog property that is a whole number above 0.
-
-    Raises:
-        PolicyError: another value.
-    """
+    """Return a catalog property that is a whole number above 0."""
     text = str(properties.get(name, default))
     if not (text.isascii() and text.isdigit() and len(text) <= _LONG and int(text) > 0):
         raise PolicyError(f"{name} is {text[:80]!r}; it must be a whole number above 0")
@@ -367,11 +335,7 @@ def positive_number(properties: Mapping[str, object], name: str, default: int) -
 
 
 def encryption_key_id(properties: Mapping[str, str]) -> str | None:
-    """Return the table's master key id, or None for a plain table.
-
-    Raises:
-        PolicyError: the id is empty or is surrounded by white space (case C-59).
-    """
+    """Return the table's master key id, or None for a plain table; an empty one, or white space around it, is refused (case C-59)."""
     key_id = properties.get(ENCRYPTION_KEY_ID)
     if key_id is None:
         return None
@@ -381,11 +345,7 @@ def encryption_key_id(properties: Mapping[str, str]) -> str | None:
 
 
 def data_key_length(properties: Mapping[str, str]) -> int:
-    """Return the length of KEKs and DEKs in bytes: 16 (default), 24 or 32.
-
-    Raises:
-        PolicyError: another value.
-    """
+    """Return the length of KEKs and DEKs in bytes: 16 (default), 24 or 32."""
     value = properties.get(DATA_KEY_LENGTH, str(DATA_KEY_LENGTH_DEFAULT))
     if str(value) not in {str(n) for n in DATA_KEY_LENGTHS}:
         raise PolicyError(f"{DATA_KEY_LENGTH} is {value!r}; it must be 16, 24 or 32 (bytes)")

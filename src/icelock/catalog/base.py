@@ -199,7 +199,11 @@ class EncryptedCatalog(TableCreation):
         return summary
 
     def _check_namespace(self, properties: Mapping[str, str], namespace: str | Identifier) -> None:
-        check_namespace_properties(properties, namespace=namespace)
+        for name in properties:
+            if name.lower().startswith(_TABLE_ONLY):
+                raise PolicyError(
+                    f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table"
+                )
         if LOCATION in properties:
             self._check_given_location(properties[LOCATION], what=f"{LOCATION} of namespace {namespace}")
 
@@ -316,14 +320,3 @@ def _without(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, 
     log = sent.metadata.metadata_log
     followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
     return missing_part(updates, sent.metadata, kept.metadata, followed=followed, new=new)
-
-
-def check_namespace_properties(properties: Mapping[str, str], *, namespace: str | Identifier) -> None:
-    """Refuse encryption settings on a namespace: tables do not inherit them.
-
-    Raises:
-        PolicyError: names the property.
-    """
-    for name in properties:
-        if name.lower().startswith(_TABLE_ONLY):
-            raise PolicyError(f"namespace {namespace}: {name} has no effect on a namespace; set {names.ENCRYPTION_KEY_ID} on each table")

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from rich.console import RenderableType
@@ -45,9 +45,10 @@ class CopyFileIO(PyArrowFileIO):
 def key_tree(table: Table) -> Tree:
     """Return the key hierarchy of a table, with counts; ids only, no key bytes."""
     keys = table.metadata.encryption_keys
+    sealed_by = {key.key_id: key.encrypted_by_id for key in keys}
     root = Tree(f"[bold]master key[/] {table.properties['encryption.key-id']} (in the KMS)")
     for kek in (key for key in keys if KEY_TIMESTAMP in key.properties):
-        under = [snapshot for snapshot in table.metadata.snapshots if _sealed_by(keys, snapshot.key_id) == kek.key_id]
+        under = [snapshot for snapshot in table.metadata.snapshots if sealed_by.get(snapshot.key_id or "") == kek.key_id]
         branch = root.add(f"[bold]KEK[/] {kek.key_id} (wrapped by the master key) → {len(under)} manifest-list keys")
         for snapshot in under:
             manifests = snapshot.manifests(table.io)
@@ -55,10 +56,6 @@ def key_tree(table: Table) -> Tree:
             leaf = branch.add(f"[bold]manifest-list key[/] {snapshot.key_id} of snapshot {snapshot.snapshot_id}")
             leaf.add(f"{len(manifests)} manifests, a key each → {sum(files)} data files, a key each")
     return root
-
-
-def _sealed_by(keys: list[Any], key_id: str | None) -> str | None:
-    return next((key.encrypted_by_id for key in keys if key.key_id == key_id), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def check(context: click.Context, catalog: str, key_id: str, given: tuple[str, .
     """Try to wrap and unwrap with a master key, and say which right is missing."""
     client = _client(catalog, given)
     blob = None if wrapped is None else _decoded(wrapped)
-    wrap, unwrap = _try_both(client, key_id) if blob is None else (_Outcome(ok=None), _try_unwrap(client, key_id, blob))
+    wrap, unwrap = _try_both(client, key_id) if blob is None else (_Outcome(ok=None), _tried(lambda: ask.unwrapped(client, blob, key_id)))
     data = {"catalog": catalog, "key-id": key_id, "wrap": wrap.as_json(), "unwrap": unwrap.as_json()}
     if wrap.ok:
         data["wrapped"] = base64.b64encode(wrap.data).decode()
@@ -106,10 +106,6 @@ def _try_both(client: KmsClient, key_id: str) -> tuple[_Outcome, _Outcome]:
     if unwrap.ok and unwrap.data != key:
         return wrap, _Outcome(ok=False, message="another key came back; look at the KMS client")
     return wrap, unwrap
-
-
-def _try_unwrap(client: KmsClient, key_id: str, blob: bytes) -> _Outcome:
-    return _tried(lambda: ask.unwrapped(client, blob, key_id))
 
 
 def _tried(call: Callable[[], bytes]) -> _Outcome:

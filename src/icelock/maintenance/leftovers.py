@@ -200,13 +200,14 @@ class _Search:
         own = place_of(table.metadata_location)
         folder = own.rpartition("/")[0]
         must_be_seen = {place_of(snapshot.manifest_list) for snapshot in table.metadata.snapshots} | {own}
-        found = []
+        found, limit = [], self._limit_ms
         for file in list_files(table.storage, table.location()):
             place = place_of(file.location)
             must_be_seen.discard(place)
             if _kind(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
                 self.foreign = file.location
-            if not _belongs(place, reached_places, folder) and self._old_enough(file):
+            old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
+            if old and not _belongs(place, reached_places, folder):
                 found.append(file)
         # These files were just read, so they exist; if they are not listed, the names of the storage cannot be compared.
         root = place_of(table.location()).rstrip("/") + "/"
@@ -216,9 +217,6 @@ class _Search:
                 f"table {_name(table)}: storage does not list {unseen[0]}, which the table has, so leftovers cannot be told apart"
             )
         return found
-
-    def _old_enough(self, file: StoredFile) -> bool:
-        return self._limit_ms is None or (file.modified_ms is not None and file.modified_ms < self._limit_ms)
 
 
 def _belongs(place: str, reached_places: set[str], metadata_folder: str) -> bool:

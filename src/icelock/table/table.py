@@ -194,7 +194,7 @@ class Table(IcebergTable):
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             snapshot_id=snapshot_id,
-            options={**(options or {}), **self._catalog_option()},
+            options={**(options or {}), **({} if self.catalog is None else {CATALOG: self.catalog.name})},
             limit=limit,
             catalog=None,
             table_identifier=self._identifier,
@@ -207,9 +207,6 @@ class Table(IcebergTable):
             PolicyError: a time without a zone.
         """
         return super().snapshot_as_of_timestamp(to_millis(timestamp_ms, name="timestamp_ms"), inclusive)
-
-    def _catalog_option(self) -> dict[str, str]:
-        return {} if self.catalog is None else {CATALOG: self.catalog.name}
 
     @property
     def inspect(self) -> InspectTable:

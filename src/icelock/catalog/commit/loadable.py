@@ -43,14 +43,7 @@ class MetadataForm:
 
 
 def check_loadable(base: TableMetadata | None, staged: TableMetadata, updates: Iterable[Any], *, location: str, table: str) -> None:
-    """Check that what is about to be committed can be loaded.
-
-    Args:
-        base: the table's metadata; None for a new table.
-        staged: the metadata that would be committed.
-        updates: the commit's.
-        location: of the new metadata file.
-        table: its name.
+    """Check that metadata that is about to be committed to ``location`` can be loaded; ``base`` is None for a new table.
 
     Raises:
         PolicyError: it cannot be loaded; says why. Nothing was changed.

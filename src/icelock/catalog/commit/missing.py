@@ -40,11 +40,7 @@ def check_new(made: TableMetadata, *, table: str, catalog: str, sent: TableMetad
 
     The next commit would be sealed under a KEK that this client did not make, and rows would be read that it did not write.
 
-    Args:
-        made: the table as the catalog has it.
-        table: its name.
-        catalog: the catalog's name.
-        sent: the table that the commit was to create; None for an empty one.
+    ``sent`` is the table that the commit was to create; None for an empty one.
 
     Raises:
         IntegrityError: names what it has besides; what was written to it is left in place.

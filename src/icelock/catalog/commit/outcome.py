@@ -83,11 +83,7 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
 def has_commit(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str | None) -> bool:
     """Whether a table that was read back has the commit; other writers may have committed since.
 
-    Args:
-        sent: the table as the catalog says it has it.
-        kept: the table that was read back.
-        updates: the commit's.
-        before: the metadata file on which the commit was prepared.
+    ``sent`` is the table as the catalog says it has it, ``before`` the metadata file on which the commit was prepared.
     """
     added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
     there = {snapshot.snapshot_id for snapshot in kept.metadata.snapshots}

@@ -160,28 +160,23 @@ class TableLock:
         if not self._asked:
             return
         try:
-            self._on_a_connection(self._unlock_lost if self._lock_id is None else self._unlock)
+            try:
+                self._unlock(self._client)
+            except Exception as e:  # noqa: BLE001 - whatever it was, a new connection may do
+                logger.debug("giving back the lock on table %s on a new connection, after %s", self._name(), e)
+                with self._connections as client:
+                    self._unlock(client)
         except Exception as e:  # noqa: BLE001 - the metastore drops a lock that is not renewed; the commit is what counts
             logger.warning("the lock on table %s was not given back (%s); the metastore drops it by itself", self._name(), e)
         self._asked, self._lock_id = False, None
 
-    def _on_a_connection(self, use: Callable[[Any], None]) -> None:
-        try:
-            use(self._client)
-        except Exception as e:  # noqa: BLE001 - whatever it was, a new connection may do
-            logger.debug("giving back the lock on table %s on a new connection, after %s", self._name(), e)
-            with self._connections as client:
-                use(client)
-
     def _unlock(self, client: Any) -> None:
-        client.unlock(UnlockRequest(lockid=self._lock_id))
-
-    def _unlock_lost(self, client: Any) -> None:
-        """Give back a lock whose id never arrived."""
-        shown = client.show_locks(ShowLocksRequest(dbname=self._database, tablename=self._table))
-        for lock in shown.locks or ():
-            if lock.agentInfo == self._agent:
-                client.unlock(UnlockRequest(lockid=lock.lockid))
+        ids = [self._lock_id]
+        if self._lock_id is None:  # it never arrived
+            shown = client.show_locks(ShowLocksRequest(dbname=self._database, tablename=self._table))
+            ids = [lock.lockid for lock in shown.locks or () if lock.agentInfo == self._agent]
+        for lock_id in ids:
+            client.unlock(UnlockRequest(lockid=lock_id))
 
     def _refuse(self, state: int) -> None:
         name = LockState._VALUES_TO_NAMES.get(state, state)

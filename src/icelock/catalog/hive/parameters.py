@@ -102,7 +102,10 @@ def check_row(
                 "might have been modified; compare both with a backup before you restore either"
             )
         return
-    _check_keys(parameters, metadata, table=table, location=location)
+    for name in names.FIXED:
+        expected, found = parameters.get(name), metadata.properties.get(name)
+        if expected != found:
+            _modified(table, location, f"its {name} is {found!r}, and the metastore says {expected!r}")
     if not isinstance(metadata, TableMetadataV3):
         _modified(table, location, f"it has format version {metadata.format_version}, and the metastore says that the table is encrypted")
     if digest:
@@ -132,13 +135,6 @@ def warn_beyond_bmp(metadata: TableMetadata, *, table: str, text: str) -> None:
         text[beyond],
         text[max(0, beyond - 30) : beyond + 10],
     )
-
-
-def _check_keys(parameters: Mapping[str, str], metadata: TableMetadata, *, table: str, location: str) -> None:
-    for name in names.FIXED:
-        expected, found = parameters.get(name), metadata.properties.get(name)
-        if expected != found:
-            _modified(table, location, f"its {name} is {found!r}, and the metastore says {expected!r}")
 
 
 def _check_hash(digest: str, metadata: TableMetadataV3, file_digest: bytes, *, table: str, location: str) -> None:

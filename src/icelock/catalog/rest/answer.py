@@ -4,7 +4,7 @@
 
 The server is trusted with metadata; of the settings that it sends, only those count that a server may set (``catalog.rest.settings``).
 Properties of a table configure only what is done with the table; ``encryption.*``, ``kms.*``, ``azure.keyvault.*``, ``icelock.*`` and
-``py-*`` among them are ignored, and logged.
+``py-*`` among them are ignored, and logged. An answer that is not what the protocol demands is a FormatError.
 
 Not here: requests (``catalog.rest.requests``).
 """
@@ -43,11 +43,7 @@ class TableAnswer:
 
     @classmethod
     def parse(cls, text: str, *, table: str) -> TableAnswer:
-        """Read an answer; metadata of version 3 becomes ours.
-
-        Raises:
-            FormatError: it is not what the protocol demands.
-        """
+        """Read an answer; metadata of version 3 becomes ours."""
         what = f"about table {table}"
         body = json_object(text, what=what)
         location, metadata = body.get("metadata-location") or "", body.get("metadata")
@@ -76,11 +72,7 @@ class ConfigAnswer:
 
     @classmethod
     def parse(cls, text: str) -> ConfigAnswer:
-        """Read an answer.
-
-        Raises:
-            FormatError: it is not what the protocol demands.
-        """
+        """Read an answer."""
         what = "to v1/config"
         body = json_object(text, what=what)
         defaults, ignored_defaults = rest_settings.of_catalog(_settings(body.get("defaults"), what=what))
@@ -95,11 +87,7 @@ class ConfigAnswer:
 
 
 def json_object(text: str, *, what: str) -> dict[str, Any]:
-    """Return an answer that has to be a JSON object; ``what`` it answers is for the message.
-
-    Raises:
-        FormatError: it is not one.
-    """
+    """Return an answer that has to be a JSON object; ``what`` it answers is for the message."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as e:
@@ -110,11 +98,7 @@ def json_object(text: str, *, what: str) -> dict[str, Any]:
 
 
 def storage_credentials(sent: Any, *, what: str) -> tuple[tuple[StorageCredential, ...], tuple[str, ...]]:
-    """Return storage credentials with those of their settings that count, and the names of the others.
-
-    Raises:
-        FormatError: they are not what the protocol demands.
-    """
+    """Return storage credentials with those of their settings that count, and the names of the others."""
     if not isinstance(sent, list) and sent is not None:
         raise _not_the_protocol(what, "storage-credentials are not a list")
     kept: list[StorageCredential] = []

@@ -42,7 +42,7 @@ from icelock.catalog.commit.missing import check_new
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.store import Change, StoreTurn
 from icelock.catalog.rest.answer import TableAnswer
-from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done
+from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done, what_tells
 from icelock.catalog.rest.http import RedirectError, not_sent
 from icelock.catalog.rest.requests import raise_for
 from icelock.errors import FormatError
@@ -219,11 +219,7 @@ def _update_json(update: Any) -> Any:
 
 
 def _check_answer(change: Change, answer: TableMetadata, *, catalog: str) -> None:
-    """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at.
-
-    Raises:
-        CommitError: says what was lost; the commit was made, and its files are kept.
-    """
+    """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at."""
     staged, updates = change.staged, change.updates
     if not isinstance(staged.metadata, TableMetadataV3):
         return
@@ -249,10 +245,8 @@ def _refusal(response: Response) -> Exception:
 
 
 def _unknown(staged: StagedTable, cause: Exception) -> CommitStateUnknownException:
-    ids = [snapshot.snapshot_id for snapshot in staged.metadata.snapshots]
-    look = f"whether it has snapshot {ids[-1]}" if ids else "whether it has the change"
-    msg = (
+    return CommitStateUnknownException(
         f"the REST server did not say whether table {'.'.join(staged.name())} was changed ({type(cause).__name__}: {cause}); nothing was "
-        f"deleted: look {look} before you repeat the commit. A server that never takes add-encryption-key cannot hold encrypted tables"
+        f"deleted: look {what_tells(staged)} before you repeat the commit. A server that never takes add-encryption-key cannot hold "
+        "encrypted tables"
     )
-    return CommitStateUnknownException(msg)

@@ -109,13 +109,7 @@ def lost_in_answer(change: Change, answer: TableAnswer) -> Exception | None:
 
 
 def nothing_done(refusal: Exception, change: Change, now: TableAnswer | None) -> bool:
-    """Whether a commit that was refused was certainly not made.
-
-    Args:
-        refusal: the error.
-        change: the commit.
-        now: the table as it is seen now, without the commit; None if there is no table.
-    """
+    """Whether a commit that was refused was certainly not made; ``now`` is the table as it is seen, without it, None if there is none."""
     if isinstance(refusal, CommitFailedException | TableAlreadyExistsError):
         return now is not None and _is_overtaken(change, now)
     return _turned_down(refusal, change)
@@ -123,13 +117,17 @@ def nothing_done(refusal: Exception, change: Change, now: TableAnswer | None) ->
 
 def doubt(staged: StagedTable, refusal: Exception) -> str:
     """Return the message for a refusal that does not say that nothing was done."""
-    ids = [snapshot.snapshot_id for snapshot in staged.metadata.snapshots]
-    look = f"whether it has snapshot {ids[-1]}" if ids else "whether it has the change"
     return (
         f"the commit of table {'.'.join(staged.name())} was refused ({type(refusal).__name__}: {refusal}), but not as a REST server says "
         "that it did nothing, and what is seen of the table may be old: the refusal may come from what stands between, after the commit "
-        f"was made. Nothing was deleted: look {look} before you repeat the commit; if it has not, leftovers finds the files"
+        f"was made. Nothing was deleted: look {what_tells(staged)} before you repeat the commit; if it has not, leftovers finds the files"
     )
+
+
+def what_tells(staged: StagedTable) -> str:
+    """Say what to look for in a table, to know whether it has a commit."""
+    ids = [snapshot.snapshot_id for snapshot in staged.metadata.snapshots]
+    return f"whether it has snapshot {ids[-1]}" if ids else "whether it has the change"
 
 
 def _turned_down(refusal: Exception, change: Change) -> bool:

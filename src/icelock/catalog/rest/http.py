@@ -87,22 +87,14 @@ class _Exchange:
     pages: set[str] = field(default_factory=set)
 
     def seconds(self) -> float:
-        """Return the time that is left.
-
-        Raises:
-            TimeoutError: no time is left.
-        """
+        """Return the time that is left; a TimeoutError if there is none."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise TimeoutError("the answer was not complete in time")
         return left
 
     def count(self, size: int) -> None:
-        """Count bytes that came.
-
-        Raises:
-            _TooLargeError: more than are allowed.
-        """
+        """Count bytes that came; a ``_TooLargeError`` if they are more than are allowed."""
         self.wire -= size
         if self.wire < 0:
             raise _TooLargeError
@@ -234,11 +226,7 @@ def _turn_page(exchange: _Exchange, request: PreparedRequest) -> None:
 
 
 def _redirected(request: PreparedRequest, status: int, target: str | None) -> PreparedRequest:
-    """Return a request for where the server sends it.
-
-    Raises:
-        RedirectError: it is not sent there.
-    """
+    """Return a request for where the server sends it; a RedirectError if it may not be sent there."""
     place = urljoin(str(request.url), target or "")
     why = ""
     if target is None or status not in _FOR_LOOKS | _FOR_ALL:

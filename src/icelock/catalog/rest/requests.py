@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import unquote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pyiceberg.catalog import TOKEN, WAREHOUSE_LOCATION
 from pyiceberg.catalog import rest as ice
 from pyiceberg.catalog.rest import _RETRY_ARGS
@@ -169,16 +169,16 @@ class RestRequests(ice.RestCatalog):
 
     @_again_after_login
     def _ask_create(self, identifier: Identifier, request: ice.CreateTableRequest) -> TableAnswer:
-        self._check_endpoint(ice.Capability.V1_CREATE_TABLE)
-        place = self.url(ice.Endpoints.create_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
-        response = self._session.post(place, data=request.model_dump_json().encode(UTF8))
-        return self._answer(response, identifier, {409: TableAlreadyExistsError, 404: NoSuchNamespaceError})
+        return self._ask_new(identifier, request, ice.Capability.V1_CREATE_TABLE, ice.Endpoints.create_table)
 
     @_again_after_login
     def _ask_register(self, identifier: Identifier, metadata_location: str) -> TableAnswer:
-        self._check_endpoint(ice.Capability.V1_REGISTER_TABLE)
         request = ice.RegisterTableRequest(name=identifier[-1], metadata_location=metadata_location, overwrite=False)
-        place = self.url(ice.Endpoints.register_table, namespace=self._split_identifier_for_path(identifier)["namespace"])
+        return self._ask_new(identifier, request, ice.Capability.V1_REGISTER_TABLE, ice.Endpoints.register_table)
+
+    def _ask_new(self, identifier: Identifier, request: BaseModel, capability: ice.Endpoint, endpoint: str) -> TableAnswer:
+        self._check_endpoint(capability)
+        place = self.url(endpoint, namespace=self._split_identifier_for_path(identifier)["namespace"])
         response = self._session.post(place, data=request.model_dump_json().encode(UTF8))
         return self._answer(response, identifier, {409: TableAlreadyExistsError, 404: NoSuchNamespaceError})
 

@@ -114,11 +114,7 @@ def _wait_for_locks(connection: Any, record: object) -> None:
 
 
 def _check_named(location: object, *, table: str) -> None:
-    """Check what a row names as a table's metadata file; None is nothing to check. SQLite keeps any value in a column of text.
-
-    Raises:
-        FormatError: it is not text, or empty.
-    """
+    """Refuse a row whose metadata file is empty or no text; None is nothing to check. SQLite keeps any value in a column of text."""
     if location is not None and not (isinstance(location, str) and location):
         kind = "empty" if location == "" else f"a {type(location).__name__}"
         raise FormatError(

@@ -134,11 +134,7 @@ class CommitProtocol:
         """Commit, and delete what was written if that certainly failed; nothing is staged afterwards.
 
         Raises:
-            CommitFailedException: the catalog refused each time; the files were deleted.
-            ValidationException: another writer's commit contradicts this one; likewise.
-            PolicyError: an update would break a rule of encrypted tables; likewise.
-            NoSuchTableError: the table was dropped or renamed meanwhile; likewise.
-            CommitStateUnknownException: the outcome is unknown; nothing was deleted.
+            Exception: see ``DataFileTransaction.commit_transaction``.
         """
         staged = self._staged
         staged.drop_idle_producers()

@@ -160,7 +160,9 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         )
         everywhere = self._predicate == AlwaysFalse()
         concerned = [m for m in manifests if removals.may_be_in(m) and (everywhere or may_hold[m.partition_spec_id](m))]
-        entries = ExecutorFactory.get_or_create().map(self._live_entries, concerned)
+        entries = ExecutorFactory.get_or_create().map(
+            lambda manifest: manifest.fetch_manifest_entry(self._io, discard_deleted=True), concerned
+        )
         rewritten = {manifest: self._rewritten(manifest, found, removals) for manifest, found in zip(concerned, entries, strict=True)}
         removals.check_found(metadata.snapshot_by_name(self._target_branch))
         return [rewritten.get(manifest, manifest) for manifest in manifests]
@@ -184,9 +186,6 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
                     )
                 )
         return writer.to_manifest_file()
-
-    def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        return manifest.fetch_manifest_entry(self._io, discard_deleted=True)  # type: ignore[return-value]
 
     def _deleted_entries(self) -> NoReturn:
         """Not used: removed entries stay in the rewritten manifest."""
