@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icelock.format.aes_gcm import KEY_LENGTHS
-from icelock.keys.cache import KekCache
 from icelock.keys.entropy import SystemEntropy
+from icelock.keys.kek import KekCache
 from icelock.keys.manager import EncryptionManager
 from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountingKms
 

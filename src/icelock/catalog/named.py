@@ -4,7 +4,7 @@ A table is compared with the client's pins (``catalog.trust.pins``) whenever it 
 our model; v1 and v2 tables pass through to PyIceberg unchanged. Properties of tables configure no storage access: whoever writes
 metadata.json could send the client's credentials elsewhere.
 
-Not here: what a location may be (``io.given_location``), creating tables (``catalog.create``), commits (``catalog.base``).
+Not here: what a location may be (``io.locations``), creating tables (``catalog.create``), commits (``catalog.base``).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.pins import Known, Pins
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
-from icelock.io.given_location import check_given_location
 from icelock.io.limits import read_all
+from icelock.io.locations import check_given_location
 from icelock.io.storage import open_storage
-from icelock.metadata.checked_avro import checked_avro
+from icelock.metadata.entry_reader import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata

@@ -4,7 +4,7 @@ PyIceberg reads manifests and manifest lists of plain tables of versions 1 and 2
 trusts lengths. So it gets what ``check`` returns instead of the file's bytes. An Avro file is known by its first bytes, not by its name,
 which comes from the table's metadata; other files (Parquet) are passed on unchanged.
 
-Not here: what is checked (``metadata.checked_avro``), encrypted files (``io.file_io``).
+Not here: what is checked (``metadata.entry_reader``), encrypted files (``io.file_io``).
 """
 
 from __future__ import annotations

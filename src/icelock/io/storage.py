@@ -9,6 +9,8 @@ Not here: users' own FileIO classes, which are used unchanged; keys (``io.file_i
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,9 +21,30 @@ from pyiceberg.typedef import Properties
 
 from icelock.errors import FormatError
 from icelock.io.locations import has_scheme, split_location
-from icelock.io.regular import check_regular
 
 _DISTRIBUTED: Final = ("hdfs", "viewfs")
+_KINDS: Final = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def check_regular(path: str, *, location: str) -> None:
+    """Check that a local path is a regular file. A missing one is left for the opening to report.
+
+    Raises:
+        FormatError: it is a directory, named pipe, socket or device.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a path of bytes that storage gave
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
+        raise FormatError(f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup")
 
 
 def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:

@@ -13,7 +13,7 @@ from pyiceberg.io.fsspec import FsspecFileIO as IcebergFsspecFileIO
 from pyiceberg.io.fsspec import FsspecInputFile, FsspecOutputFile
 
 from icelock.io.locations import split_location
-from icelock.io.regular import check_regular
+from icelock.io.storage import check_regular
 
 
 class _LocalInput(FsspecInputFile):

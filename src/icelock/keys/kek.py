@@ -9,25 +9,39 @@
 - A KEK from the future, made by a clock that was ahead, is not used for new snapshots until its time comes: otherwise it would be the
   newest for as long as the clock was ahead, plus 730 days. Clocks may differ by five minutes. Java uses such a KEK.
 
-Source: format "Key entries in table metadata". Not here: caching (``keys/cache.py``), which KEK is chosen (``keys/manager.py``).
+``KekCache`` keeps unwrapped KEKs for a bounded time and number. The key is (KMS client, master key id, wrapped blob): two clients that both
+know ``key1`` never see each other's KEKs (case C-69). A client is told apart by its identity; its entry keeps it alive, so that no other
+client gets that identity. Sixteen threads that need one KEK cause one KMS call; if it fails, all get its error and nothing is kept. An
+entry expires ``max_age_seconds`` after its load began, at most one hour (Java's limit).
+
+Source: format "Key entries in table metadata". Not here: which KEK is chosen (``keys/manager.py``).
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, final
 
-from icelock.errors import FormatError, KeyUnavailableError, KmsError
+from cachetools import TLRUCache
+
+from icelock.errors import FormatError, KeyUnavailableError, KmsError, PolicyError
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.keys.entropy import Entropy, mint_key_id
 from icelock.kms import ask
 from icelock.kms.client import KmsClient
+from icelock.properties import KEK_CACHE_SECONDS
 from icelock.secret import SecretBytes
+from icelock.single_flight import SingleFlight
 
 KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1_000
 CLOCKS_DIFFER_MS: Final = 5 * 60 * 1_000
+MAX_AGE_SECONDS: Final = 3_600
+MAX_ENTRIES: Final = 256
 _INT64_DIGITS: Final = 19
 _INT64_MAX: Final = 2**63 - 1
+_Key = tuple[int, str, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +135,55 @@ def _bad_timestamp(kek: EncryptedKey, text: str) -> FormatError:
     )
 
 
-def naming_table(error: KmsError, table: str) -> KmsError:
-    """Return the KMS's error with the table's name in front."""
-    return KmsError(f"table {table}: {error}", kind=error.kind, key_id=error.key_id)
+class _Entry(NamedTuple):
+    kms: KmsClient
+    since: float
+    kek: SecretBytes
+
+
+@final
+class KekCache:
+    """A thread-safe cache of unwrapped KEKs; one may serve many tables and KMS clients.
+
+    Args:
+        clock: monotonic seconds.
+        max_age_seconds: 0 (nothing is kept) to 3600.
+        max_entries: above this number, the least recently used one is dropped.
+
+    Raises:
+        PolicyError: an age or number out of range.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, max_age_seconds: float = MAX_AGE_SECONDS, *, max_entries: int = MAX_ENTRIES
+    ) -> None:
+        if not 0 <= max_age_seconds <= MAX_AGE_SECONDS:
+            raise PolicyError(f"{KEK_CACHE_SECONDS} is {max_age_seconds}; it must be 0 to {MAX_AGE_SECONDS}")
+        if max_entries < 1:
+            raise PolicyError(f"a KEK cache holds 1 entry or more, not {max_entries}")
+        self._clock = clock
+        self._max_age = max_age_seconds
+        self._max_entries = max_entries
+        self._entries = SingleFlight(TLRUCache[_Key, _Entry](max_entries, lambda _, entry, __: entry.since + max_age_seconds, clock))
+
+    def get(self, kms: KmsClient, master_key_id: str, blob: bytes, load: Callable[[], SecretBytes]) -> SecretBytes:
+        """Return the KEK of that blob, from the cache or by calling ``load`` once.
+
+        Raises:
+            Exception: whatever ``load`` raises.
+        """
+        return self._entries.get((id(kms), master_key_id, blob), lambda: _Entry(kms, self._clock(), load())).kek
+
+    def put(self, kms: KmsClient, master_key_id: str, blob: bytes, kek: SecretBytes) -> None:
+        """Keep a KEK that was just minted."""
+        self._entries.put((id(kms), master_key_id, blob), _Entry(kms, self._clock(), kek))
+
+    def clear(self) -> None:
+        """Forget all KEKs."""
+        self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(max_age_seconds={self._max_age}, max_entries={self._max_entries})"

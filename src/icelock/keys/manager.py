@@ -25,10 +25,10 @@ from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, Kms
 from icelock.format import aes_gcm
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.format.key_metadata import FileKey, KeyMetadata
-from icelock.keys.cache import KekCache
 from icelock.keys.entropy import Entropy, SystemEntropy, mint_file_key, mint_key_id
-from icelock.keys.kek import created_ms, is_live, mint_kek, naming_table, timestamp_aad, unwrap_kek
+from icelock.keys.kek import KekCache, created_ms, is_live, mint_kek, timestamp_aad, unwrap_kek
 from icelock.keys.key_entries import KeyEntries
+from icelock.kms import ask
 from icelock.kms.client import KmsClient
 from icelock.secret import SecretBytes
 
@@ -188,7 +188,7 @@ class EncryptionManager:
         try:
             yield
         except KmsError as e:
-            raise naming_table(e, self.table) from e
+            raise ask.restated(e, f"table {self.table}: {e}") from e
         except (KeyUnavailableError, IntegrityError, FormatError) as e:
             raise type(e)(f"table {self.table}, key id {key_id!r}: {e}") from e
 

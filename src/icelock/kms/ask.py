@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import Literal
 
 from icelock.errors import IcelockError, KeyUnavailableError, KmsError
 from icelock.format.aes_gcm import KEY_LENGTHS
 from icelock.kms.client import KmsClient
-
-Verb = Literal["wrap", "unwrap"]
+from icelock.kms.failure import Call
 
 
 def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
@@ -79,19 +77,19 @@ def client_name(kms: object) -> str:
     return type(inner).__name__
 
 
-def _asked(verb: Verb, call: Callable[[], object], kms: KmsClient, key_id: str) -> bytes:
+def _asked(call: Call, ask: Callable[[], object], kms: KmsClient, key_id: str) -> bytes:
     try:
-        answer = call()
+        answer = ask()
         data = bytes(answer) if isinstance(answer, bytes | bytearray | memoryview) else b""
     except IcelockError:
         raise
     except Exception as e:
         raise KeyUnavailableError(
-            f"the KMS client {client_name(kms)} failed to {verb} with master key {key_id!r}: {type(e).__name__}; its cause follows"
+            f"the KMS client {client_name(kms)} failed to {call} with master key {key_id!r}: {type(e).__name__}; its cause follows"
         ) from e
     if not data:
         got = "none" if isinstance(answer, bytes | bytearray | memoryview) else type(answer).__name__
         raise KeyUnavailableError(
-            f"the KMS client {client_name(kms)} did not {verb} with master key {key_id!r}: expected bytes, got {got}; correct the client"
+            f"the KMS client {client_name(kms)} did not {call} with master key {key_id!r}: expected bytes, got {got}; correct the client"
         )
     return data

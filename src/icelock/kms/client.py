@@ -8,7 +8,7 @@ Your own class is named by ``encryption.kms-impl`` (or ``py-kms-impl``) and is c
 catalog's properties; it needs no base class and must not use globals. ``icelock.testing.KmsContract`` has the tests that it
 must pass.
 
-Not here: retries (``kms/retry.py``), caching (``keys/cache.py``), the choice of a class (``kms/loader.py``).
+Not here: retries (``kms/retry.py``), caching (``keys/kek.py``), the choice of a class (``kms/loader.py``).
 
 Source: Iceberg's encryption page, "Key Management Clients" (Java ``KeyManagementClient``).
 """

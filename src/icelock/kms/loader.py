@@ -1,4 +1,4 @@
-"""``load_kms_client`` and ``check_kms_properties``: catalog properties → KMS client.
+"""``load_kms_client``: catalog properties → KMS client.
 
 One of three properties chooses: ``encryption.kms-type`` (one of icelock's clients) or ``encryption.kms-impl`` / ``py-kms-impl``
 (the dotted path of your own class; the second for configuration shared with Java, where the first names a Java class).
@@ -72,16 +72,6 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
         extra="pkcs11",
     ),
 }
-
-
-def check_kms_properties(properties: Mapping[str, str]) -> None:
-    """Refuse wrong KMS settings before a key is needed. Your own class is imported, not constructed; no service is called."""
-    choice = _choice(properties)
-    if choice is not None:
-        setting, kms_class = choice
-        RetryPolicy.from_properties(properties)
-        if setting == names.KMS_TYPE:
-            _construct(kms_class, dict(properties), setting)
 
 
 def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:

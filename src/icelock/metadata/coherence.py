@@ -143,7 +143,7 @@ def _check_lists(snapshots: Mapping[int, Fields], table_location: str, location:
 
 
 def _check_log(top: Fields, name: str) -> None:
-    """Check the entries of a log. The next commit sorts one that goes back in time (``metadata.commit_time``)."""
+    """Check the entries of a log. The next commit sorts one that goes back in time (``metadata.updates``)."""
     for entry in top.each(name, f"{name} entry", default=()):
         check_names(entry)
         if name == "metadata-log":

@@ -6,6 +6,9 @@ the end of the block; so blocks are checked first (``io.avro.check``). PyIceberg
 read: ``{"type": "long", "logicalType": "timestamp-nanos", ...}`` is read as a long; the values are the same. And its decoder in C gives
 doubles the digits of a float (0.1 becomes 0.10000000149...), so blocks that may have doubles use the one in Python.
 
+PyIceberg reads manifests and manifest lists of plain tables itself. It gets the same blocks, unpacked within the limits and checked
+(``checked_avro``).
+
 Not here: what the records hold (``metadata.manifest``), many entries at once (``plan.task.manifest_columns``).
 """
 
@@ -27,7 +30,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.errors import FormatError, IcelockError
 from icelock.io.avro.check import AvroBlock, RowCheck
-from icelock.io.avro.read import AvroFile
+from icelock.io.avro.read import AvroFile, encode_header, encode_long
 from icelock.io.limits import Limits, read_all
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms
@@ -143,3 +146,21 @@ def _as_longs(node: Any) -> Any:
     if node.get("logicalType") == _NANOS:
         return "long"
     return {name: _as_longs(child) for name, child in node.items()}
+
+
+def checked_avro(data: bytes, location: str, limits: Limits) -> bytes:
+    """Return an Avro file's rows as an Avro file without compression.
+
+    Raises:
+        FormatError: it is not an Avro file, its blocks are not rows of its schema, or it exceeds the limits.
+    """
+    avro = AvroFile(PlainBytes(location=location, data=data), limits)
+    try:
+        rows = RowCheck(forms(avro.schema, location=location)[-1].schema, location=location)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__}: {e}); {RESTORE}") from e
+    parts = [encode_header({**avro.header, "avro.codec": b"null"}, avro.sync)]
+    for block in avro.all_blocks():
+        rows.check(block)
+        parts += [encode_long(block.rows), encode_long(len(block.data)), block.data, avro.sync]
+    return b"".join(parts)

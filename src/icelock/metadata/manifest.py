@@ -9,7 +9,13 @@ and has no key metadata; so the three records are subclassed here with all v3 fi
 
 Reprs leave key metadata out, and pickles are refused: it holds raw data keys (cases C-32, J-05).
 
-Not here: writing (``metadata.manifest_writer``), the manifest list (``metadata.manifest_list``).
+Counts, sizes, sequence numbers and row ids are not negative, and counts not impossibly large (spec, "Manifests", "Manifest Lists"). Old
+versions of Java Iceberg gave -1 rows to Avro files imported into tables of version 1; such a file cannot be read here, since its rows are
+counted. A live entry has sequence numbers of its own unless it inherits those of its manifest, as an added one does (Java
+``InheritableMetadataFactory``).
+
+Not here: writing (``metadata.manifest_writer``), the manifest list (``metadata.manifest_list``), whether the bytes are a manifest
+(``io.avro.check``).
 """
 
 from __future__ import annotations
@@ -34,13 +40,32 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
+from icelock.errors import FormatError
 from icelock.io.avro.check import AvroBlock
 from icelock.io.file_io import open_input
 from icelock.io.limits import DEFAULT_LIMITS, Limits
+from icelock.io.plain_input import RESTORE
 from icelock.metadata.entry_reader import RecordKind, decode_records, read_records
-from icelock.metadata.entry_rules import check_entry, check_inherited, checked_rows
 from icelock.properties import ENCRYPTED_VERSION
 
+ENTRY_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
+FILE_NUMBERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
+NEVER_NEGATIVE: Final = ("sequence_number", "file_sequence_number", *FILE_NUMBERS)
+MOST: Final = {"record_count": 1 << 42, "first_row_id": 1 << 62}
+"""More than any file has, and few enough that row ids, which are sums of them, fit into 64 bits: 2^20 files of 2^42 rows."""
+_ROW_NUMBERS: Final = (
+    "manifest_length",
+    "partition_spec_id",
+    "sequence_number",
+    "min_sequence_number",
+    "added_files_count",
+    "existing_files_count",
+    "deleted_files_count",
+    "added_rows_count",
+    "existing_rows_count",
+    "deleted_rows_count",
+    "first_row_id",
+)
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 _MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
 _KEY_METADATA: Final = "key_metadata"
@@ -184,7 +209,7 @@ def read_manifest_rows(file: InputFile, limits: Limits = DEFAULT_LIMITS) -> list
     Raises:
         FormatError: the plain bytes are not a manifest list, or it has invalid numbers; names the file.
     """
-    return checked_rows(read_records(file, _ROWS, limits), file.location)
+    return _checked_rows(read_records(file, _ROWS, limits), file.location)
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
@@ -202,7 +227,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     Raises:
         FormatError: an invalid number.
     """
-    check_entry(entry, manifest.manifest_path)
+    _check_entry(entry, manifest.manifest_path)
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
     added = entry.status == ManifestEntryStatus.ADDED or manifest.sequence_number == 0
@@ -216,7 +241,7 @@ def inherit(entry: ManifestEntry, manifest: ManifestFile, next_row_id: int | Non
     data_file.sequence_number = entry.sequence_number
     data_file.file_sequence_number = entry.file_sequence_number
     if manifest.sequence_number != UNASSIGNED_SEQ:  # of the current commit, merged before it is listed
-        check_inherited(entry, manifest.manifest_path)
+        _check_inherited(entry, manifest.manifest_path)
     if next_row_id is None or entry.status == ManifestEntryStatus.DELETED or data_file.first_row_id is not None:
         return next_row_id
     data_file.first_row_id = next_row_id
@@ -228,3 +253,31 @@ def _with_uuids_as_bytes(values: list[Any]) -> None:
     for position, value in enumerate(values):
         if isinstance(value, UUID):
             values[position] = value.bytes
+
+
+def _check_entry(entry: ManifestEntry, location: str) -> None:
+    file = entry.data_file
+    for name in NEVER_NEGATIVE:
+        value = getattr(entry if name in ENTRY_NUMBERS else file, name)
+        if value is not None and not 0 <= value <= MOST.get(name, value):
+            raise FormatError(
+                f"{location}: {file.file_path} has {name} {value}, which is invalid; the manifest's writer is faulty or old; {RESTORE}"
+            )
+
+
+def _check_inherited(entry: ManifestEntry, location: str) -> None:
+    file = entry.data_file
+    if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is None:
+        raise FormatError(f"{location}: {file.file_path} has no sequence number, so it is unknown which deletes apply to it; {RESTORE}")
+
+
+def _checked_rows(rows: Iterable[ManifestFile], location: str) -> list[ManifestFile]:
+    found = list(rows)
+    for row in found:
+        for name in _ROW_NUMBERS:
+            value = getattr(row, name)
+            if value is not None and value < 0:
+                raise FormatError(
+                    f"{location}: {row.manifest_path} has {name} {value}, which is invalid; the list's writer is faulty; {RESTORE}"
+                )
+    return found

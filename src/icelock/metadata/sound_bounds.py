@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg import types as ice
+from pyiceberg.conversions import from_bytes
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
@@ -49,6 +50,13 @@ def is_sound(kind: ice.IcebergType | None, bound: bytes) -> bool:
     if isinstance(kind, ice.DecimalType):
         return bool(bound) and abs(int.from_bytes(bound, "big", signed=True)) < 10**kind.precision
     return True
+
+
+def decoded_bounds(kind: ice.IcebergType | None, lower: bytes | None, upper: bytes | None) -> tuple[Any, Any] | None:
+    """Return a lower and an upper bound as values; None unless both are there and are values of the type."""
+    if lower is None or upper is None or not isinstance(kind, ice.PrimitiveType) or not (is_sound(kind, lower) and is_sound(kind, upper)):
+        return None
+    return from_bytes(kind, lower), from_bytes(kind, upper)
 
 
 class SoundBounds(dict[int, bytes]):

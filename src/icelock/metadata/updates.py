@@ -1,14 +1,20 @@
-"""The two table updates for encryption keys, registered with PyIceberg's dispatcher; and how updates are applied.
+"""The two table updates for encryption keys, registered with PyIceberg's dispatcher; how updates are applied, and a commit's times.
 
 Their JSON is that of the REST catalog: ``{"action": "add-encryption-key", "encryption-key": {...}}`` and ``{"action":
 "remove-encryption-key", "key-id": "..."}``. Keys are added in the same update list as the snapshot that needs them, before it.
+
+Writers' clocks differ. Java Iceberg does not load a table whose snapshot log or metadata log goes back by more than a minute, or whose
+``last-updated-ms`` is that much before either log's end (TableMetadata's constructor: "[BUG] Expected sorted snapshot log entries."). So
+times never go back here: a commit has the time of the writer's clock, or of its base if that is later. The next commit corrects a log
+that an earlier version of icelock left unsorted: an entry takes the time of the one before. The age of KEKs, and what an expiry considers
+old, go by the clock itself.
 
 Not here: which keys to add (``keys.manager``), whether they may be (``table.guard``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
@@ -19,9 +25,45 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from icelock.errors import FormatError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.metadata.commit_time import timed
 from icelock.metadata.given import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
+
+
+def commit_time_ms(base: TableMetadata, clock_ms: int) -> int:
+    """Return the time of a commit, or of a snapshot, on top of ``base``, in ms since 1970: never before any earlier one."""
+    return max(clock_ms, base.last_updated_ms, _latest(base.snapshot_log), _latest(base.metadata_log))
+
+
+def _timed(base: TableMetadata, changed: TableMetadata, clock_ms: int) -> TableMetadata:
+    """Return changed metadata with the commit's times: ``last-updated-ms`` and the logs.
+
+    An added snapshot's own time becomes the commit's; one that became current again (a rollback) gets the commit's time in the log, as in
+    Java.
+    """
+    there = {snapshot.snapshot_id for snapshot in base.snapshots}
+    added = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in changed.snapshots if snapshot.snapshot_id not in there}
+    moment = max([commit_time_ms(base, 0), *added.values()]) if added else commit_time_ms(base, clock_ms)
+    old = {id(entry) for entry in base.snapshot_log}
+    log = [
+        entry if id(entry) in old else entry.model_copy(update={"timestamp_ms": added.get(entry.snapshot_id, moment)})
+        for entry in changed.snapshot_log
+    ]
+    snapshot_log, metadata_log = _sorted(log), _sorted(changed.metadata_log)
+    last = max(moment, _latest(snapshot_log), _latest(metadata_log))
+    return changed.model_copy(update={"snapshot_log": snapshot_log, "metadata_log": metadata_log, "last_updated_ms": last})
+
+
+def _latest(log: Sequence[Any]) -> int:
+    return max((entry.timestamp_ms for entry in log), default=0)
+
+
+def _sorted(log: Sequence[Any]) -> list[Any]:
+    """Return a log in the same order, in which no entry's time is before its predecessor's."""
+    found: list[Any] = []
+    for entry in log:
+        before = found[-1].timestamp_ms if found else entry.timestamp_ms
+        found.append(entry if entry.timestamp_ms >= before else entry.model_copy(update={"timestamp_ms": before}))
+    return found
 
 
 def apply_updates(
@@ -38,7 +80,7 @@ def apply_updates(
     Args:
         base: the current metadata.
         updates: PyIceberg's updates and the two here, in order.
-        now_ms: the clock, for changes without a time of their own (``metadata.commit_time``).
+        now_ms: the clock, for changes without a time of their own (``commit_time_ms``).
         metadata_location: the file of ``base``, which goes into the metadata log; None if the result is not committed.
     """
     context = _TableMetadataUpdateContext()
@@ -49,7 +91,7 @@ def apply_updates(
         if metadata_location is not None:
             whole_number(metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, None)
             metadata = _update_table_metadata_log(metadata, metadata_location, base.last_updated_ms)
-        metadata = timed(base, metadata, now_ms())
+        metadata = _timed(base, metadata, now_ms())
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
     return metadata  # type: ignore[no-any-return]

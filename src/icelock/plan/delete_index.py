@@ -12,22 +12,20 @@ Not here: pruning by a scan's filter (``plan.planner``), reading deletes (``arro
 
 from __future__ import annotations
 
-import math
-import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType, UUIDType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, UUIDType
 
 from icelock.errors import FormatError
-from icelock.metadata.sound_bounds import is_sound
+from icelock.metadata.sound_bounds import decoded_bounds
+from icelock.plan.partition_set import identity_of, partition_values
 
 PATH_FIELD_ID: Final = 2147483546
 _REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"
@@ -37,7 +35,7 @@ _UNORDERED: Final = (DoubleType, FloatType, UUIDType)
 DeleteFileId = tuple[str, int | None]
 """A delete file: its path, and the offset of the blob when it is a deletion vector."""
 
-_Partition = tuple[int, tuple[Any, ...]]
+_Partition = tuple[int, Hashable]
 
 
 def is_vector(file: DataFile) -> bool:
@@ -57,7 +55,7 @@ def referenced_data_file(file: DataFile) -> str | None:
     named: str | None = getattr(file, "referenced_data_file", None)
     if named is not None:
         return named
-    lower, upper = (file.lower_bounds or {}).get(PATH_FIELD_ID), (file.upper_bounds or {}).get(PATH_FIELD_ID)
+    lower, upper = _stored_bounds(file, PATH_FIELD_ID)
     return lower.decode("utf-8", "replace") if lower is not None and lower == upper else None
 
 
@@ -92,7 +90,7 @@ class DeleteIndex:
         elif file.file_format == FileFormat.PUFFIN:
             self._add_vector(sequence, file)
         else:
-            path = _referenced(file)
+            path = referenced_data_file(file)
             (self._positions[_partition(file)] if path is None else self._by_path[path]).add(sequence, file)
 
     def for_data_file(self, entry: ManifestEntry) -> set[DataFile]:
@@ -177,35 +175,16 @@ def _sequence(found: tuple[int, DataFile]) -> int:
 
 
 def _partition(file: DataFile) -> _Partition:
-    return file.spec_id or 0, tuple(_comparable(file.partition._data))  # noqa: SLF001 - PyIceberg's Record
+    return file.spec_id or 0, identity_of(partition_values(file))
 
 
-def _comparable(values: Iterable[Any]) -> Iterable[Any]:
-    """Make NaN equal to itself, and -0.0 different from 0.0, as Java's comparators do."""
-    for value in values:
-        if isinstance(value, float):
-            yield "nan" if math.isnan(value) else struct.pack("<d", value)
-        else:
-            yield value
-
-
-def _referenced(file: DataFile) -> str | None:
-    """Return the one data file that position deletes are about, named or shown by equal bounds of the paths."""
-    named: str | None = getattr(file, "referenced_data_file", None)
-    if named is not None:
-        return named
-    bounds = _path_bounds(file)
-    return bounds[0].decode("utf-8", "replace") if bounds is not None and bounds[0] == bounds[1] else None
-
-
-def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
-    lower, upper = (file.lower_bounds or {}).get(PATH_FIELD_ID), (file.upper_bounds or {}).get(PATH_FIELD_ID)
-    return None if lower is None or upper is None else (lower, upper)
+def _stored_bounds(file: DataFile, field_id: int) -> tuple[bytes | None, bytes | None]:
+    return (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
 
 
 def _path_in_bounds(delete: DataFile, path: str) -> bool:
-    bounds = _path_bounds(delete)
-    return bounds is None or bounds[0] <= path.encode() <= bounds[1]
+    lower, upper = _stored_bounds(delete, PATH_FIELD_ID)
+    return lower is None or upper is None or lower <= path.encode() <= upper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,12 +216,7 @@ class _Metrics:
 
     def _bounds(self, field_id: int) -> tuple[Any, Any] | None:
         kind = self._type_of(field_id)
-        lower, upper = (self._file.lower_bounds or {}).get(field_id), (self._file.upper_bounds or {}).get(field_id)
-        if lower is None or upper is None or not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
-            return None
-        if not is_sound(kind, lower) or not is_sound(kind, upper):
-            return None
-        return from_bytes(kind, lower), from_bytes(kind, upper)
+        return None if isinstance(kind, _UNORDERED) else decoded_bounds(kind, *_stored_bounds(self._file, field_id))
 
 
 def _share(ours: _Column, theirs: _Column) -> bool:

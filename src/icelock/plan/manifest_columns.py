@@ -31,8 +31,7 @@ from icelock.io.avro.columns import ColumnReader, FlatField, NotColumnarError, s
 from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
-from icelock.metadata.entry_rules import MOST, NEVER_NEGATIVE
-from icelock.metadata.manifest import ManifestEntry, ManifestFile, decode_entries, inherit
+from icelock.metadata.manifest import MOST, NEVER_NEGATIVE, ManifestEntry, ManifestFile, decode_entries, inherit
 from icelock.metadata.stored_schema import StoredForm, forms
 from icelock.properties import ENCRYPTED_VERSION
 
@@ -189,7 +188,7 @@ def kept(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
 
 
 def _check_numbers(frame: pl.DataFrame) -> None:
-    """Leave entries with invalid numbers to the row-wise reader, which says what is wrong (``metadata.entry_rules``)."""
+    """Leave entries with invalid numbers to the row-wise reader, which says what is wrong (``metadata.manifest``)."""
     import polars as pl
 
     named = [name for name in NEVER_NEGATIVE if name in frame.columns]

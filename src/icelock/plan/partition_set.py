@@ -1,26 +1,34 @@
-"""A set of partitions, and which files and manifests are in one of them.
+"""The identity of a partition, and sets of partitions: which files and manifests are in one of them.
 
 A partition is a spec and its tuple of values, so a file of an older spec is not in a newer spec's partitions, whatever its rows (Java
-PartitionSet). NaN is itself, and -0.0 is not 0.0 (``metadata.partition_identity``).
+PartitionSet).
 
-Not here: what is done to the files (``table.commit.row_delta``), conflicts (``table.commit.conflicts``).
+Not here: what is done to the files (``table.commit.row_delta``), conflicts (``table.commit.conflicts``), rows split by partition
+(``arrow.write.partition``).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, ManifestFile, PartitionFieldSummary
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, PrimitiveType, UUIDType
+from pyiceberg.types import IcebergType, UUIDType
 
-from icelock.metadata.partition_identity import identity_of
-from icelock.metadata.sound_bounds import is_sound
+from icelock.metadata.sound_bounds import decoded_bounds
 
-# Java orders uuids as pairs of signed numbers; Python does not.
-_UNORDERED: Final = (UUIDType,)
+_NAN: Final = struct.pack("<d", float("nan"))
+
+
+def identity_of(values: Sequence[Any]) -> Hashable:
+    """Return equal keys for equal partitions: NaN equals NaN, and -0.0 is not 0.0, as in Java's ``Double.equals``."""
+    return tuple(_float_bits(value) if isinstance(value, float) else value for value in values)
+
+
+def _float_bits(value: float) -> bytes:
+    return struct.pack("<d", value) if value == value else _NAN  # noqa: PLR0124 - NaN
 
 
 class PartitionSet:
@@ -31,7 +39,7 @@ class PartitionSet:
 
     def add(self, file: DataFile) -> None:
         """Add the partition that a file is in."""
-        values = _values(file)
+        values = partition_values(file)
         self._partitions.setdefault(file.spec_id, {})[identity_of(values)] = values
 
     def __bool__(self) -> bool:
@@ -40,7 +48,7 @@ class PartitionSet:
 
     def __contains__(self, file: DataFile) -> bool:
         """Whether a data or delete file is in one of the partitions."""
-        return identity_of(_values(file)) in self._partitions.get(file.spec_id, {})
+        return identity_of(partition_values(file)) in self._partitions.get(file.spec_id, {})
 
     def may_hold(self, manifest: ManifestFile, metadata: TableMetadata) -> bool:
         """Whether a manifest may list files of these partitions, by its summaries."""
@@ -52,7 +60,8 @@ class PartitionSet:
         return all(_may_hold(summary, kind, values) for summary, kind, values in columns)
 
 
-def _values(file: DataFile) -> Sequence[Any]:
+def partition_values(file: DataFile) -> tuple[Any, ...]:
+    """Return the values of the partition that a file is in."""
     return tuple(file.partition._data)  # noqa: SLF001 - PyIceberg's Record
 
 
@@ -73,9 +82,6 @@ def _may_hold(summary: PartitionFieldSummary, kind: IcebergType | None, values: 
         return True
     if not ordered or summary.lower_bound is None or summary.upper_bound is None:
         return bool(ordered)
-    if not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
-        return True
-    if not is_sound(kind, summary.lower_bound) or not is_sound(kind, summary.upper_bound):
-        return True
-    lower, upper = from_bytes(kind, summary.lower_bound), from_bytes(kind, summary.upper_bound)
-    return any(lower <= value <= upper for value in ordered)
+    # Java orders uuids as pairs of signed numbers; Python does not.
+    bounds = None if isinstance(kind, UUIDType) else decoded_bounds(kind, summary.lower_bound, summary.upper_bound)
+    return bounds is None or any(bounds[0] <= value <= bounds[1] for value in ordered)

@@ -22,8 +22,8 @@ from icelock import properties as names
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.file_io import EncryptingFileIO
-from icelock.keys.cache import KekCache
 from icelock.keys.entropy import Entropy, SystemEntropy
+from icelock.keys.kek import KekCache
 from icelock.keys.manager import EncryptionManager, system_clock_ms
 from icelock.kms.ask import restated
 from icelock.kms.client import KmsClient

@@ -30,7 +30,7 @@ from icelock import properties as names
 from icelock.errors import CommitError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
-from icelock.io.given_location import check_path_properties
+from icelock.io.locations import check_path_properties
 from icelock.io.stored import check_stored
 from icelock.keys.manager import EncryptionManager
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from icelock.errors import PolicyError
-from icelock.plan.filters.hints import where_wrong
-from icelock.plan.filters.text import parse_filter
+from icelock.plan.filters.text import parse_filter, where_wrong
 
 # A caret stands before the character that is named.
 WRONG = {

@@ -29,7 +29,7 @@ from pyiceberg.transforms import (
 from icelock.arrow.transforms import array_transform
 from icelock.arrow.write.partition import java_float, partition_path
 from icelock.errors import PolicyError
-from icelock.metadata.partition_identity import identity_of
+from icelock.plan.partition_set import identity_of
 from tests.golden.java_chain import data_files as java_files
 from tests.golden.java_chain import table_metadata
 from tests.golden.relocate import expected, table_info

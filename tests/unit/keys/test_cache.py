@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icelock.errors import KeyUnavailableError, PolicyError
-from icelock.keys.cache import KekCache
+from icelock.keys.kek import KekCache
 from icelock.secret import SecretBytes
 from tests.unit.keys.fakes import CountingKms
 

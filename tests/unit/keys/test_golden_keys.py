@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.keys.cache import KekCache
+from icelock.keys.kek import KekCache
 from icelock.keys.manager import EncryptionManager
 from tests.unit.keys.fakes import CountingKms
 

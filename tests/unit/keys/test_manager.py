@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, KmsErrorKind, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.format.key_metadata import KeyMetadata
-from icelock.keys.cache import KekCache
 from icelock.keys.entropy import SystemEntropy
+from icelock.keys.kek import KekCache
 from icelock.keys.manager import EncryptionManager
 from tests.unit.keys.fakes import DAY_MS, NOW_MS, Clock, CountedEntropy, CountingKms
 

@@ -9,9 +9,8 @@ from pyiceberg.table.metadata import MetadataLogEntry, SnapshotLogEntry
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
-from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.table_metadata import Snapshot
-from icelock.metadata.updates import apply_updates
+from icelock.metadata.updates import apply_updates, commit_time_ms
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 SET = SetPropertiesUpdate(updates={"a": "1"})

@@ -24,7 +24,7 @@ from pyarrow import types as pat
 from icelock.arrow.nested import used_bytes
 from icelock.arrow.write.data_file import DataFiles, OpenDataFile
 from icelock.metadata.manifest import DataFile
-from icelock.metadata.partition_identity import identity_of
+from icelock.plan.partition_set import identity_of
 
 _SPLIT_ROWS: Final = 1 << 17
 _SPLIT_BYTES: Final = 32 << 20

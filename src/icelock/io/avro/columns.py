@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import FormatError
 from icelock.io.avro.check import AvroBlock, RowCheck, first_bytes
-from icelock.io.avro.read import MAGIC, encode_long
+from icelock.io.avro.read import encode_bytes, encode_header, encode_long
 
 if TYPE_CHECKING:
     import polars as pl
@@ -163,10 +163,9 @@ class _Layout:
                     continue
                 avro = avro[1]
             stored.append({"name": flat.column, "type": _as_longs(avro)})
-            last.append(_text(_END) if flat.column == guard else _empty(avro))
+            last.append(encode_bytes(_END.encode()) if flat.column == guard else _empty(avro))
         schema = json.dumps({"type": "record", "name": "rows", "fields": stored})
-        entries = b"".join(_entry(*item) for item in (("avro.schema", schema), ("avro.codec", "null")))
-        header = b"".join((MAGIC, encode_long(2), entries, b"\0", _SYNC))
+        header = encode_header({"avro.schema": schema.encode(), "avro.codec": b"null"}, _SYNC)
         ints = frozenset(flat.column for flat in fields if _inner(flat.avro) == "int")
         return cls(header=header, last_row=b"".join(last), branches=branches, nulls=frozenset(nulls), ints=ints)
 
@@ -260,12 +259,3 @@ def _empty(avro: Any) -> bytes:
     if isinstance(avro, Mapping):
         return bytes(avro["size"]) if avro["type"] == "fixed" else b"\0"
     return _EMPTY.get(avro, b"\0")
-
-
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return encode_long(len(data)) + data
-
-
-def _entry(name: str, value: str) -> bytes:
-    return _text(name) + _text(value)

@@ -211,6 +211,17 @@ def encode_long(value: int) -> bytes:
     return bytes(out)
 
 
+def encode_bytes(value: bytes) -> bytes:
+    """Return bytes, or a text's UTF-8, with their length before them."""
+    return encode_long(len(value)) + value
+
+
+def encode_header(entries: Mapping[str, bytes], sync: bytes) -> bytes:
+    """Return the header of an Avro file, up to the first block."""
+    pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in entries.items())
+    return b"".join((MAGIC, encode_long(len(entries)), pairs, b"\0", sync))
+
+
 def _deflate(data: bytes, limit: int) -> bytes | None:
     found = inflate(data, limit)
     # Python writers leave a part of zlib's checksum after the stream.

@@ -21,7 +21,7 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
-from icelock.io.avro.read import MAGIC, encode_long
+from icelock.io.avro.read import encode_header, encode_long
 from icelock.io.raw import Sink, write_all
 
 BLOCK_BYTES: Final = 64_000
@@ -66,7 +66,7 @@ class AvroWriter:
         self._block = bytearray()
         self._block_rows = 0
         entries = {"avro.schema": json.dumps(schema, separators=(",", ":"), ensure_ascii=False), "avro.codec": codec.name, **header}
-        self._put(MAGIC + _map(entries) + sync)
+        self._put(encode_header({name: value.encode() for name, value in entries.items()}, sync))
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows, whose values are those of the stored types: numbers, text, bytes, lists, mappings."""
@@ -102,11 +102,3 @@ def without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [without_logical_types(value) for value in schema]
     return schema
-
-
-def _map(entries: Mapping[str, str]) -> bytes:
-    parts = [encode_long(len(entries))]
-    for name, value in entries.items():
-        for text in (name.encode(), value.encode()):
-            parts += [encode_long(len(text)), text]
-    return b"".join((*parts, b"\0"))

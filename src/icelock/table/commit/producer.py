@@ -36,13 +36,12 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO
-from icelock.metadata.commit_time import commit_time_ms
 from icelock.metadata.given import whole_number
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot, with_sources
-from icelock.metadata.updates import AddEncryptionKeyUpdate
+from icelock.metadata.updates import AddEncryptionKeyUpdate, commit_time_ms
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.staged import Staged

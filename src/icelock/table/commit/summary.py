@@ -18,8 +18,8 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 
 from icelock.metadata.given import is_long
-from icelock.metadata.partition_identity import identity_of
 from icelock.plan.delete_index import is_vector
+from icelock.plan.partition_set import identity_of
 
 # name when added, name when removed, in Java's order
 _NAMES: Final = (
