@@ -26,8 +26,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
-from icelock.catalog.commit.missing import check_new, missing_part
-from icelock.catalog.commit.outcome import has_commit, not_there, waits
+from icelock.catalog.commit.outcome import check_new, has_commit, missing_part, not_there, waits
 from icelock.catalog.commit.store import Change
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
 from icelock.errors import CommitError, IcelockError, PolicyError

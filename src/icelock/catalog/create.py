@@ -63,7 +63,7 @@ class TableCreation(NamedTables):
             KeyUnavailableError: no KMS, or the KMS does not know the key; nothing was created.
             TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg.
             CommitFailedException, CommitError: the catalog refused the table, or keeps no encrypted tables.
-            IntegrityError: the new table has keys, snapshots or statistics (``catalog.commit.missing``).
+            IntegrityError: the new table has keys, snapshots or statistics (``catalog.commit.outcome``).
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
         wanted = self.check_create(identifier, properties or {}, location)

@@ -4,7 +4,7 @@ PyIceberg's ``FileIO`` can do neither. PyIceberg's two implementations, over Arr
 memory does not grow with the number of files; a user's own FileIO can offer `ListsFiles` and `DeletesMany` (case C-50). An
 ``EncryptingFileIO`` stands for the storage below it.
 
-Not here: which files belong to a table (``table.maintenance.reachable_files``).
+Not here: which files belong to a table (``table.maintenance.deletable``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ default.
 
 Anything that cannot be read stops the search, and nothing is deleted: a manifest that cannot be decrypted leaves no file over (case C-50).
 
-Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.reachable_files``), expiry (``table.maintenance.expire``).
+Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.deletable``), expiry (``table.maintenance.expire``).
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
-from icelock.table.maintenance.deletable import Home
+from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.reachable_files import reached
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
 from icelock.table.table import Table

@@ -91,7 +91,7 @@ class DataFile(IcebergDataFile):
     sequence_number: int | None
     file_sequence_number: int | None
     fresh: bool
-    """Whether it was just written for a commit, and is not in any yet (``table.commit.new_files``)."""
+    """Whether it was just written for a commit, and is not in any yet (``table.commit.staged``)."""
 
     @classmethod
     def from_args(cls, _table_format_version: int = ENCRYPTED_VERSION, **arguments: Any) -> DataFile:

@@ -27,11 +27,10 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.conflicts import Since, isolation_level
-from icelock.table.commit.new_files import is_fresh
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend, merge_enabled
 from icelock.table.commit.protocol import CommitProtocol
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
-from icelock.table.commit.staged import Staged
+from icelock.table.commit.staged import Staged, is_fresh
 from icelock.table.guard import check_summary
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineChange, EngineWork
@@ -111,7 +110,7 @@ class DataFileTransaction(Transaction):
         """Append data files.
 
         Raises:
-            PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.new_files``).
+            PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.staged``).
         """
         self.staged.check_new_files(files, branch)
         with self.staged.discarding_on_error():

@@ -15,7 +15,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from icelock.catalog.commit.missing import missing_part
+from icelock.catalog.commit.outcome import missing_part
 
 
 def snapshot(number: int, parent: int | None) -> Any:

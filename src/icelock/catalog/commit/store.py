@@ -28,7 +28,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Identifier
 
-from icelock.catalog.commit.missing import check_new
+from icelock.catalog.commit.outcome import check_new
 from icelock.table.commit.protocol import CommitTurn
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Store(ABC, Generic[_Catalog]):
         """Check that a new table is empty, unless others replaced ``first``, its metadata file, since.
 
         Raises:
-            IntegrityError: see ``catalog.commit.missing``.
+            IntegrityError: see ``catalog.commit.outcome``.
         """
         if first not in {entry.metadata_file for entry in made.metadata_log}:
             check_new(made, table=".".join(name), catalog=self.catalog.name)

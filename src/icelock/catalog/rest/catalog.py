@@ -36,7 +36,7 @@ from requests import HTTPError, RequestException
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.missing import check_new
+from icelock.catalog.commit.outcome import check_new
 from icelock.catalog.commit.store import Store, TableForm
 from icelock.catalog.named import without_kms
 from icelock.catalog.rest.answer import TableAnswer, best_credentials, end_of
@@ -180,7 +180,7 @@ class RestStore(Store[RestCatalog]):
 
         Raises:
             CommitError: the table was made, but the server did not keep what makes it an encrypted one.
-            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.commit.missing``).
+            IntegrityError: the table that was made has keys, snapshots or statistics (``catalog.commit.outcome``).
             TableAlreadyExistsError, NoSuchNamespaceError: nothing was made.
             CommitStateUnknownException: the server did not say whether the table was made.
         """

@@ -38,8 +38,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from pyiceberg.typedef import UTF8, Identifier
 from requests import RequestException, Response
 
-from icelock.catalog.commit.missing import check_new
-from icelock.catalog.commit.outcome import waits
+from icelock.catalog.commit.outcome import check_new, waits
 from icelock.catalog.commit.store import Change, StoreTurn
 from icelock.catalog.rest.answer import TableAnswer
 from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done, what_tells

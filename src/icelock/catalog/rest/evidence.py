@@ -39,7 +39,7 @@ from pyiceberg.typedef import Identifier
 from requests import HTTPError
 
 from icelock import properties as names
-from icelock.catalog.commit.missing import columns, missing_part
+from icelock.catalog.commit.outcome import columns, missing_part
 from icelock.catalog.commit.store import Change
 from icelock.catalog.rest.answer import TableAnswer
 from icelock.errors import CommitError

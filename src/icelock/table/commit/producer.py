@@ -43,8 +43,7 @@ from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot, with_sources
 from icelock.metadata.updates import AddEncryptionKeyUpdate, commit_time_ms
 from icelock.table.commit.branches import check_branch
-from icelock.table.commit.new_files import check_given_once, check_not_there, check_place, is_fresh
-from icelock.table.commit.staged import Staged
+from icelock.table.commit.staged import Staged, check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
 
 # Small commits would make planning slower and slower, so manifests are merged by default, as in Java; only up to 1 MiB (some 10,000 files;

@@ -4,7 +4,13 @@ Metadata and storage access follow what is staged. A requirement on a branch or 
 whatever is staged on top of it, and each ref gets one of its own: PyIceberg keeps only the first, so a second branch would be written
 without a check.
 
-Not here: the commit (``table.commit.protocol``), what stages (``table.data_file_transaction``, ``table.transaction``).
+Data files that are given to a commit must be new files of this table: a file that is listed twice has its rows twice. Files that a
+``DataFileWriter`` has just written are, and are not checked: their names and keys are unique. All others, such as files of a scan's plan or
+described by the caller, must lie where the table's files do, since a file of another table has that table's field ids and is deleted with
+it; and the branch must not have them. Java checks for duplicates only in ``add_files``, and keeps one of two equal files of a commit.
+
+Not here: the commit (``table.commit.protocol``), what stages (``table.data_file_transaction``, ``table.transaction``), the files' keys
+(``metadata.manifest_writer``), plain files (``table.rows.plain_files``).
 """
 
 from __future__ import annotations
@@ -17,29 +23,36 @@ from typing import Any, Final, cast
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import LocationProvider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
 from pyiceberg.utils.config import Config
 
 from icelock import properties as names
 from icelock.arrow.write.writer import WriteContext
+from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.file_io import EncryptingFileIO
 from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
-from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates
+from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import check_same_names, check_still_fits
-from icelock.table.commit.new_files import check_new_files
 from icelock.table.guard import check_updates
 from icelock.table.scan import DataScan
 from icelock.table.state import OpenTable
 
 _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+
+
+_DATA_FOLDERS: Final = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 @dataclass(eq=False)
@@ -156,8 +169,12 @@ class Staged:
         return scan if branch == MAIN_BRANCH else None
 
     def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
-        """Check that data files can be added to a branch with its staged changes; see ``table.commit.new_files``."""
-        check_new_files(self.metadata, files, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
+        """Refuse files that are given twice, are not this table's, or are in the branch with its staged changes."""
+        check_given_once(files, table=self.name)
+        given = [file for file in files if not is_fresh(file)]
+        for file in given:
+            check_place(self.metadata, file, table=self.name)
+        check_not_there(self.metadata, given, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
 
     def stage(self, updates: tuple[TableUpdate, ...], requirements: Iterable[TableRequirement] = ()) -> None:
         """Stage updates, as PyIceberg's transaction does, and check them.
@@ -260,3 +277,43 @@ class Staged:
         except BaseException:
             self.discard(files=files, producers=producers)
             raise
+
+
+def is_fresh(file: DataFile) -> bool:
+    """Whether a file was just written for a commit, and is in no commit yet."""
+    return bool(getattr(file, "fresh", False))
+
+
+def check_given_once(files: Iterable[DataFile], *, table: str) -> None:
+    """Refuse a file that is given twice."""
+    seen: set[str] = set()
+    for file in files:
+        if file.file_path in seen:
+            raise PolicyError(f"table {table}: {file.file_path} is given twice, so its rows would be duplicated: give it once")
+        seen.add(file.file_path)
+
+
+def check_place(metadata: TableMetadata, file: DataFile, *, table: str) -> None:
+    """Refuse a file that lies neither below the table's location nor where its properties put data files."""
+    folders = [metadata.location, *(metadata.properties[name] for name in _DATA_FOLDERS if name in metadata.properties)]
+    if not any(file.file_path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
+        raise PolicyError(
+            f"table {table}: {file.file_path} is not at the table's location ({metadata.location}), so it belongs to another table and has "
+            "its field ids and key: read its rows and append them"
+        )
+
+
+def check_not_there(metadata: TableMetadata, files: Sequence[DataFile], head: Snapshot | None, io: FileIO, *, table: str) -> None:
+    """Refuse files that a branch has; manifests whose partitions rule them out are not read."""
+    if not files or head is None:
+        return
+    partitions = PartitionSet()
+    for file in files:
+        partitions.add(file)
+    wanted = {file.file_path for file in files}
+    for manifest in head.manifests(io):
+        if manifest.content != ManifestContent.DATA or not partitions.may_hold(manifest, metadata):
+            continue
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            if entry.data_file.file_path in wanted:
+                raise PolicyError(f"table {table} has {entry.data_file.file_path} already, so its rows would be duplicated: leave it out")

@@ -1,28 +1,35 @@
-"""Which files may be deleted, by who named them: metadata.json, which is plain, or authenticated lists and manifests.
+"""Which files a table's metadata reaches, and which of them may be deleted, by who named them.
 
-Whoever can write metadata.json can name any file in it: in its logs, statistics and snapshots, or as the table's location. So files that it
-names are deleted only near the metadata file, whose place the catalog knows: in its folder, or below the folder above ``metadata/`` if
-that is below the table's location as well. Files that encrypted lists and manifests name were written by someone with the table's keys,
-and are deleted wherever they lie, as in Java: ``write.data.path`` may be elsewhere. Other files are left and logged.
+Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; only paths are kept in memory. One
+that cannot be read is an error, never treated as empty: deleting by that would lose rows (case C-50).
+
+Whoever can write metadata.json, which is plain, can name any file in it: in its logs, statistics and snapshots, or as the table's location.
+So files that it names are deleted only near the metadata file, whose place the catalog knows: in its folder, or below the folder above
+``metadata/`` if that is below the table's location as well. Files that encrypted lists and manifests name were written by someone with the
+table's keys, and are deleted wherever they lie, as in Java: ``write.data.path`` may be elsewhere. Other files are left and logged.
 
 A REST server itself says where the metadata file lies, and could name any folder of the client's disk. So the file must exist and be this
 table's (the same uuid) before its place counts: a server cannot put one on the client's disk.
 
 Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they trust every location.
-Not here: deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``, ``maintenance.leftovers``).
+Not here: listing storage and deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``, ``maintenance.leftovers``).
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock import properties as names
 from icelock.errors import IntegrityError
@@ -30,12 +37,15 @@ from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
 from icelock.metadata.table_metadata import decode_metadata
-from icelock.table.maintenance.reachable_files import metadata_paths, read_lists, read_paths, statistics_paths
 from icelock.table.state import OpenTable
 
 logger = logging.getLogger(__name__)
 
 _METADATA: Final = re.compile(r"[^/\\]+\.metadata\.json(\.gz)?")
+
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Home:
@@ -158,3 +168,61 @@ def files_of(manifests: Iterable[ManifestFile], io: FileIO, home: Home, *, live_
         (plain if manifest.key_metadata is None else keyed).append(manifest)
     found = set(read_paths(keyed, io, live_only=live_only))
     return found | home.owned(set(read_paths(plain, io, live_only=live_only)) - found)
+
+
+def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
+    """Return the manifests that snapshots list, by path; a list that cannot be read is an error."""
+
+    def rows(snapshot: Snapshot) -> list[ManifestFile]:
+        with _naming(snapshot.manifest_list):
+            return snapshot.manifests(io)
+
+    return {manifest.manifest_path: manifest for listed in _each(rows, snapshots) for manifest in listed}
+
+
+def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool) -> Iterator[str]:
+    """Yield the paths of data and delete files in manifests, some repeatedly; a manifest that cannot be read is an error."""
+
+    def paths(manifest: ManifestFile) -> list[str]:
+        with _naming(manifest.manifest_path):
+            return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only)]
+
+    for found in _each(paths, manifests):
+        yield from found
+
+
+def statistics_paths(metadata: TableMetadata) -> set[str]:
+    """Return the statistics files that the metadata names."""
+    return {file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)}
+
+
+def metadata_paths(metadata: TableMetadata, metadata_location: str) -> set[str]:
+    """Return the metadata file itself and those of its log."""
+    return {metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+
+
+def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live_only: bool) -> set[str]:
+    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot has any more."""
+    manifests = read_lists(metadata.snapshots, io)
+    return {
+        *metadata_paths(metadata, metadata_location),
+        *statistics_paths(metadata),
+        *(snapshot.manifest_list for snapshot in metadata.snapshots),
+        *manifests,
+        *read_paths(manifests.values(), io, live_only=live_only),
+    }
+
+
+def _each(read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    return ExecutorFactory.get_or_create().map(read, items)
+
+
+@contextmanager
+def _naming(location: str) -> Iterator[None]:
+    """Add a note to an error on which file was being read: an error of the KMS names only its key."""
+    try:
+        yield
+    except Exception as e:
+        if location not in str(e):
+            e.add_note(f"while {location} was read")
+        raise

@@ -33,8 +33,7 @@ from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
 from icelock.table.commit.protocol import given_up, retries_of, retrying
-from icelock.table.maintenance.deletable import Home, files_of
-from icelock.table.maintenance.reachable_files import read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.moments import to_millis
 from icelock.table.state import OpenTable
@@ -113,7 +112,11 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             CommitFailedException: the catalog refused each time; nothing was changed.
             CommitStateUnknownException: the outcome is unknown; nothing was deleted.
         """
-        before, plan, expired = self._commit_metadata()
+        properties = self._table.metadata.properties
+        try:
+            before, plan, expired = retrying(properties, retries_of(properties))(self._attempt)
+        except CommitFailedException as e:
+            raise given_up(e) from e.__cause__
         self._shared.advance(self._table)
         if not plan:
             return Expired()
@@ -138,15 +141,8 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         """Not used: an expiry deletes files, so it cannot be part of a larger transaction."""
         raise NotImplementedError
 
-    def _commit_metadata(self) -> tuple[TableMetadataV3, _Plan, _ExpiredFiles | None]:
-        """Commit, and retry after conflicts; return the metadata before, what was removed from it, and the files of that."""
-        properties = self._table.metadata.properties
-        try:
-            return retrying(properties, retries_of(properties))(self._attempt)
-        except CommitFailedException as e:
-            raise given_up(e) from e.__cause__
-
     def _attempt(self) -> tuple[TableMetadataV3, _Plan, _ExpiredFiles | None]:
+        """Commit once; return the metadata before, what was removed from it, and the files of that."""
         if self._refused:
             self._table.refresh()
         before = self._table.metadata
