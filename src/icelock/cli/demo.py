@@ -154,28 +154,26 @@ def _storage_part(console: Console, lake: Lake) -> None:
     table: Any = open_lake(lake.folder).load_table(IDENTIFIER)
     with step(console, "what lies on storage"):
         tree = key_tree(table)
-        files = stored_files(lake.warehouse)
-        found = search_values(lake.warehouse, flights())
+        files, plain = stored_files(lake.warehouse)
+        found, leaked, works = search_values(lake.warehouse, flights())
     console.print(tree)
-    console.print(files.view)
-    if files.plain:
-        raise DemoFailedError(f"files in the clear: {', '.join(files.plain)}")
-    console.print(found.view)
-    if found.leaked or not found.works:
-        raise DemoFailedError(
-            f"values of the data are on storage in the clear: {', '.join(found.leaked[:5])}"
-            if found.leaked
-            else "the search finds nothing at all"
-        )
+    console.print(files)
+    if plain:
+        raise DemoFailedError(f"files in the clear: {', '.join(plain)}")
+    console.print(found)
+    if leaked:
+        raise DemoFailedError(f"values of the data are on storage in the clear: {', '.join(leaked[:5])}")
+    if not works:
+        raise DemoFailedError("the search finds nothing at all")
     with step(console, "one flipped byte in a copy of a data file, a manifest and a manifest list"):
         flips = flip_one_byte_each(table, lake)
     view = View(title="One byte flipped, and what a reader is told", title_justify="left")
     for column in ("file", "byte", "error", "message"):
         view.add_column(column, overflow="fold")
-    for flip in flips:
-        view.add_row(flip.kind, f"{flip.offset:,}", type(flip.error).__name__ if flip.error else "[red]none[/]", str(flip.error))
+    for kind, offset, error in flips:
+        view.add_row(kind, f"{offset:,}", type(error).__name__ if error else "[red]none[/]", str(error))
     console.print(view)
-    if any(flip.error is None for flip in flips):
+    if any(error is None for _, _, error in flips):
         raise DemoFailedError("a flipped byte was not noticed")
 
 

@@ -5,7 +5,6 @@ Not here: how damage is noticed (``io``).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 from collections import Counter
@@ -58,16 +57,8 @@ def key_tree(table: Table) -> Tree:
     return root
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFiles:
-    """What the first four bytes of each stored file say; ``plain`` lists those in the clear that hold more than metadata.json does."""
-
-    view: RenderableType
-    plain: list[str]
-
-
-def stored_files(warehouse: Path) -> StoredFiles:
-    """Look at the first four bytes of every file below a warehouse."""
+def stored_files(warehouse: Path) -> tuple[RenderableType, list[str]]:
+    """Return what the first four bytes of each file below a warehouse say, and the files in the clear, metadata.json aside."""
     counts: Counter[tuple[str, str, str]] = Counter()
     sizes: Counter[tuple[str, str, str]] = Counter()
     plain = []
@@ -92,22 +83,14 @@ def stored_files(warehouse: Path) -> StoredFiles:
         view.add_column(column, justify="right" if column in {"number", "bytes"} else "left")
     for (kind, first_text, meaning), number in sorted(counts.items()):
         view.add_row(kind, f"{number:,}", f"{sizes[kind, first_text, meaning]:,}", first_text.replace("[", r"\["), meaning)
-    return StoredFiles(view=view, plain=plain)
+    return view, plain
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The outcome of a search: ``leaked`` values on storage; ``works`` says that the same search finds them in the source."""
-
-    view: RenderableType
-    leaked: list[str]
-    works: bool
-
-
-def search_values(warehouse: Path, source: pd.DataFrame) -> Found:
+def search_values(warehouse: Path, source: pd.DataFrame) -> tuple[RenderableType, list[str], bool]:
     """Search every stored byte for the tail numbers and airlines of the data.
 
-    Two-letter carrier codes occur by chance in any random bytes; the carriers' names stand for them.
+    Returns what is shown, the values on storage, and whether the same search finds all of them in the source. Two-letter carrier codes
+    occur by chance in any random bytes; the carriers' names stand for them.
     """
     tails = {value.encode() for value in source.tailnum.dropna().unique()}
     names = {value.encode() for value in source.airline.dropna().unique()}
@@ -124,7 +107,7 @@ def search_values(warehouse: Path, source: pd.DataFrame) -> Found:
         view.add_column(column, justify="left" if column == "searched" else "right")
     view.add_row("the source (does the search work?)", f"{len(control):,}", f"{len(tails):,}", f"{len(names)}")
     view.add_row("every stored byte", f"{stored:,}", f"{len(leaked & tails):,}", f"{len(leaked & names)}")
-    return Found(view=view, leaked=sorted(value.decode() for value in leaked), works=works)
+    return view, sorted(value.decode() for value in leaked), works
 
 
 def _occurring(data: bytes, tails: set[bytes], names: set[bytes]) -> set[bytes]:
@@ -136,26 +119,20 @@ def _occurring(data: bytes, tails: set[bytes], names: set[bytes]) -> set[bytes]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
-    """One flipped byte and the error that a reader got, or None."""
+def flip_one_byte_each(table: Table, lake: Lake) -> list[tuple[str, int, IcelockError | None]]:
+    """Flip the middle byte in a copy of a data file, a manifest and a manifest list, and read the table with each copy.
 
-    kind: str
-    offset: int
-    error: IcelockError | None
-
-
-def flip_one_byte_each(table: Table, lake: Lake) -> list[Flip]:
-    """Flip the middle byte in a copy of a data file, a manifest and a manifest list, and read the table with each copy."""
+    Returns the kind of file, the byte's offset and the error that the reader got, if any.
+    """
     snapshot = table.current_snapshot()
     assert snapshot is not None  # noqa: S101 - the demo has just written it
     manifest = snapshot.manifests(table.io)[0]
     data_file = manifest.fetch_manifest_entry(table.io)[0].data_file
     kinds = {"data file": data_file.file_path, "manifest": manifest.manifest_path, "manifest list": snapshot.manifest_list}
-    return [_flip(kind, location, table, lake) for kind, location in kinds.items()]
+    return [(kind, *_flip(location, table, lake)) for kind, location in kinds.items()]
 
 
-def _flip(kind: str, location: str, table: Table, lake: Lake) -> Flip:
+def _flip(location: str, table: Table, lake: Lake) -> tuple[int, IcelockError | None]:
     copy = lake.folder / "flipped-copy"
     shutil.copyfile(location.removeprefix("file://").removeprefix("file:"), copy)
     data = bytearray(copy.read_bytes())
@@ -166,7 +143,7 @@ def _flip(kind: str, location: str, table: Table, lake: Lake) -> Flip:
     try:
         StaticTable.from_metadata(table.metadata_location, properties).scan().to_arrow()
     except IcelockError as e:
-        return Flip(kind=kind, offset=offset, error=e)
+        return offset, e
     finally:
         copy.unlink()
-    return Flip(kind=kind, offset=offset, error=None)
+    return offset, None
