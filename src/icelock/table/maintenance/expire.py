@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -130,8 +130,8 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 raise
             left = delete_files(self._table.storage, files)
         return Expired(
-            snapshots=tuple(sorted(plan.expirable.snapshots)),
-            refs=tuple(sorted(plan.expirable.refs)),
+            snapshots=tuple(sorted(plan.snapshots)),
+            refs=tuple(sorted(plan.refs)),
             keys=plan.keys,
             deleted=len(files) - len(left),
             left=tuple(left),
@@ -141,17 +141,19 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         """Not used: an expiry deletes files, so it cannot be part of a larger transaction."""
         raise NotImplementedError
 
-    def _attempt(self) -> tuple[TableMetadataV3, _Plan, _ExpiredFiles | None]:
+    def _attempt(self) -> tuple[TableMetadataV3, Expirable, _ExpiredFiles | None]:
         """Commit once; return the metadata before, what was removed from it, and the files of that."""
         if self._refused:
             self._table.refresh()
         before = self._table.metadata
-        plan = _Plan.of(before, self._expirable(before), now_ms=self._now_ms)
+        plan = self._plan(before)
         if not plan:
             return before, plan, None
         expired = _ExpiredFiles.of(self._table, plan) if self._clean else None
+        still = _StillExpirable(lambda metadata: plan.is_part_of(self._plan(metadata)))
+        requirements = (ice.AssertTableUUID(uuid=before.table_uuid), still)
         try:
-            self._table._do_commit(updates=plan.updates(before), requirements=self._requirements_of(plan, before))  # noqa: SLF001
+            self._table._do_commit(updates=_updates(plan, before), requirements=requirements)  # noqa: SLF001
         except CommitFailedException:
             self._refused = True
             raise
@@ -162,22 +164,17 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 raise
         return before, plan, expired
 
-    def _expirable(self, metadata: TableMetadata) -> Expirable:
+    def _plan(self, metadata: TableMetadataV3) -> Expirable:
+        """Return what to remove from one version of the metadata."""
         named = {ref.snapshot_id for ref in metadata.refs.values()}
         there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-        by_id = Expirable(snapshots=frozenset(self._snapshot_ids_to_expire & there - named))
-        if self._snapshot_ids_to_expire and self._older_than_ms is None:
-            return by_id
-        by_age = expirable(metadata, now_ms=self._now_ms, older_than_ms=self._older_than_ms)
-        return Expirable(snapshots=by_id.snapshots | by_age.snapshots, refs=by_age.refs)
+        by_rule = Expirable()
+        if not self._snapshot_ids_to_expire or self._older_than_ms is not None:
+            by_rule = expirable(metadata, now_ms=self._now_ms, older_than_ms=self._older_than_ms)
+        snapshots = by_rule.snapshots | (self._snapshot_ids_to_expire & there - named)
+        return replace(by_rule, snapshots=snapshots, keys=dead_keys(metadata, snapshots, now_ms=self._now_ms))
 
-    def _requirements_of(self, plan: _Plan, before: TableMetadataV3) -> tuple[Any, ...]:
-        def holds(metadata: Any) -> bool:
-            return plan.is_part_of(_Plan.of(metadata, self._expirable(metadata), now_ms=self._now_ms))
-
-        return ice.AssertTableUUID(uuid=before.table_uuid), _StillExpirable(holds)
-
-    def _landed(self, plan: _Plan) -> bool:
+    def _landed(self, plan: Expirable) -> bool:
         """Whether a commit that ended in an error was made after all: then all is removed. The table is refreshed."""
         try:
             metadata = self._table.refresh().metadata
@@ -186,7 +183,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             return False
         there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
         keys = {key.key_id for key in metadata.encryption_keys}
-        return not plan.expirable.snapshots & there and not plan.expirable.refs & metadata.refs.keys() and not keys & set(plan.keys)
+        return not plan.snapshots & there and not plan.refs & metadata.refs.keys() and not keys & set(plan.keys)
 
 
 class _StillExpirable:
@@ -200,33 +197,15 @@ class _StillExpirable:
             raise CommitFailedException("another writer's commit uses what was to expire; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What to remove from one version of the metadata."""
-
-    expirable: Expirable
-    keys: tuple[str, ...]
-
-    @classmethod
-    def of(cls, metadata: TableMetadataV3, found: Expirable, *, now_ms: int) -> _Plan:
-        return cls(expirable=found, keys=dead_keys(metadata, found.snapshots, now_ms=now_ms))
-
-    def __bool__(self) -> bool:
-        return bool(self.expirable.snapshots or self.expirable.refs or self.keys)
-
-    def is_part_of(self, other: _Plan) -> bool:
-        mine, theirs = self.expirable, other.expirable
-        return mine.snapshots <= theirs.snapshots and mine.refs <= theirs.refs and set(self.keys) <= set(other.keys)
-
-    def updates(self, metadata: TableMetadataV3) -> tuple[Any, ...]:
-        numbers = sorted(self.expirable.snapshots)
-        partition_statistics = {file.snapshot_id for file in metadata.partition_statistics} & self.expirable.snapshots
-        return (
-            *(ice.RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(self.expirable.refs)),
-            *(ice.RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(partition_statistics)),
-            *((ice.RemoveSnapshotsUpdate(snapshot_ids=numbers),) if numbers else ()),
-            *(RemoveEncryptionKeyUpdate(key_id=key_id) for key_id in self.keys),
-        )
+def _updates(plan: Expirable, metadata: TableMetadataV3) -> tuple[Any, ...]:
+    numbers = sorted(plan.snapshots)
+    partition_statistics = {file.snapshot_id for file in metadata.partition_statistics} & plan.snapshots
+    return (
+        *(ice.RemoveSnapshotRefUpdate(ref_name=name) for name in sorted(plan.refs)),
+        *(ice.RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(partition_statistics)),
+        *((ice.RemoveSnapshotsUpdate(snapshot_ids=numbers),) if numbers else ()),
+        *(RemoveEncryptionKeyUpdate(key_id=key_id) for key_id in plan.keys),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +220,8 @@ class _ExpiredFiles:
     home: Home
 
     @classmethod
-    def of(cls, table: OpenTable, plan: _Plan) -> _ExpiredFiles:
-        going = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.expirable.snapshots]
+    def of(cls, table: OpenTable, plan: Expirable) -> _ExpiredFiles:
+        going = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.snapshots]
         keyed, plain = [one for one in going if one.key_id is not None], [one for one in going if one.key_id is None]
         return cls(
             lists=frozenset(snapshot.manifest_list for snapshot in keyed),

@@ -36,14 +36,22 @@ _FIVE_DAYS: Final = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expirable:
-    """Snapshots by id, and refs by name, that may expire."""
+    """Snapshots by id, refs by name, and key entries by id that may expire."""
 
     snapshots: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
+    keys: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.snapshots or self.refs or self.keys)
+
+    def is_part_of(self, other: Expirable) -> bool:
+        """Whether the other one has all that this one has."""
+        return self.snapshots <= other.snapshots and self.refs <= other.refs and set(self.keys) <= set(other.keys)
 
 
 def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None = None) -> Expirable:
-    """Return what may expire by the rules; ``older_than_ms`` is used instead of the table's ``history.expire.max-snapshot-age-ms``."""
+    """Return the snapshots and refs that may expire; ``older_than_ms`` instead of the table's ``history.expire.max-snapshot-age-ms``."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     limit = older_than_ms if older_than_ms is not None else now_ms - _setting(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS, _FIVE_DAYS)
     least = max(1, _setting(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
