@@ -16,18 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
+from pyiceberg import transforms as tr
 from pyiceberg import types as ice
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    VoidTransform,
-    YearTransform,
-)
 
 from icelock.arrow.types import output_type, plain_array
 from icelock.errors import PolicyError
@@ -51,7 +41,7 @@ def physical(array: pa.Array) -> pa.Array:
     return plain_array(array)
 
 
-def array_transform(transform: Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform:
+def array_transform(transform: tr.Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform:
     """Return the function from arrays of a column to arrays of physical partition values; nulls stay nulls.
 
     Raises:
@@ -61,12 +51,12 @@ def array_transform(transform: Transform[Any, Any], source: ice.PrimitiveType) -
         raise PolicyError(
             f"the transform {transform} is not supported for columns of type {source}: write with another engine, or change the spec"
         )
-    if isinstance(transform, VoidTransform):
+    if isinstance(transform, tr.VoidTransform):
         result = physical(pa.nulls(0, output_type(source))).type
         return lambda array: pa.nulls(len(array), result)
-    if isinstance(transform, IdentityTransform):
+    if isinstance(transform, tr.IdentityTransform):
         return physical
-    if isinstance(transform, BucketTransform) and isinstance(source, (*_WHOLE, *_NANOSECOND)):
+    if isinstance(transform, tr.BucketTransform) and isinstance(source, (*_WHOLE, *_NANOSECOND)):
         return _bucket(transform.num_buckets, thousands=isinstance(source, _NANOSECOND))
     found = _TIME.get(type(transform)) or _truncate(transform, source)
     return found or _each_distinct(transform.transform(source), physical(pa.nulls(0, output_type(transform.result_type(source)))).type)
@@ -89,11 +79,11 @@ def _hour(array: pa.Array) -> pa.Array:
     return floor_divide(physical(array), _HOUR[array.type.unit]).cast(pa.int32())
 
 
-_TIME: Final[dict[type[Transform[Any, Any]], ArrayTransform]] = {
-    YearTransform: _year,
-    MonthTransform: _month,
-    DayTransform: _day,
-    HourTransform: _hour,
+_TIME: Final[dict[type[tr.Transform[Any, Any]], ArrayTransform]] = {
+    tr.YearTransform: _year,
+    tr.MonthTransform: _month,
+    tr.DayTransform: _day,
+    tr.HourTransform: _hour,
 }
 
 
@@ -112,8 +102,8 @@ def floor_divide(array: pa.Array, divisor: int) -> pa.Array:
     return pc.subtract(quotient, down.cast(array.type))
 
 
-def _truncate(transform: Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform | None:
-    if not isinstance(transform, TruncateTransform):
+def _truncate(transform: tr.Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform | None:
+    if not isinstance(transform, tr.TruncateTransform):
         return None
     width = transform.width
     if isinstance(source, (ice.IntegerType, ice.LongType)):

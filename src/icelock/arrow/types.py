@@ -20,9 +20,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icelock.errors import PolicyError
-from icelock.metadata.column_names import shortened
 from icelock.metadata.column_types import unread
 from icelock.metadata.schema_checks import LAST_COLUMN_ID
+from icelock.metadata.schema_paths import shortened
 
 UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "Z", "+00:00"})
 UUID_STORAGE: Final = pa.binary(16)

@@ -77,9 +77,9 @@ class KeyMetadata:
 
     def encode(self) -> bytes:
         """Return the bytes that the parent stores; they hold the raw DEK, so the parent has to be encrypted itself."""
-        parts = [bytes([VERSION]), _bytes(self.dek.reveal())]
-        parts.append(_long(_NULL) if self.aad_prefix is None else _long(_VALUE) + _bytes(self.aad_prefix))
-        parts.append(_long(_NULL) if self.encrypted_length is None else _long(_VALUE) + _long(self.encrypted_length))
+        parts = [bytes([VERSION]), encode_bytes(self.dek.reveal())]
+        parts.append(encode_long(_NULL) if self.aad_prefix is None else encode_long(_VALUE) + encode_bytes(self.aad_prefix))
+        parts.append(encode_long(_NULL) if self.encrypted_length is None else encode_long(_VALUE) + encode_long(self.encrypted_length))
         return b"".join(parts)
 
     @classmethod
@@ -101,8 +101,8 @@ class KeyMetadata:
         return cls(dek=SecretBytes(dek), aad_prefix=aad_prefix, encrypted_length=length)
 
 
-def _long(value: int) -> bytes:
-    """Avro long: zigzag, then 7 bits a byte, low bits first."""
+def encode_long(value: int) -> bytes:
+    """Return an Avro long: zigzag, then 7 bits a byte, low bits first."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:  # noqa: PLR2004
@@ -112,8 +112,9 @@ def _long(value: int) -> bytes:
     return bytes(out)
 
 
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
+def encode_bytes(value: bytes) -> bytes:
+    """Return Avro bytes, or text if they are its UTF-8: the length, then the bytes."""
+    return encode_long(len(value)) + value
 
 
 class _Cursor:

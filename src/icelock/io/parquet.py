@@ -27,15 +27,8 @@ import pyarrow.parquet.encryption as pe
 from pyiceberg.io import InputFile, InputStream
 
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
+from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import FileKey, KeyMetadata
-from icelock.format.parquet_crypto import (
-    ENCRYPTED_MAGIC,
-    END_LENGTH,
-    PLAIN_MAGIC,
-    check_encrypted_footer,
-    check_signed_footer,
-    footer_length,
-)
 from icelock.io.plain_input import key_is_missing
 from icelock.io.raw import Source, read_up_to
 
@@ -102,7 +95,7 @@ class ParquetInput:
         self._key_metadata = key_metadata
         self._stream = source.open()
         try:
-            self._file = self._plain_file() if key_metadata is None else self._encrypted_file(key_metadata)
+            self._file = pq.ParquetFile(self._stream, **_READER) if key_metadata is None else self._encrypted_file(key_metadata)
             self.schema: pa.Schema = self._file.schema_arrow
             self.metadata: pq.FileMetaData = self._file.metadata
         except BaseException as e:
@@ -166,21 +159,20 @@ class ParquetInput:
         self._file.close()
         self._stream.close()
 
-    def _plain_file(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._stream, **_READER)
-
     def _encrypted_file(self, key_metadata: KeyMetadata) -> pq.ParquetFile:
         """Return Arrow's page reader, which uses the footer that was checked, including its algorithm."""
         size = self._checked_size(key_metadata.encrypted_length)
         end = self._read(max(0, size - _END_READ), size)
         whole = len(end) == size
-        self._check_magic(end[: len(ENCRYPTED_MAGIC)] if whole else self._read(0, len(ENCRYPTED_MAGIC)), end[-len(ENCRYPTED_MAGIC) :])
-        length = footer_length(end[-END_LENGTH:], size, self.location) + END_LENGTH
+        self._check_magic(
+            end[: len(crypto.ENCRYPTED_MAGIC)] if whole else self._read(0, len(crypto.ENCRYPTED_MAGIC)), end[-len(crypto.ENCRYPTED_MAGIC) :]
+        )
+        length = crypto.footer_length(end[-crypto.END_LENGTH :], size, self.location) + crypto.END_LENGTH
         if length > len(end):
             end = self._read(size - length, size - len(end)) + end
         footer = end[-length:]
-        check = check_encrypted_footer if footer.endswith(ENCRYPTED_MAGIC) else check_signed_footer
-        check(footer[:-END_LENGTH], self.location)
+        check = crypto.check_encrypted_footer if footer.endswith(crypto.ENCRYPTED_MAGIC) else crypto.check_signed_footer
+        check(footer[: -crypto.END_LENGTH], self.location)
         metadata = pq.read_metadata(pa.BufferReader(footer), decryption_properties=decryption_properties(key_metadata))
         return pq.ParquetFile(pa.BufferReader(end) if whole else self._stream, metadata=metadata, **_READER)
 
@@ -201,7 +193,7 @@ class ParquetInput:
 
     def _check_magic(self, first: bytes, last: bytes) -> None:
         """Check both ends: Arrow checks the last four bytes only. A file with a signed plaintext footer has PAR1 at both."""
-        if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
+        if first not in (crypto.ENCRYPTED_MAGIC, crypto.PLAIN_MAGIC):
             raise IntegrityError(_no_parquet(self.location, first))
         if first != last:
             what = f"it begins with {first!r} and ends with {last!r}"
@@ -266,9 +258,9 @@ def _size(stream: InputStream) -> int:
 
 
 def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockError:
-    if first == ENCRYPTED_MAGIC:
+    if first == crypto.ENCRYPTED_MAGIC:
         return key_is_missing(location, "Parquet file (PARE)")
-    if first != PLAIN_MAGIC:
+    if first != crypto.PLAIN_MAGIC:
         return FormatError(f"{location} is not a Parquet file: expected first bytes PAR1, got {first!r}; {_RESTORE}")
     return FormatError(f"{location} is a damaged plain Parquet file ({str(error).strip()}); {_RESTORE}")
 
@@ -291,7 +283,7 @@ def _encrypted_error(location: str, first: bytes, text: str, *, created_by: str)
             f"{location} has columns under keys of their own, which Iceberg does not support: "
             "select other columns, or rewrite the file with one key"
         )
-    if first not in (ENCRYPTED_MAGIC, PLAIN_MAGIC):
+    if first not in (crypto.ENCRYPTED_MAGIC, crypto.PLAIN_MAGIC):
         return IntegrityError(_no_parquet(location, first))
     cause = "bytes were changed or cut" if "decryption" not in text else "wrong key or AAD prefix, or bytes were changed or swapped"
     if "parquet-mr" in created_by and "ciphertext length" in text:

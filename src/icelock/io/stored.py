@@ -6,9 +6,7 @@ Not here: how it was written (``arrow.write.parquet_file``, ``arrow.write.avro_f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
@@ -24,29 +22,6 @@ class ClosedFile:
     rows: int
     footer: pq.FileMetaData | None
     key_metadata: KeyMetadata
-
-
-class EncryptedFile(Protocol):
-    """A data file of any format while it is written."""
-
-    location: str
-
-    @property
-    def parts(self) -> int:
-        """Row groups so far that an encrypted file has to number."""
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes given to storage so far."""
-
-    def write(self, table: pa.Table) -> None:
-        """Write a table of the stored schema."""
-
-    def close(self) -> ClosedFile:
-        """Finish the file."""
-
-    def abort(self) -> None:
-        """Stop writing."""
 
 
 def check_size(stored: InputFile | OutputFile, written: int) -> None:

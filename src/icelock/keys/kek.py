@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from cachetools import TLRUCache
@@ -42,14 +41,6 @@ MAX_ENTRIES: Final = 256
 _INT64_DIGITS: Final = 19
 _INT64_MAX: Final = 2**63 - 1
 _Key = tuple[int, str, bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MintedKek:
-    """A new KEK: its entry for table metadata and its raw bytes."""
-
-    entry: EncryptedKey
-    key: SecretBytes
 
 
 def timestamp_aad(kek: EncryptedKey) -> bytes:
@@ -89,8 +80,10 @@ def is_live(kek: EncryptedKey, now_ms: int) -> bool:
     return -CLOCKS_DIFFER_MS <= now_ms - created_ms(kek) < KEK_LIFESPAN_MS
 
 
-def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> MintedKek:
-    """Generate a KEK of ``length`` bytes, have the master key wrap it, and unwrap it once as a trial; two KMS calls.
+def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: str, now_ms: int) -> tuple[EncryptedKey, SecretBytes]:
+    """Generate a KEK of ``length`` bytes, have the master key wrap it, and unwrap it once as a trial.
+
+    Two KMS calls; returns its entry for table metadata, and its raw bytes.
 
     Raises:
         KmsError: the KMS refused.
@@ -101,7 +94,7 @@ def mint_kek(entropy: Entropy, length: int, *, kms: KmsClient, master_key_id: st
     entry = EncryptedKey(
         key_id=mint_key_id(entropy), encrypted_key_metadata=blob, encrypted_by_id=master_key_id, properties={KEY_TIMESTAMP: str(now_ms)}
     )
-    return MintedKek(entry=entry, key=SecretBytes(raw))
+    return entry, SecretBytes(raw)
 
 
 def unwrap_kek(kek: EncryptedKey, *, kms: KmsClient) -> SecretBytes:

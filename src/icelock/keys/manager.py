@@ -170,9 +170,9 @@ class EncryptionManager:
             if live:
                 newest = max(live, key=created_ms)
                 return newest, self._unwrapped(newest)
-        minted = mint_kek(self.entropy, self.data_key_length, kms=self.kms, master_key_id=self.master_key_id, now_ms=now)
-        self.cache.put(self.kms, self.master_key_id, minted.entry.encrypted_key_metadata, minted.key)
-        return minted.entry, minted.key
+        kek, key = mint_kek(self.entropy, self.data_key_length, kms=self.kms, master_key_id=self.master_key_id, now_ms=now)
+        self.cache.put(self.kms, self.master_key_id, kek.encrypted_key_metadata, key)
+        return kek, key
 
     def _unwrapped(self, kek: EncryptedKey) -> SecretBytes:
         if kek.encrypted_by_id != self.master_key_id:

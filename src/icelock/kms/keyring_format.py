@@ -36,27 +36,18 @@ from typing import Any, Final, TypeVar
 
 from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind
 from icelock.format import aes_gcm
-from icelock.kms.keyring import (
-    KEY_LENGTH,
-    KeyFileProtection,
-    Keyring,
-    KeyState,
-    MasterKey,
-    MasterKeyVersion,
-    PassphraseProtection,
-    Protection,
-)
+from icelock.kms import keyring as ring
 from icelock.secret import SecretBytes
 
 FORMAT: Final = "icelock-keyring"
 VERSION: Final = 1
 
-Unlock = Callable[[Protection], SecretBytes]
+Unlock = Callable[[ring.Protection], SecretBytes]
 
 T = TypeVar("T")
 
 
-def encode_keyring(keyring: Keyring, keyring_key: SecretBytes, *, check_nonce: bytes, nonce: bytes) -> bytes:
+def encode_keyring(keyring: ring.Keyring, keyring_key: SecretBytes, *, check_nonce: bytes, nonce: bytes) -> bytes:
     """Return the file's bytes.
 
     Args:
@@ -74,7 +65,7 @@ def encode_keyring(keyring: Keyring, keyring_key: SecretBytes, *, check_nonce: b
     return _render(document | {"sealed": _b64(aes_gcm.encrypt(keyring_key.reveal(), nonce, secrets, _aad(document)))})
 
 
-def decode_keyring(data: bytes, unlock: Unlock) -> tuple[Keyring, SecretBytes]:
+def decode_keyring(data: bytes, unlock: Unlock) -> tuple[ring.Keyring, SecretBytes]:
     """Return the keyring and the key that opened it.
 
     Args:
@@ -106,29 +97,29 @@ def decode_keyring(data: bytes, unlock: Unlock) -> tuple[Keyring, SecretBytes]:
         secrets = aes_gcm.decrypt(keyring_key.reveal(), sealed, _aad(document))
     except IntegrityError as e:
         raise IntegrityError("the keyring was changed after it was written; restore a copy") from e
-    return Keyring(protection=protection, keys=_with_secrets(listed, secrets)), keyring_key
+    return ring.Keyring(protection=protection, keys=_with_secrets(listed, secrets)), keyring_key
 
 
-_ListedKey = tuple[str, KeyState, list[tuple[int, int]]]
+_ListedKey = tuple[str, ring.KeyState, list[tuple[int, int]]]
 
 
-def _with_secrets(listed: list[_ListedKey], secrets: bytes) -> tuple[MasterKey, ...]:
-    expected = KEY_LENGTH * sum(len(versions) for _, _, versions in listed)
+def _with_secrets(listed: list[_ListedKey], secrets: bytes) -> tuple[ring.MasterKey, ...]:
+    expected = ring.KEY_LENGTH * sum(len(versions) for _, _, versions in listed)
     if len(secrets) != expected:
         raise FormatError(f"keyring: expected {expected} sealed bytes, got {len(secrets)}")
-    pieces = iter([SecretBytes(secrets[i : i + KEY_LENGTH]) for i in range(0, expected, KEY_LENGTH)])
+    pieces = iter([SecretBytes(secrets[i : i + ring.KEY_LENGTH]) for i in range(0, expected, ring.KEY_LENGTH)])
     return tuple(
-        MasterKey(
+        ring.MasterKey(
             key_id=key_id,
             state=state,
-            versions=tuple(MasterKeyVersion(version=n, created_ms=created, key=next(pieces)) for n, created in versions),
+            versions=tuple(ring.MasterKeyVersion(version=n, created_ms=created, key=next(pieces)) for n, created in versions),
         )
         for key_id, state, versions in listed
     )
 
 
-def _head(protection: Protection) -> dict[str, Any]:
-    if isinstance(protection, PassphraseProtection):
+def _head(protection: ring.Protection) -> dict[str, Any]:
+    if isinstance(protection, ring.PassphraseProtection):
         value = {
             "type": "passphrase",
             "kdf": "argon2id",
@@ -142,7 +133,7 @@ def _head(protection: Protection) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "protection": value}
 
 
-def _key_json(key: MasterKey) -> dict[str, Any]:
+def _key_json(key: ring.MasterKey) -> dict[str, Any]:
     versions = [{"version": v.version, "created-ms": v.created_ms} for v in key.versions]
     return {"key-id": key.key_id, "state": key.state.value, "versions": versions}
 
@@ -166,15 +157,15 @@ def _parse(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _protection(value: Any) -> Protection:
+def _protection(value: Any) -> ring.Protection:
     if value == {"type": "key-file"}:
-        return KeyFileProtection()
+        return ring.KeyFileProtection()
     members = ("type", "kdf", "salt", "iterations", "lanes", "memory-kib")
     if not isinstance(value, dict) or tuple(value) != members or value["type"] != "passphrase" or value["kdf"] != "argon2id":
         raise FormatError(
             "keyring: expected the protection 'passphrase' with Argon2id or 'key-file', got another; a newer icelock may read it"
         )
-    return PassphraseProtection(
+    return ring.PassphraseProtection(
         salt=_bytes(value, "salt"),
         iterations=_typed(value, "iterations", int),
         lanes=_typed(value, "lanes", int),
@@ -189,7 +180,7 @@ def _listed_key(item: Any) -> _ListedKey:
     if not all(isinstance(v, dict) and tuple(v) == ("version", "created-ms") for v in versions):
         raise FormatError("keyring: expected versions of version and created-ms, got another; restore a copy")
     try:
-        state = KeyState(_typed(item, "state", str))
+        state = ring.KeyState(_typed(item, "state", str))
     except ValueError as e:
         raise FormatError(f"keyring: expected the state 'enabled' or 'disabled', got {item['state']!r}; restore a copy") from e
     return _typed(item, "key-id", str), state, [(_typed(v, "version", int), _typed(v, "created-ms", int)) for v in versions]

@@ -23,16 +23,9 @@ from pathlib import Path
 
 from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind, PolicyError
 from icelock.format import aes_gcm
+from icelock.kms import unlock
 from icelock.kms.keyring import MasterKey, require_enabled
 from icelock.kms.keyring_file import load_keyring
-from icelock.kms.unlock import (
-    PASSPHRASE_ENV_DEFAULT,
-    KeyFileUnlocker,
-    PassphraseUnlocker,
-    RememberingUnlocker,
-    Unlocker,
-    passphrase_from_environment,
-)
 from icelock.properties import KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV, KMS_LOCAL_PATH
 
 
@@ -52,7 +45,7 @@ class LocalKms:
         if not path:
             raise PolicyError(f"{KMS_LOCAL_PATH} is not set; set it to the keyring file (`icelock keyring init` makes one)")
         self._path = Path(path).expanduser()
-        self._unlocker = RememberingUnlocker(_unlocker(properties))
+        self._unlocker = unlock.RememberingUnlocker(_unlocker(properties))
         self._random_bytes = random_bytes
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -90,7 +83,7 @@ class LocalKms:
         return f"{type(self).__name__}({str(self._path)!r})"
 
 
-def _unlocker(properties: Mapping[str, str]) -> Unlocker:
+def _unlocker(properties: Mapping[str, str]) -> unlock.Unlocker:
     key_file = properties.get(KMS_LOCAL_KEY_FILE)
     variable = properties.get(KMS_LOCAL_PASSPHRASE_ENV)
     if key_file and variable:
@@ -98,5 +91,5 @@ def _unlocker(properties: Mapping[str, str]) -> Unlocker:
             f"{KMS_LOCAL_KEY_FILE} and {KMS_LOCAL_PASSPHRASE_ENV} are set; they exclude each other: keep the one that the keyring needs"
         )
     if key_file:
-        return KeyFileUnlocker(path=Path(key_file).expanduser())
-    return PassphraseUnlocker(read=passphrase_from_environment(variable or PASSPHRASE_ENV_DEFAULT))
+        return unlock.KeyFileUnlocker(path=Path(key_file).expanduser())
+    return unlock.PassphraseUnlocker(read=unlock.passphrase_from_environment(variable or unlock.PASSPHRASE_ENV_DEFAULT))

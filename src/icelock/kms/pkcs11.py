@@ -129,8 +129,7 @@ class Pkcs11Kms:
                     return use(self._versions(call, key_id))
             except exceptions.PKCS11Error as e:
                 self._session = self._given
-                kind = _kind(e)
-                raise _SERVICE.failure(kind, call=call, key_id=key_id, code=type(e).__name__) from e
+                raise _SERVICE.failure(_kind(e), call=call, key_id=key_id, code=type(e).__name__) from e
 
     def _versions(self, call: Call, key_id: str) -> list[Any]:
         """Return the keys with this label that allow the call, newest first."""
@@ -168,11 +167,8 @@ class Pkcs11Kms:
         path = Path(self._pin_file).expanduser()
         try:
             return read_secret_line(path)
-        except OSError as e:
-            code = f"PIN file {path}: {e.strerror}"
-            raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=code) from e
-        except FormatError as e:
-            code = f"PIN file {path}: not one line of text"
+        except (OSError, FormatError) as e:
+            code = f"PIN file {path}: {e.strerror if isinstance(e, OSError) else 'not one line of text'}"
             raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=code) from e
 
     def _encrypted(self, key: Any, plaintext: bytes) -> bytes:

@@ -101,16 +101,13 @@ def read_secret_line(path: Path) -> str:
 
 
 def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its permissions") -> KmsError:
-    """Return the KmsError for a failed file operation: a cause that may pass, such as an unreachable file server, is ``UNAVAILABLE``."""
-    kind = file_kind(error)
-    reason = error.strerror or type(error).__name__
-    return KmsError(f"{what} {path}: {reason}; {remedy}", kind=kind, key_id="")
+    """Return the KmsError for a failed file operation.
 
-
-def file_kind(error: OSError) -> KmsErrorKind:
-    """Return ``DENIED`` for missing permissions, ``MISSING`` for a missing file (waiting changes neither), otherwise ``UNAVAILABLE``."""
+    Waiting does not change missing permissions (``DENIED``) or a missing file (``MISSING``); any other cause may pass (``UNAVAILABLE``).
+    """
+    kind = KmsErrorKind.UNAVAILABLE
     if isinstance(error, PermissionError):
-        return KmsErrorKind.DENIED
-    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
-        return KmsErrorKind.MISSING
-    return KmsErrorKind.UNAVAILABLE
+        kind = KmsErrorKind.DENIED
+    elif isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+        kind = KmsErrorKind.MISSING
+    return KmsError(f"{what} {path}: {error.strerror or type(error).__name__}; {remedy}", kind=kind, key_id="")

@@ -163,14 +163,10 @@ class VaultKms:
         path = Path(self._token_file or _DEFAULT_TOKEN_FILE).expanduser()
         try:
             return read_secret_line(path)
-        except OSError as e:
-            code = f"token file {path}: {e.strerror}"
-            cause: Exception = e
-        except FormatError as e:
-            code = f"token file {path}: not one line of text"
-            cause = e
-        remedy = f"set VAULT_TOKEN, or {KMS_VAULT_TOKEN_FILE} to the file that the agent writes"
-        raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=code, remedy=remedy) from cause
+        except (OSError, FormatError) as e:
+            code = f"token file {path}: {e.strerror if isinstance(e, OSError) else 'not one line of text'}"
+            remedy = f"set VAULT_TOKEN, or {KMS_VAULT_TOKEN_FILE} to the file that the agent writes"
+            raise _SERVICE.failure(KmsErrorKind.DENIED, call=call, key_id=key_id, code=code, remedy=remedy) from e
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address!r}, mount {self._mount!r})"

@@ -16,7 +16,7 @@ from typing import Any, Self, cast
 from fastavro import parse_schema
 from fastavro.write import Writer
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.io.files import EncryptedOutputFile
@@ -36,19 +36,9 @@ def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
 
 def with_int_equality_ids(data_file: StructType) -> StructType:
     """Return the data_file struct with ``equality_ids`` as ints, as Java writes them (PyIceberg uses longs)."""
-    fields = [
-        NestedField(
-            field.field_id,
-            field.name,
-            ListType(element_id=136, element_type=IntegerType(), element_required=True),
-            required=False,
-            doc=field.doc,
-        )
-        if field.field_id == _EQUALITY_IDS
-        else field
-        for field in data_file.fields
-    ]
-    return StructType(*fields)
+    ints = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+    fields = data_file.fields
+    return StructType(*(field.model_copy(update={"field_type": ints}) if field.field_id == _EQUALITY_IDS else field for field in fields))
 
 
 class AvroFileWriter:

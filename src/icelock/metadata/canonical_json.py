@@ -63,12 +63,12 @@ def canonical_json(metadata: MetadataV3) -> str:
     known = canonical_object(metadata)
     unknown = dict(metadata.__pydantic_extra__ or {})
     snapshots = [{**written, **snapshot.unknown_fields()} for written, snapshot in zip(known["snapshots"], metadata.snapshots, strict=True)]
-    return _dumps({**known, "snapshots": snapshots, **unknown})
+    return dumps({**known, "snapshots": snapshots, **unknown})
 
 
 def metadata_hash(metadata: MetadataV3) -> str:
     """Return Java's ``metadata_hash``: base64 of the SHA-256 of the canonical text without unknown fields."""
-    return _hash_of(_dumps(canonical_object(metadata)))
+    return _hash_of(dumps(canonical_object(metadata)))
 
 
 def canonical_form(metadata: MetadataV3) -> tuple[str, str]:
@@ -110,11 +110,6 @@ def _hash_of(text: str) -> str:
 def schema_object(schema: Any) -> dict[str, Any]:
     """Return a PyIceberg schema as plain JSON values in canonical order."""
     return _schema(schema.model_dump(mode="json"))
-
-
-def dumps(value: Any) -> str:
-    """Return compact JSON text with Java's escapes."""
-    return _dumps(value)
 
 
 def _ordered(value: Mapping[str, Any], order: Iterable[str]) -> dict[str, Any]:
@@ -161,7 +156,8 @@ def _statistics(entry: Mapping[str, Any]) -> dict[str, Any]:
     return _ordered({**entry, "blob-metadata": [_ordered(blob, _BLOB) for blob in entry["blob-metadata"]]}, _STATISTICS)
 
 
-def _dumps(value: Any) -> str:
+def dumps(value: Any) -> str:
+    """Return compact JSON text with Java's escapes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPES.sub(_upper_escape, text)
 

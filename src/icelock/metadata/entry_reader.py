@@ -29,8 +29,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.errors import FormatError, IcelockError
+from icelock.format.key_metadata import encode_long
 from icelock.io.avro.check import AvroBlock, RowCheck
-from icelock.io.avro.read import AvroFile, encode_header, encode_long
+from icelock.io.avro.read import AvroFile, encode_header
 from icelock.io.limits import Limits, read_all
 from icelock.io.plain_input import RESTORE, PlainBytes
 from icelock.metadata.stored_schema import forms

@@ -12,9 +12,9 @@ import builtins
 import itertools
 from collections.abc import Callable, Iterable
 
-from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.partitioning import PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, _SetFreshIDs, pre_order_visit
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import IcebergType, StructType
 
 
 def fresh_schema(schema: Schema, base: Schema | None = None, last_column_id: int = 0) -> Schema:
@@ -41,15 +41,8 @@ def fresh_spec(
     named = assign_fresh_partition_spec_ids(spec, given, fresh)
     known = {(field.source_id, str(field.transform)): field.field_id for before in earlier for field in before.fields}
     ids = itertools.count(last_field_id + 1)
-    fields = [
-        PartitionField(
-            source_id=field.source_id,
-            field_id=known.get((field.source_id, str(field.transform))) or next(ids),
-            transform=field.transform,
-            name=field.name,
-        )
-        for field in named.fields
-    ]
+    found = [known.get((field.source_id, str(field.transform))) or next(ids) for field in named.fields]
+    fields = (field.model_copy(update={"field_id": field_id}) for field, field_id in zip(named.fields, found, strict=True))
     return PartitionSpec(*fields, spec_id=named.spec_id)
 
 
@@ -68,16 +61,6 @@ class _FreshIds(_SetFreshIDs):
 
     def struct(self, struct: StructType, field_results: builtins.list[Callable[[], IcebergType]]) -> StructType:
         plain = super().struct(struct, field_results)
-        fields = [
-            NestedField(
-                field_id=made.field_id,
-                name=made.name,
-                field_type=made.field_type,
-                required=made.required,
-                doc=made.doc,
-                initial_default=field.initial_default,
-                write_default=field.write_default,
-            )
-            for made, field in zip(plain.fields, struct.fields, strict=True)
-        ]
-        return StructType(*fields)
+        pairs = zip(plain.fields, struct.fields, strict=True)
+        defaults = ("initial_default", "write_default")
+        return StructType(*(made.model_copy(update={name: getattr(given, name) for name in defaults}) for made, given in pairs))

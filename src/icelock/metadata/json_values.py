@@ -1,25 +1,27 @@
-"""JSON of metadata: text parsed with limits, and an object's fields read by type, as Java's ``JsonUtil`` does.
+"""JSON of metadata: text parsed with limits, an object's fields read by type, as Java's ``JsonUtil`` does, and numbers given as text.
 
 Stricter than ``json.loads``: no NaN or Infinity, no lone surrogates, no nesting too deep for later steps. Stricter than pydantic: a
 number is not text, text and true are not numbers, and numbers fit Java's types.
 
-Not here: what the fields mean (``metadata.coherence``).
+Not here: what the fields mean (``metadata.coherence``), the settings that writers of data files take (``arrow.write.options``).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from icelock.errors import FormatError
+from icelock.errors import FormatError, PolicyError
 
 MAX_DEPTH: Final = 200
 """Levels of nested JSON; Java's parser has 1000, and a schema with a struct in a struct takes three for each."""
 
 INT: Final = 2**31 - 1
 LONG: Final = 2**63 - 1
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _MISSING: Final = object()
 
 
@@ -164,3 +166,22 @@ def _kind(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "a list" if isinstance(value, list) else "a JSON object"
     return "nothing" if value is None else repr(value)[:40]
+
+
+def is_long(text: Any) -> bool:
+    """Whether text is a number of 64 bits as Java's ``Long.parseLong`` reads it."""
+    return isinstance(text, str) and _NUMBER.fullmatch(text) is not None and -LONG - 1 <= int(text) <= LONG
+
+
+def whole_number(properties: Mapping[str, str], name: str, default: int | None) -> int | None:
+    """Return a property as a number.
+
+    Raises:
+        PolicyError: it is not a number of 64 bits; names it.
+    """
+    text = properties.get(name)
+    if text is None:
+        return default
+    if not is_long(str(text).strip()):
+        raise PolicyError(f"table property {name} is {str(text)[:40]!r}; it must be a whole number of 64 bits")
+    return int(text)

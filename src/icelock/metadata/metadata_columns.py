@@ -42,6 +42,11 @@ def metadata_column(
     return partition_column(specs, schemas) if name == PARTITION_NAME else _FIXED.get(name)
 
 
+def is_metadata_column(name: str) -> bool:
+    """Whether a scan may select this name beside the table's columns."""
+    return name.lower() in {*_FIXED, PARTITION_NAME}
+
+
 def partition_column(specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> NestedField:
     """Return ``_partition``: a struct of all fields of the table's partition specs, old ones included."""
     sources = {field_id: schema.find_type(field_id) for schema in schemas for field_id in schema.field_ids}

@@ -7,7 +7,7 @@ Source: Java ``SchemaParser``, ``Schema``, ``TypeUtil`` (names and ids once), ``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from icelock.errors import FormatError
@@ -58,19 +58,10 @@ def check_schemas(top: Fields, version: int) -> None:
         top.integer("last-column-id", most=INT, least=0)
         return
     last = top.integer("last-column-id", most=INT, least=0)
-    ids = set()
-    for schema in top.each("schemas", "schema"):
-        schema_id = schema.integer("schema-id", most=INT, default=0)
-        if schema_id in ids:
-            raise FormatError(f"schema-id {schema_id} occurs twice")
-        ids.add(schema_id)
-        schema.what = f"schema {schema_id}"
+    for schema, _ in _each(top, "schemas", "schema", "schema-id", "current-schema-id", default=0):
         highest = _SchemaCheck(schema).highest
         if version == ENCRYPTED_VERSION and highest > last:
             top.bad("last-column-id", last, f"at least {highest}, the highest id of {schema.what}")
-    current = top.integer("current-schema-id", most=INT)
-    if current not in ids:
-        top.bad("current-schema-id", current, f"the id of one of the schemas, {sorted(ids)}")
 
 
 def check_specs(top: Fields, version: int) -> None:
@@ -84,20 +75,10 @@ def check_specs(top: Fields, version: int) -> None:
             _check_spec_field(field)
         return
     last = top.integer("last-partition-id", most=INT, default=None) if version == 1 else top.integer("last-partition-id", most=INT)
-    ids = set()
-    for spec in top.each("partition-specs", "partition spec"):
-        check_names(spec)
-        spec_id = spec.integer("spec-id", most=INT)
-        if spec_id in ids:
-            raise FormatError(f"spec-id {spec_id} occurs twice")
-        ids.add(spec_id)
-        spec.what = f"partition spec {spec_id}"
+    for spec, _ in _each(top, "partition-specs", "partition spec", "spec-id", "default-spec-id"):
         highest = _check_spec(spec)
         if version == ENCRYPTED_VERSION and highest > last:
             top.bad("last-partition-id", last, f"at least {highest}, the highest field-id of {spec.what}")
-    default = top.integer("default-spec-id", most=INT)
-    if default not in ids:
-        top.bad("default-spec-id", default, f"the id of one of the partition-specs, {sorted(ids)}")
 
 
 def check_sort_orders(top: Fields, version: int) -> None:
@@ -108,22 +89,28 @@ def check_sort_orders(top: Fields, version: int) -> None:
     """
     if version == 1 and not top.has("sort-orders"):
         return
-    ids = set()
-    for order in top.each("sort-orders", "sort order"):
-        check_names(order)
-        order_id = order.integer("order-id", most=INT)
-        if order_id in ids:
-            raise FormatError(f"order-id {order_id} occurs twice")
-        ids.add(order_id)
-        order.what = f"sort order {order_id}"
+    for order, order_id in _each(top, "sort-orders", "sort order", "order-id", "default-sort-order-id"):
         fields = list(order.each("fields", f"field of {order.what},"))
         if bool(fields) == (order_id == 0):
             order.bad("fields", order.get("fields"), "fields, except for order 0, which is unsorted and has none")
         for field in fields:
             _check_sort_field(field)
-    default = top.integer("default-sort-order-id", most=INT)
-    if default not in ids:
-        top.bad("default-sort-order-id", default, f"the id of one of the sort-orders, {sorted(ids)}")
+
+
+def _each(top: Fields, plural: str, word: str, id_name: str, chosen_name: str, **default: int) -> Iterator[tuple[Fields, int]]:
+    """Yield the objects of a list with their ids, each of which occurs once; the chosen one is among them."""
+    ids: set[int] = set()
+    for one in top.each(plural, word):
+        check_names(one)
+        one_id: int = one.integer(id_name, most=INT, **default)
+        if one_id in ids:
+            raise FormatError(f"{id_name} {one_id} occurs twice")
+        ids.add(one_id)
+        one.what = f"{word} {one_id}"
+        yield one, one_id
+    chosen = top.integer(chosen_name, most=INT)
+    if chosen not in ids:
+        top.bad(chosen_name, chosen, f"the id of one of the {plural}, {sorted(ids)}")
 
 
 def _check_sort_field(field: Fields) -> None:

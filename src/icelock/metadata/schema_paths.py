@@ -1,14 +1,19 @@
-"""Fields of a schema, and the structs that lead to them.
+"""Fields of a schema: the structs that lead to them, and those that users name in filters, selections and keys.
 
-A field below a list or map has many values a row; no path leads to it. Not here: fields of a file (``arrow.read.file_schema``).
+A field below a list or map has many values a row; no path leads to it. Not here: fields of a file (``arrow.read.file_schema``), names that
+Spark asks for.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from icelock.errors import PolicyError
 
 
 class SchemaPath(NamedTuple):
@@ -29,6 +34,7 @@ class SchemaPath(NamedTuple):
 
 
 _NOWHERE: Final = SchemaPath((), ())
+_SHOWN: Final = 60
 
 
 def schema_paths(fields: Iterable[NestedField], above: SchemaPath = _NOWHERE) -> Iterator[SchemaPath]:
@@ -58,3 +64,35 @@ def child_fields(kind: IcebergType) -> tuple[NestedField, ...]:
     if isinstance(kind, ListType):
         return (kind.element_field,)
     return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
+def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedField:
+    """Return the field with a name; dots lead to fields of structs.
+
+    Raises:
+        PolicyError: no such column, with the nearest name; or two whose names differ in case only.
+    """
+    names = schema.column_names
+    if not case_sensitive:
+        same = [known for known in names if known.lower() == name.lower()]
+        if len(same) > 1:
+            raise PolicyError(
+                f"column {shortened(name)!r} may be {' or '.join(map(repr, same[:3]))}, which differ in case only: use case-sensitive names"
+            )
+        name = same[0] if same else name
+    if name not in names:
+        raise PolicyError(unknown_column(name, names))
+    return schema.find_field(name)
+
+
+def unknown_column(name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that is not a column."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1) or [one for one in names if one.lower() == name.lower()]
+    hint = f"did you mean {shortened(near[0])!r}?" if near else f"the table has {shortened(', '.join(names))}"
+    return f"column {shortened(name)!r} does not exist; {hint}"
+
+
+def shortened(text: str) -> str:
+    """Return text for a message, cut if it is long."""
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from icelock.errors import FormatError
+from icelock.format.key_metadata import encode_long
 from icelock.io.avro.check import MOST_TYPES
-from icelock.io.avro.read import encode_long
 
 DATA_FILE: Final = 2
 PARTITION: Final = 102

@@ -16,8 +16,10 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, field_s
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.types import NestedField, StructType
 
@@ -211,3 +213,18 @@ def decode_metadata(data: bytes, *, location: str, limit: int = LIMITS[LIMIT_MET
             refuse(location, "bytes", limit, LIMIT_METADATA_BYTES)
         data = unpacked
     return parse_metadata(data, location=location)
+
+
+def name_mapping_of(metadata: TableMetadata) -> NameMapping | None:
+    """Return the mapping of names to ids, for files without ids; None if there is none.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    try:
+        return metadata.name_mapping()
+    except (ValueError, RecursionError) as e:
+        name = TableProperties.DEFAULT_NAME_MAPPING
+        raise FormatError(
+            f"table property {name} of the table at {metadata.location} is not a name mapping: set it again or remove it ({e})"
+        ) from e

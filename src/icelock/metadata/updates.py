@@ -25,7 +25,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from icelock.errors import FormatError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.metadata.given import whole_number
+from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
 
 

@@ -17,7 +17,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
@@ -27,6 +27,7 @@ from pyiceberg.typedef import Record
 from icelock.errors import FormatError
 from icelock.io.avro.columns import NotColumnarError
 from icelock.metadata.manifest import ManifestFile
+from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.plan.metrics_mask import FileMetrics, ManifestMetrics, may_match
 from icelock.plan.task import DeleteFile, ScanTask, make_tasks, secret
@@ -67,32 +68,6 @@ class EntryFilter:
     empty_files: bool
 
 
-class TaskDeletes(Protocol):
-    """The delete files of a snapshot."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether there are no delete files."""
-
-    @property
-    def field_ids(self) -> frozenset[int]:
-        """Columns of data files whose metrics say whether delete files apply."""
-
-    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
-        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the delete index reads."""
-
-
-class PlannedFiles(Protocol):
-    """The data files of one manifest that a scan needs, in the manifest's order."""
-
-    @property
-    def record_count(self) -> int:
-        """The number of their rows, including deleted ones."""
-
-    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
-        """Yield their tasks, made a few at a time."""
-
-
 def columns_pay(manifests: Iterable[ManifestFile]) -> bool:
     """Whether to read manifests as columns: importing polars takes longer than reading a few entries."""
     entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
@@ -103,7 +78,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
     io: FileIO,
     manifest: ManifestFile,
     entry_filter: EntryFilter,
-    deletes: TaskDeletes,
+    deletes: PlanDeletes,
     build: Callable[[ManifestEntry], ScanTask],
     *,
     as_columns: bool,
@@ -148,6 +123,8 @@ def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) 
 
 
 class _ByRow:
+    """The needed data files of one manifest, in its order; ``record_count`` is the number of their rows, including deleted ones."""
+
     def __init__(self, entries: list[ManifestEntry], build: Callable[[ManifestEntry], ScanTask]) -> None:
         self._entries = entries
         self._build = build
@@ -156,7 +133,8 @@ class _ByRow:
     def record_count(self) -> int:
         return sum(entry.data_file.record_count for entry in self._entries)
 
-    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
+    def tasks(self, deletes: PlanDeletes) -> Iterator[ScanTask]:
+        """Yield their tasks, made a few at a time."""
         del deletes  # ``build`` looks for them
         return map(self._build, self._entries)
 
@@ -213,6 +191,8 @@ class _OfPartition:
 
 
 class _ByColumn:
+    """The same as ``_ByRow``."""
+
     def __init__(self, columns: ManifestColumns, frame: pl.DataFrame, metrics: list[FileMetrics] | None) -> None:
         self._partitions = columns.partitions
         self._spec_id = columns.manifest.partition_spec_id
@@ -223,11 +203,11 @@ class _ByColumn:
     def record_count(self) -> int:
         return int(self._frame.get_column("record_count").sum())
 
-    def tasks(self, deletes: TaskDeletes) -> Iterator[ScanTask]:
+    def tasks(self, deletes: PlanDeletes) -> Iterator[ScanTask]:
         for number, frame in enumerate(self._frame.iter_slices(_TASKS_AT_ONCE)):
             yield from self._tasks(frame, deletes, number * _TASKS_AT_ONCE)
 
-    def _tasks(self, frame: pl.DataFrame, deletes: TaskDeletes, first: int) -> list[ScanTask]:
+    def _tasks(self, frame: pl.DataFrame, deletes: PlanDeletes, first: int) -> list[ScanTask]:
         stored = {name: frame.get_column(name).to_list() for name in _STORED.values()}
         partitions = self._partitions.of(frame)
         found: Iterable[tuple[DeleteFile, ...]] = itertools.repeat(_NO_DELETES)
@@ -243,6 +223,9 @@ class _ByColumn:
 
     def _entry(self, path: str, partition: tuple[Any, ...], sequence_number: int | None, metrics: FileMetrics) -> _Entry:
         return _Entry(data_file=_File(path, self._spec_id, Record(*partition), metrics), sequence_number=sequence_number)
+
+
+PlannedFiles = _ByRow | _ByColumn
 
 
 class _File:

@@ -26,6 +26,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, UUIDType
 from icelock.errors import FormatError
 from icelock.metadata.sound_bounds import decoded_bounds
 from icelock.plan.partition_set import identity_of, partition_values
+from icelock.plan.task import DeleteFile, TaskBuilder
 
 PATH_FIELD_ID: Final = 2147483546
 _REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"
@@ -144,6 +145,40 @@ class DeleteIndex:
         if theirs is None:
             theirs = self._metrics[id(delete)] = _Metrics(delete, self._type_of)
         return all(_share(file.column(field_id), theirs.column(field_id)) for field_id in delete.equality_ids or ())
+
+
+class PlanDeletes:
+    """The delete files of a plan; ``empty``: there are none."""
+
+    def __init__(self, index: DeleteIndex, builder: TaskBuilder) -> None:
+        self.index = index
+        self.builder = builder
+        self.empty = True
+        self._equality: set[int] = set()
+
+    def add(self, entry: ManifestEntry) -> None:
+        """Add a delete file.
+
+        Raises:
+            FormatError: see ``DeleteIndex.add``.
+        """
+        self.index.add(entry)
+        self.empty = False
+        if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+            self._equality.update(entry.data_file.equality_ids or ())
+
+    @property
+    def field_ids(self) -> frozenset[int]:
+        """The columns that equality deletes compare: metrics of data files may say that they do not apply."""
+        return frozenset(self._equality)
+
+    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
+        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the index reads.
+
+        Raises:
+            FormatError: see ``DeleteIndex.for_data_file``, ``TaskBuilder.build``.
+        """
+        return self.builder.deletes(self.index.for_data_file(entry))
 
 
 class _BySequence:

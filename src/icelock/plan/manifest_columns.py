@@ -32,7 +32,7 @@ from icelock.io.file_io import open_input
 from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
 from icelock.metadata.manifest import MOST, NEVER_NEGATIVE, ManifestEntry, ManifestFile, decode_entries, inherit
-from icelock.metadata.stored_schema import StoredForm, forms
+from icelock.metadata.stored_schema import DATA_FILE, PARTITION, StoredForm, forms
 from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 METRICS: Final = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 """Columns of (key, value) lists."""
 
-_DATA_FILE: Final = 2
-_PARTITION: Final = 102
 _ENTRY_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in MANIFEST_ENTRY_SCHEMAS[ENCRYPTED_VERSION].fields}
 _FILE_NAMES: Final[Mapping[int, str]] = {field.field_id: field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields}
 _TYPES: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -216,11 +214,11 @@ def _flat_fields(schema: Any) -> tuple[list[FlatField], list[_Convert | None]]:
     fields: list[FlatField] = []
     partition: list[_Convert | None] = []
     for entry_field in _record(schema):
-        if entry_field.get("field-id") != _DATA_FILE:
+        if entry_field.get("field-id") != DATA_FILE:
             fields.append(_flat(entry_field, _ENTRY_NAMES, len(fields)))
             continue
         for file_field in _record(entry_field["type"]):
-            if file_field.get("field-id") != _PARTITION:
+            if file_field.get("field-id") != PARTITION:
                 fields.append(_flat(file_field, _FILE_NAMES, len(fields)))
                 continue
             for part in _record(file_field["type"]):

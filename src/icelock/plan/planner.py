@@ -39,10 +39,10 @@ from icelock.errors import FormatError
 from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
-from icelock.plan.delete_index import DeleteIndex
+from icelock.plan.delete_index import DeleteIndex, PlanDeletes
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import may_be_wrapped, partition_filter
-from icelock.plan.task import DeleteFile, ScanTask, TaskBuilder
+from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.plan.whole_files import null_safe
 
 _T = TypeVar("_T")
@@ -208,40 +208,6 @@ class Planner(ManifestGroupPlanner):
             return _Residual(build(data_file) if trusted else None, self.row_filter)
 
         return residual
-
-
-class PlanDeletes:
-    """The delete files of a plan, as ``TaskDeletes``."""
-
-    def __init__(self, index: DeleteIndex, builder: TaskBuilder) -> None:
-        self.index = index
-        self.builder = builder
-        self.empty = True
-        self._equality: set[int] = set()
-
-    def add(self, entry: ManifestEntry) -> None:
-        """Add a delete file.
-
-        Raises:
-            FormatError: see ``DeleteIndex.add``.
-        """
-        self.index.add(entry)
-        self.empty = False
-        if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-            self._equality.update(entry.data_file.equality_ids or ())
-
-    @property
-    def field_ids(self) -> frozenset[int]:
-        """The columns that equality deletes compare."""
-        return frozenset(self._equality)
-
-    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
-        """Return those that apply to a data file.
-
-        Raises:
-            FormatError: see ``DeleteIndex.for_data_file``, ``TaskBuilder.build``.
-        """
-        return self.builder.deletes(self.index.for_data_file(entry))
 
 
 def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:

@@ -37,13 +37,14 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO, storage_of
-from icelock.metadata.column_names import find_column
-from icelock.metadata.given import name_mapping_of
 from icelock.metadata.metadata_columns import metadata_column
+from icelock.metadata.schema_paths import find_column
+from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.columnar import PlannedFiles
+from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
-from icelock.plan.planner import PlanDeletes, Planner
+from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.branches import no_such_ref
 

@@ -37,8 +37,7 @@ from icelock.io.file_io import EncryptingFileIO
 from icelock.io.storage import open_storage
 from icelock.kms.client import KmsClient
 from icelock.metadata.entry_reader import checked_avro
-from icelock.metadata.given import name_mapping_of
-from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, read_metadata
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, name_mapping_of, read_metadata
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption

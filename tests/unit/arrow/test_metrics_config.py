@@ -9,7 +9,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, MapType, StringType, StructType
 
-from icelock.arrow.write.metrics_modes import COUNTS, FULL, NONE, TRUNCATE_16, MetricsMode, metrics_modes
+from icelock.arrow.write.metrics import COUNTS, FULL, NONE, TRUNCATE_16, MetricsMode, metrics_modes
 from tests.unit.arrow.writing import opt, req, write
 
 DEFAULT = "write.metadata.metrics.default"

@@ -10,7 +10,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icelock.io.avro.read import encode_long
+from icelock.format.key_metadata import encode_long
 from icelock.io.avro.write import BLOCK_BYTES, AvroCodec, AvroWriter, without_logical_types
 
 SYNC = bytes(range(16))

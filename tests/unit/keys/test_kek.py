@@ -50,13 +50,13 @@ def test_timestamp_that_is_no_decimal_number_is_refused(text):
 @pytest.mark.parametrize("length", [16, 24, 32])
 def test_minting_sends_the_raw_kek_to_the_kms_and_tries_it_once(length):
     kms = CountingKms(limit=32)
-    minted = mint_kek(CountedEntropy(), length, kms=kms, master_key_id="keyA", now_ms=NOW_MS)
-    assert kms.wrapped == [minted.key.reveal()]
+    entry, key = mint_kek(CountedEntropy(), length, kms=kms, master_key_id="keyA", now_ms=NOW_MS)
+    assert kms.wrapped == [key.reveal()]
     assert kms.calls == {"wrap": 1, "unwrap": 1}
-    assert len(minted.key) == length
-    assert minted.entry.encrypted_by_id == "keyA"
-    assert minted.entry.properties == {"KEY_TIMESTAMP": "1800000000000"}
-    assert unwrap_kek(minted.entry, kms=kms) == minted.key
+    assert len(key) == length
+    assert entry.encrypted_by_id == "keyA"
+    assert entry.properties == {"KEY_TIMESTAMP": "1800000000000"}
+    assert unwrap_kek(entry, kms=kms) == key
 
 
 class ReturningKms:

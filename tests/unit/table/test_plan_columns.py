@@ -38,7 +38,8 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError
-from icelock.io.avro.read import AvroFile, encode_long
+from icelock.format.key_metadata import encode_long
+from icelock.io.avro.read import AvroFile
 from icelock.io.file_io import open_input
 from icelock.io.plain_input import PlainBytes
 from icelock.keys.entropy import SystemEntropy, mint_file_key

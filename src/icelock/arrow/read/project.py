@@ -170,10 +170,7 @@ class _Compiler:
             return self._list(kind, target, stored, where)
         if isinstance(kind, PrimitiveType) and not stored.children and can_read(stored.arrow_type, kind):
             return self._leaf(wanted, target, stored, where)
-        raise self._mismatch(wanted, stored, where)
-
-    def _mismatch(self, wanted: NestedField, stored: FileField, where: str) -> FormatError:
-        return FormatError(
+        raise FormatError(
             f"{self._location}: field {where!r} (id {wanted.field_id}) is stored as {stored.arrow_type}, which cannot be read as "
             f"{wanted.field_type}; rewrite the file"
         )

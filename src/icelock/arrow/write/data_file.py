@@ -22,8 +22,7 @@ from pyiceberg.typedef import Record
 
 from icelock.arrow.write.avro_file import EncryptedAvroFile, avro_data_schema
 from icelock.arrow.write.context import WriteContext
-from icelock.arrow.write.metrics import FileMetrics, MetricsCollector
-from icelock.arrow.write.metrics_modes import metrics_modes
+from icelock.arrow.write.metrics import FileMetrics, MetricsCollector, metrics_modes
 from icelock.arrow.write.options import AVRO, MAX_PARTS, WriteOptions
 from icelock.arrow.write.parquet_file import EncryptedParquetFile
 from icelock.arrow.write.partition import Partitioner
@@ -31,11 +30,11 @@ from icelock.arrow.write.schema import write_schema
 from icelock.arrow.write.sort import RowSorter
 from icelock.errors import IntegrityError, PolicyError
 from icelock.io.listing import delete_files
-from icelock.io.stored import EncryptedFile
 from icelock.keys.entropy import Entropy, mint_file_key
 from icelock.metadata.manifest import DataFile
 
 _ATTEMPT_LENGTH: Final = 8
+_EncryptedFile = EncryptedParquetFile | EncryptedAvroFile
 
 
 class DataFiles:
@@ -74,7 +73,7 @@ class DataFiles:
         metrics = None if self.options.file_format == AVRO else MetricsCollector(self.target.leaves, self._modes)
         return OpenDataFile(file, metrics, self.sorter, Record(*partition), self._context.spec.spec_id)
 
-    def _create(self, location: str, first: pa.Table) -> EncryptedFile:
+    def _create(self, location: str, first: pa.Table) -> _EncryptedFile:
         file_key = mint_file_key(self._entropy, self._context.data_key_length)
         if self.options.file_format == AVRO:
             return EncryptedAvroFile(self._context.io, location, self.target, self.options, file_key, self._entropy)
@@ -98,7 +97,7 @@ class OpenDataFile:
     """A data file while it is written."""
 
     def __init__(
-        self, file: EncryptedFile, metrics: MetricsCollector | None, sorter: RowSorter | None, partition: Record, spec_id: int
+        self, file: _EncryptedFile, metrics: MetricsCollector | None, sorter: RowSorter | None, partition: Record, spec_id: int
     ) -> None:
         self._file = file
         self._metrics = metrics

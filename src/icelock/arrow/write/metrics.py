@@ -16,24 +16,36 @@ Values come as Parquet keeps them (int, bool, bytes) or as Python floats. String
 unit of a cut upper bound is increased by 1 (U+D7FF is followed by U+E000); if it is the highest, it is dropped and the one before
 increased; if none is left, there is no upper bound (Java ``UnicodeUtil``, ``BinaryUtil``).
 
-Not here: which columns have which metrics (``arrow.write.metrics_modes``).
+Which columns have which metrics (``write.metadata.metrics.*``) is by Java's ``MetricsConfig`` 1.12: modes ``none``, ``counts``,
+``truncate(n)``, ``full``; ``default`` applies to all columns; without it the first ``max-inferred-column-defaults`` (100) primitive fields
+get ``truncate(16)`` (a struct's own first, then those below it) and the others none; columns of an order-preserving sort get bounds;
+``column.<name>`` overrides. An invalid mode is ignored.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import math
+import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg import types as ice
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
 
-from icelock.arrow.write.metrics_modes import NONE, MetricsMode
 from icelock.arrow.write.schema import Leaf
+from icelock.metadata.schema_paths import child_fields
 
+DEFAULT: Final = "write.metadata.metrics.default"
+COLUMN: Final = "write.metadata.metrics.column."
+MAX_INFERRED: Final = "write.metadata.metrics.max-inferred-column-defaults"
+_MAX_INFERRED_DEFAULT: Final = 100
+_TRUNCATE: Final = re.compile(r"truncate\((\d+)\)")
 FOOTER_LIMIT: Final = 4096
 """Arrow's ``max_statistics_size``: the longest value that a footer's statistics hold, in bytes."""
 Stored = bool | int | float | bytes
@@ -42,6 +54,65 @@ _FIRST_SURROGATE: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 _MAX_CODE_POINT: Final = 0x10FFFF
 _MAX_BYTE: Final = 0xFF
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsMode:
+    """What is kept for a column: ``counts`` of values, nulls and NaN, and bounds of at most ``length`` units (None: whole)."""
+
+    counts: bool
+    bounds: bool
+    length: int | None = None
+
+
+NONE: Final = MetricsMode(counts=False, bounds=False)
+COUNTS: Final = MetricsMode(counts=True, bounds=False)
+FULL: Final = MetricsMode(counts=True, bounds=True)
+TRUNCATE_16: Final = MetricsMode(counts=True, bounds=True, length=16)
+
+
+def metrics_modes(properties: Mapping[str, str], schema: Schema, order: SortOrder) -> dict[int, MetricsMode]:
+    """Return the mode of each primitive field of a schema, by id."""
+    ids = [field.field_id for field in _primitives(schema.as_struct())]
+    configured = _parse(properties.get(DEFAULT), DEFAULT)
+    limit = _max_inferred(properties)
+    inferred = dict.fromkeys(ids[:limit], TRUNCATE_16) if configured is None else {}
+    fallback = configured or (TRUNCATE_16 if len(inferred) < limit else NONE)
+    modes = dict.fromkeys(ids, fallback) | inferred
+    promoted = configured if configured is not None and configured.bounds else TRUNCATE_16
+    modes |= {field.source_id: promoted for field in order.fields if field.transform.preserves_order and field.source_id in modes}
+    for name, text in properties.items():
+        mode = _parse(text, name) if name.startswith(COLUMN) else None
+        if mode is not None:
+            modes |= {field_id: mode for field_id in ids if schema.find_column_name(field_id) == name.removeprefix(COLUMN)}
+    return modes
+
+
+def _parse(text: str | None, name: str) -> MetricsMode | None:
+    if text is None:
+        return None
+    known = {"none": NONE, "counts": COUNTS, "full": FULL}.get(text.lower())
+    if known is not None:
+        return known
+    found = _TRUNCATE.fullmatch(text.lower())
+    if found is None or int(found[1]) == 0:
+        _log.debug("ignoring the metrics mode %r of %s: expected none, counts, truncate(n) or full", text, name)
+        return None
+    return MetricsMode(counts=True, bounds=True, length=int(found[1]))
+
+
+def _max_inferred(properties: Mapping[str, str]) -> int:
+    text = properties.get(MAX_INFERRED, "").strip()
+    return int(text) if text.isascii() and text.isdigit() else _MAX_INFERRED_DEFAULT
+
+
+def _primitives(kind: ice.IcebergType) -> Iterator[ice.NestedField]:
+    """Yield primitive fields in the order in which Java uses up its limit (``MetricsConfig.limitFieldIds``)."""
+    fields = child_fields(kind)
+    yield from (field for field in fields if isinstance(field.field_type, ice.PrimitiveType))
+    for field in fields:
+        yield from _primitives(field.field_type)
 
 
 def comparable(kind: ice.PrimitiveType, stored: Stored) -> Stored:
@@ -105,7 +176,7 @@ def _raised_bytes(value: bytes, length: int) -> bytes | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileMetrics:
     """The metric fields of a manifest entry, by field id."""
 
@@ -118,7 +189,7 @@ class FileMetrics:
     split_offsets: list[int]
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Column:
     leaf: Leaf
     mode: MetricsMode
@@ -126,8 +197,8 @@ class _Column:
     nans: int = 0
     lower: Stored | None = None
     upper: Stored | None = None
-    seen: set[int] = field(default_factory=set)  # row groups whose bounds came from the data
-    zero_signs: set[float] = field(default_factory=set)
+    seen: set[int] = dataclasses.field(default_factory=set)  # row groups whose bounds came from the data
+    zero_signs: set[float] = dataclasses.field(default_factory=set)
 
     def add_bounds(self, lower: Stored, upper: Stored) -> None:
         self.lower = lower if self.lower is None else min(self.lower, lower)

@@ -6,7 +6,7 @@ cannot read each other's, case C-24), bloom filters (case C-22).
 Invariant: an encrypted Parquet file counts pages of a column chunk, row groups and columns in 16 bits. A row group has at
 most ``max_levels`` values of a column, so that its pages cannot run out of numbers, whatever the page properties (case C-21).
 
-Not here: ``write.metadata.metrics.*`` (``arrow.write.metrics_modes``), locations (``arrow.write.data_file``).
+Not here: ``write.metadata.metrics.*`` (``arrow.write.metrics``), locations (``arrow.write.data_file``).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:
         pa.Codec(codec, compression_level=level)
     except ValueError as e:
         raise PolicyError(f"{LEVEL} is {text!r}, which {name} does not have: {e}") from e
-    lowest, highest = _level_range(codec)
+    lowest, highest = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
     if not lowest <= level <= highest:
         raise PolicyError(f"{LEVEL} is {level}; {name} has levels {lowest} to {highest}")
     return codec, level
@@ -170,10 +170,6 @@ def _avro_codec(properties: Mapping[str, str]) -> AvroCodec:
     if not lowest <= level <= highest:
         raise PolicyError(f"{AVRO_LEVEL} is {level}; {name} has levels {lowest} to {highest}")
     return AvroCodec(name=codec, level=level)
-
-
-def _level_range(codec: str) -> tuple[int, int]:
-    return pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
 
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:

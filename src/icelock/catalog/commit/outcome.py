@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from icelock import properties as names
 from icelock.errors import IntegrityError
 from icelock.io.listing import delete_files
-from icelock.metadata.given import is_long
+from icelock.metadata.json_values import is_long
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import FormatError
+from icelock.format.key_metadata import encode_bytes, encode_long
 from icelock.io.avro.check import AvroBlock, RowCheck, first_bytes
-from icelock.io.avro.read import encode_bytes, encode_header, encode_long
+from icelock.io.avro.read import encode_header
 
 if TYPE_CHECKING:
     import polars as pl

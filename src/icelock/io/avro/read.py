@@ -20,16 +20,12 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
+from icelock import properties as names
 from icelock.errors import FormatError
+from icelock.format.key_metadata import encode_bytes, encode_long
 from icelock.io.avro.check import AvroBlock, RowCheck
 from icelock.io.limits import DEFAULT_LIMITS, Limits, inflate, read_pieces, refuse
 from icelock.io.plain_input import RESTORE, PlainBytes, PlainInput
-from icelock.properties import (
-    LIMIT_AVRO_BLOCK_BYTES,
-    LIMIT_AVRO_BLOCK_ROWS,
-    LIMIT_MANIFEST_BYTES,
-    LIMIT_MANIFEST_ENTRIES,
-)
 
 MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -78,9 +74,9 @@ class AvroFile:
                 raise FormatError(f"{self.location}: an Avro block of {rows} rows and {size} bytes; {RESTORE}")
             most = self._limits.avro_block_bytes
             if size > most:
-                refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
+                refuse(self.location, "bytes in an Avro block", most, names.LIMIT_AVRO_BLOCK_BYTES)
             if rows > self._limits.avro_block_rows:
-                refuse(self.location, "rows in an Avro block", self._limits.avro_block_rows, LIMIT_AVRO_BLOCK_ROWS)
+                refuse(self.location, "rows in an Avro block", self._limits.avro_block_rows, names.LIMIT_AVRO_BLOCK_ROWS)
             stored = self._cursor.take(size)
             if self._cursor.take(_SYNC) != self.sync:
                 raise FormatError(f"{self.location}: an Avro block does not end with the file's sync marker; {RESTORE}")
@@ -89,7 +85,7 @@ class AvroFile:
             except (zlib.error, pa.ArrowException, OSError, ValueError) as e:
                 raise FormatError(f"{self.location}: an Avro block does not decompress: {e}; {RESTORE}") from e
             if data is None:
-                refuse(self.location, "bytes in an Avro block", most, LIMIT_AVRO_BLOCK_BYTES)
+                refuse(self.location, "bytes in an Avro block", most, names.LIMIT_AVRO_BLOCK_BYTES)
             yield AvroBlock(rows=rows, data=data)
 
     def all_blocks(self) -> Iterator[AvroBlock]:
@@ -103,9 +99,9 @@ class AvroFile:
             rows += block.rows
             size += len(block.data)
             if rows > self._limits.manifest_entries:
-                refuse(self.location, "entries", self._limits.manifest_entries, LIMIT_MANIFEST_ENTRIES)
+                refuse(self.location, "entries", self._limits.manifest_entries, names.LIMIT_MANIFEST_ENTRIES)
             if size > self._limits.manifest_bytes:
-                refuse(self.location, "bytes", self._limits.manifest_bytes, LIMIT_MANIFEST_BYTES)
+                refuse(self.location, "bytes", self._limits.manifest_bytes, names.LIMIT_MANIFEST_BYTES)
             yield block
 
     def _header(self) -> Mapping[str, bytes]:
@@ -198,22 +194,6 @@ class _Cursor:
                     break
                 return (value >> 1) ^ -(value & 1)
         raise FormatError(f"{self._source.location}: a number of more than 64 bits where Avro has a long; {RESTORE}")
-
-
-def encode_long(value: int) -> bytes:
-    """Return Avro's zig-zag varint of a number that is not negative."""
-    value <<= 1
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def encode_bytes(value: bytes) -> bytes:
-    """Return bytes, or a text's UTF-8, with their length before them."""
-    return encode_long(len(value)) + value
 
 
 def encode_header(entries: Mapping[str, bytes], sync: bytes) -> bytes:

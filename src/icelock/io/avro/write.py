@@ -21,7 +21,8 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
-from icelock.io.avro.read import encode_header, encode_long
+from icelock.format.key_metadata import encode_long
+from icelock.io.avro.read import encode_header
 from icelock.io.raw import Sink, write_all
 
 BLOCK_BYTES: Final = 64_000

@@ -27,9 +27,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType, UnknownType
 
 from icelock.errors import PolicyError
-from icelock.metadata.column_names import find_column, is_metadata_column, shortened
 from icelock.metadata.column_types import UnreadType
-from icelock.metadata.schema_paths import path_to
+from icelock.metadata.metadata_columns import is_metadata_column
+from icelock.metadata.schema_paths import find_column, path_to, shortened
 from icelock.plan.filters.literals import FLOATS, compared
 
 _OPPOSITE: Final[Mapping[Any, Any]] = {
@@ -85,7 +85,7 @@ class _Exact:
             left, right = self.of(expression.left, negated=negated), self.of(expression.right, negated=negated)
             return _both(left, right) if isinstance(expression, ex.And) != negated else ex.Or(left, right)
         if isinstance(expression, (ex.AlwaysTrue, ex.AlwaysFalse)):
-            return _constant(holds=isinstance(expression, ex.AlwaysTrue) != negated)
+            return ex.AlwaysTrue() if isinstance(expression, ex.AlwaysTrue) != negated else ex.AlwaysFalse()
         return self._predicate(expression, negated=negated)
 
     def _predicate(self, given: Any, *, negated: bool) -> ex.BooleanExpression:
@@ -151,10 +151,6 @@ def _made(kind: Any, *arguments: Any) -> ex.BooleanExpression:
     # PyIceberg's constructors are hidden from type checkers by pydantic's plugin.
     made: ex.BooleanExpression = kind(*arguments)
     return made
-
-
-def _constant(*, holds: bool) -> ex.BooleanExpression:
-    return ex.AlwaysTrue() if holds else ex.AlwaysFalse()
 
 
 def _both(left: ex.BooleanExpression, right: ex.BooleanExpression) -> ex.BooleanExpression:

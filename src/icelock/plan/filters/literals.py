@@ -33,7 +33,7 @@ from pyiceberg.utils.datetime import date_str_to_days, datetime_to_micros, time_
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from icelock.errors import PolicyError
-from icelock.metadata.column_names import shortened
+from icelock.metadata.schema_paths import shortened
 
 NANOS: Final = (ice.TimestampNanoType, ice.TimestamptzNanoType)
 FLOATS: Final = (ice.FloatType, ice.DoubleType)

@@ -24,7 +24,7 @@ from pyiceberg.expressions.parser import parse
 from pyparsing import ParseBaseException
 
 from icelock.errors import PolicyError
-from icelock.metadata.column_names import shortened
+from icelock.metadata.schema_paths import shortened
 
 _EXAMPLE: Final = "city = 'Oslo' and day >= '2026-01-31'"
 _QUOTED: Final = re.compile(r"(\blike\s*)?'((?:[^']|'')*)'", re.IGNORECASE)

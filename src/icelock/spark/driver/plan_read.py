@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
-from icelock.metadata.given import name_mapping_of
+from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.task import TaskBuilder
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.columns.filters import FilterTranslator

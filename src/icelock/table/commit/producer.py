@@ -36,7 +36,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock.errors import PolicyError
 from icelock.io.file_io import EncryptingFileIO
-from icelock.metadata.given import whole_number
+from icelock.metadata.json_values import whole_number
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter

@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tenacity import Retrying, before_sleep_log, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from icelock.errors import CommitError, IcelockError, IntegrityError
-from icelock.metadata.given import whole_number
+from icelock.metadata.json_values import whole_number
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.staged import Staged
 

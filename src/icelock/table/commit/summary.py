@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 
-from icelock.metadata.given import is_long
+from icelock.metadata.json_values import is_long
 from icelock.plan.delete_index import is_vector
 from icelock.plan.partition_set import identity_of
 

@@ -27,7 +27,7 @@ from pyiceberg.table.snapshots import Snapshot
 from icelock import properties as names
 from icelock.keys.kek import created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
-from icelock.metadata.given import whole_number
+from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
 
 MAX_REF_AGE_MS: Final = "history.expire.max-ref-age-ms"

@@ -28,7 +28,7 @@ from icelock.arrow.write.conform import primitive_converter
 from icelock.errors import PolicyError
 from icelock.io.locations import place_of
 from icelock.io.parquet import ParquetInput
-from icelock.metadata.given import name_mapping_of
+from icelock.metadata.table_metadata import name_mapping_of
 from icelock.table.commit.staged import Staged
 
 

@@ -29,7 +29,7 @@ from icelock.arrow.write.conform import InputPlan
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
-from icelock.metadata.column_names import find_column
+from icelock.metadata.schema_paths import find_column
 
 _LISTED: Final = 200  # PyIceberg's evaluators look at no more literals
 # Types whose Arrow values are those of filters.
