@@ -52,19 +52,15 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
     transaction = table.transaction()
     if job.base is not None:
         check_same_table(table, job.base.table_uuid, job.table)
-    write = PlannedWrite(
-        job=job,
-        properties=settings.catalogs.get(job.table.catalog),
-        table_uuid=str(table.metadata.table_uuid),
-    )
+    write = PlannedWrite(job=job, properties=settings.catalogs.get(job.table.catalog), table_uuid=str(table.metadata.table_uuid))
+    context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
+    if job.action in {Action.REWRITE, Action.MERGE}:
+        context = with_lineage(context)
     if job.action == Action.REWRITE:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
         storage = executor_properties(table.storage.properties, table.catalog.properties)
-        context = rows_context(with_lineage(transaction.staged.write_context()), job)
         plan = WritePlan.of(context, (), storage, sender=job.recipient.sender)
         return RewriteWriter(plan, Ticket.issue(write, table.encryption.entropy))
-    context = transaction.staged.write_context()
-    context = rows_context(with_lineage(context) if job.action == Action.MERGE else context, job)
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
     write = replace(write, keks=transaction.staged.prepare_kek())
     return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
@@ -73,7 +69,7 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
 def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> TaskWriter:
     found = resolved(catalog, job)
     transaction = new_table_transaction(catalog, found, schema)
-    context = rows_context(transaction.staged.write_context(), found)
+    context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
     plan = _plan_rows(settings, found, schema, context, catalog.properties)
     write = PlannedWrite(
         job=found,
@@ -90,7 +86,7 @@ def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteC
     """Return the plan of tasks that write rows, after a check that these fit."""
     merges = job.action == Action.MERGE
     rows = StructType(schema.fields[: len(schema.fields) - len(POSITIONS)]) if merges else schema
-    columns = table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
+    columns = _table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
     given = arrow_schema(rows)
     try:
         check_input(context.schema, pa.schema([field.with_name(name) for field, name in zip(given, columns, strict=True)]))
@@ -100,12 +96,7 @@ def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteC
     return WritePlan.of(context, columns, storage, sender=job.recipient.sender, merges=merges)
 
 
-def rows_context(context: WriteContext, job: Job) -> WriteContext:
-    """Return the context with the operation's id, which its jobs share."""
-    return replace(context, operation_id=job.operation_id)
-
-
-def table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:
+def _table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:
     """Return the table's names for the input's columns; unknown names are kept, and refused later, together.
 
     Two columns of the input for one of the table are a PolicyError.

@@ -12,7 +12,7 @@ Not here: planning (``spark.driver.plan_read``), writing (``spark.driver.plan_wr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -103,17 +103,13 @@ class IcelockSource(DataSource):
             return SpentSource, ()
         return _restored, (type(self), dict(self.options), self._loaded)
 
-    @classmethod
-    def restore(cls, options: Mapping[str, str], loaded: Loaded | None) -> Self:
-        """Return the object from a pickle; its own pickle has no settings."""
-        source = cls(options)
-        source._loaded = loaded
-        source._spent = True
-        return source
-
 
 def _restored(cls: type[IcelockSource], options: Mapping[str, str], loaded: Loaded | None) -> IcelockSource:
-    return cls.restore(options, loaded)
+    """Return the object from a pickle; its own pickle has no settings."""
+    source = cls(options)
+    source._loaded = loaded
+    source._spent = True
+    return source
 
 
 def data_source(given: Settings) -> type[DataSource]:

@@ -112,8 +112,7 @@ def target_scan(table: Table, job: Job) -> DataScan:
 
 
 def _row_filter(table: Table, job: Job) -> BooleanExpression:
-    schema = table.schema()
-    translator = FilterTranslator(schema, schema)
+    translator = FilterTranslator(table.schema(), table.schema())
     bounds = [
         kind((column,), value)
         for column, (least, greatest) in job.key_range.items()

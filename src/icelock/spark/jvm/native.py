@@ -75,7 +75,7 @@ class NativeJvm:
 
     def open(self, scan: Scan) -> DataFrame:
         """Return the rows of a scan's files, for the user's session, with the settings of one that reads by field id."""
-        return self._frame(self._open(self._session, scan.to_json(), callbacks_of(self._spark).target(scan.files)))
+        return DataFrame(self._open(self._session, scan.to_json(), callbacks_of(self._spark).target(scan.files)), self._spark)
 
     def sql_tables(self, query: str) -> list[str] | None:
         """Return the tables that a query names, as ``SqlTables.names`` writes them, or None for a statement that is not a query."""
@@ -88,7 +88,7 @@ class NativeJvm:
         given = jvm.java.util.HashMap()
         for name, rows in tables.items():
             given.put(name, rows._jdf)
-        return self._frame(self._classes.SqlTables.rows(self._session, query, given))
+        return DataFrame(self._classes.SqlTables.rows(self._session, query, given), self._spark)
 
     def uuid_text(self, column: Column) -> Column:
         """Return UUIDs of 16 bytes as canonical text."""
@@ -97,9 +97,6 @@ class NativeJvm:
     def among(self, bits: bytes, width: int, row: Column, bit: Column) -> Column:
         """Return whether a bit is set in a row of a table, whose rows have ``width`` bytes; bit 0 is the lowest of the first byte."""
         return Column(self._classes.ColumnFunctions.among(bits, width, row._jc, bit._jc))
-
-    def _frame(self, rows: Any) -> DataFrame:
-        return DataFrame(rows, self._spark)
 
 
 def native_jvm(spark: SparkSession) -> NativeJvm | None:

@@ -233,8 +233,7 @@ def _stored(field: ice.NestedField, table: str) -> sp.StructField:
     if field.doc:
         metadata["comment"] = field.doc
     if field.initial_default is not None:
-        text = _default(field)
-        metadata[DEFAULT] = text
+        metadata[DEFAULT] = _default(field)
     optional = field.optional or field.field_id in _LINEAGE
     return sp.StructField(field.name, _stored_type(field.field_type, field.name, table), nullable=optional, metadata=metadata)
 
@@ -280,13 +279,8 @@ def _default(field: ice.NestedField) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}BD" if isinstance(field.field_type, ice.DecimalType) and field.field_type.precision <= _LONG_DIGITS else None
     if isinstance(value, str):
-        return _text(value)
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"  # whatever spark.sql.parser.escapedStringLiterals is
     return _moment(field.field_type, value)
-
-
-def _text(value: str) -> str:
-    """Return SQL for a string, independent of ``spark.sql.parser.escapedStringLiterals``."""
-    return f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
 def _moment(kind: ice.IcebergType, value: Any) -> str | None:
