@@ -231,12 +231,14 @@ class DataScan(Filtered, IcebergDataScan):
         """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
         self.projection()  # refuses unknown columns
         context = self.read_context(Schema())
+        total = self._counted(context)
+        return total if self.limit is None else min(total, self.limit)
+
+    def _counted(self, context: ReadContext) -> int:
         deletes, planned = self._planned()
         if deletes.empty and isinstance(context.bound_filter, AlwaysTrue):
-            total = sum(files.record_count for files in planned)
-        else:
-            total = sum(count_task(context, task) for files in planned for task in files.tasks(deletes))
-        return total if self.limit is None else min(total, self.limit)
+            return sum(files.record_count for files in planned)
+        return sum(count_task(context, task) for files in planned for task in files.tasks(deletes))
 
     def _limited(self, context: ReadContext, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
         left = self.limit
@@ -324,11 +326,8 @@ class _AddedRows(DataScan):
         builder = self._task_builder
         return (builder.build(task) for task in self.plan_files())
 
-    def count(self) -> int:
-        self.projection()  # refuses unknown columns
-        context = self.read_context(Schema())
-        total = sum(count_task(context, task) for task in self.iter_tasks())
-        return total if self.limit is None else min(total, self.limit)
+    def _counted(self, context: ReadContext) -> int:
+        return sum(count_task(context, task) for task in self.iter_tasks())
 
     def _manifests(self) -> list[ManifestFile]:
         found: dict[str, ManifestFile] = {}

@@ -33,11 +33,6 @@ from icelock.metadata.json_values import is_long
 
 logger = logging.getLogger(__name__)
 
-# Java's table properties for the looks at a table after a failed commit.
-STATUS_CHECKS: Final = "commit.status-check.num-retries"
-STATUS_CHECKS_DEFAULT: Final = 3
-STATUS_WAIT_MS: Final = "commit.status-check.min-wait-ms"
-STATUS_WAIT_MS_DEFAULT: Final = 1000
 _MOST_LOOKS: Final = 1000
 _MAIN: Final = "main"
 _OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "sequence number", "parent_snapshot_id": "parent"}
@@ -75,12 +70,12 @@ def resolve_outcome(
 
 
 def waits(properties: Mapping[str, str]) -> list[float]:
-    """Return the seconds to wait before each look: none before the first, then twice as long each time.
+    """Return the seconds to wait before each look, by Java's table properties: none before the first, then twice as long each time.
 
     A setting that is not a number is ignored: the commit may have been made, and an error now would hide that.
     """
-    looks = 1 + min(_MOST_LOOKS, _number(properties, STATUS_CHECKS, STATUS_CHECKS_DEFAULT))
-    first = _number(properties, STATUS_WAIT_MS, STATUS_WAIT_MS_DEFAULT) / 1000
+    looks = 1 + min(_MOST_LOOKS, _number(properties, "commit.status-check.num-retries", 3))
+    first = _number(properties, "commit.status-check.min-wait-ms", 1000) / 1000
     return [0.0, *(min(60.0, first * 2**look) for look in range(looks - 1))]
 
 

@@ -50,6 +50,7 @@ class PointerTurn(StoreTurn):
     def __init__(self, store: PointerStore[Any], location: str | None) -> None:
         super().__init__(location)
         self._store = store
+        self._digest: str | None = None
 
     def commit(self, change: Change) -> tuple[TableMetadata, str]:
         """Write the metadata file, then replace the row."""
@@ -81,9 +82,10 @@ class PointerTurn(StoreTurn):
         if self.location is not None:
             raise TableAlreadyExistsError(f"Table {'.'.join(staged.name())} already exists")
 
-    @abstractmethod
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
-        """Make ready what ``swap`` needs, before the metadata file is written."""
+        """Make ready what ``swap`` needs, before the metadata file is written: the metadata's hash, for one."""
+        del current, staged
+        self._digest = form.metadata_hash
 
     def confirm(self) -> None:
         """Check that the lock is still held, after the metadata file was written.

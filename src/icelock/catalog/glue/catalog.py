@@ -142,7 +142,6 @@ class GlueTurn(PointerTurn):
     def __init__(self, store: GlueStore, entry: Any | None) -> None:
         super().__init__(store, None if entry is None else metadata_location(entry))
         self._entry = entry
-        self._digest: str | None = None
 
     def current(self) -> IcebergTable:
         """Return the table of the entry."""
@@ -150,7 +149,7 @@ class GlueTurn(PointerTurn):
 
     def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
         """Keep the hash, and drop the parameters of properties that the table no longer has."""
-        self._digest = form.metadata_hash
+        super().prepare(current, staged, form)
         if current is not None and self._entry is not None:
             gone = current.properties.keys() - staged.properties.keys()
             self._entry = {**self._entry, "Parameters": {k: v for k, v in self._entry["Parameters"].items() if k not in gone}}

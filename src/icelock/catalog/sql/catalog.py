@@ -35,7 +35,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.loadable import MetadataForm
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn
 from icelock.catalog.sql.facts import TableFacts
 from icelock.catalog.trust.facts import check_facts
@@ -229,16 +228,10 @@ class SqlTurn(PointerTurn):
         super().__init__(store, location)
         self._connection = connection
         self._name = name
-        self._digest: str | None = None
 
     def current(self) -> IcebergTable:
         """Return the table of ``location``, compared with its facts."""
         return self._store.catalog.load_from_metadata(self._name, cast("str", self.location))
-
-    def prepare(self, current: IcebergTable | None, staged: StagedTable, form: MetadataForm) -> None:
-        """Keep the hash that goes beside the row."""
-        del current, staged
-        self._digest = form.metadata_hash
 
     def swap(self, staged: StagedTable) -> None:
         """Replace the row, or insert it, and commit."""
