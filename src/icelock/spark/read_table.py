@@ -98,17 +98,13 @@ def read_options(spark: SparkSession, options: ReadOptions, expression: BooleanE
     if not is_classic(spark):
         if chosen == Engine.NATIVE:
             raise PolicyError("engine 'native' needs a classic session, and this is a Spark Connect session: leave the engine out")
-        return _by_data_source(spark, _fixed(spark, job, options))
+        # Fixed to the table's version now: the server would look again for each query.
+        at_head = all(value is None for value in (options.snapshot_id, options.as_of_ms, options.branch, options.tag))
+        return _by_data_source(spark, Jobs(spark).fixed(job, snapshot=at_head))
     from icelock.spark.settings.catalogs import scan_of, table_of
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return _rows(spark, job, scan, chosen)
-
-
-def _fixed(spark: SparkSession, job: Job, options: ReadOptions) -> Job:
-    """Return a read over Connect, fixed to the table's version now: the server would look again for each query."""
-    at_head = all(value is None for value in (options.snapshot_id, options.as_of_ms, options.branch, options.tag))
-    return Jobs(spark).fixed(job, snapshot=at_head)
 
 
 def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame:

@@ -93,8 +93,7 @@ def check_options(options: Mapping[str, str]) -> None:
 def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, case_sensitive: bool) -> DataFrame:
     """Return the rows, distributed and sorted; the DataFrame itself if nothing asks for it. Invalid table properties are a PolicyError."""
     mode = _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
-    if mode is None:
-        mode = _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
+    mode = mode or _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
     fanout = _flag(options.get(FANOUT), f"option {FANOUT}")
     if fanout is None:
         fanout = _flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}") or False

@@ -71,15 +71,12 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, text),) = value.items()
-    convert = _VALUES.get(kind)
+    if kind not in _VALUES:
+        raise _Unknown
     try:
-        return convert(text) if convert else _unknown()
+        return _VALUES[kind](text)
     except (ValueError, OverflowError) as e:
         raise _Unknown from e  # a time before the year 1 or after 9999
-
-
-def _unknown() -> Any:
-    raise _Unknown
 
 
 def _after(epoch: dt.datetime) -> Callable[[str], dt.datetime]:
