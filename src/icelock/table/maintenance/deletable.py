@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
@@ -44,10 +44,6 @@ logger = logging.getLogger(__name__)
 _METADATA: Final = re.compile(r"[^/\\]+\.metadata\.json(\.gz)?")
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-
 def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
     """Return the manifests that snapshots list, by path; a list that cannot be read is an error."""
 
@@ -55,7 +51,7 @@ def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestF
         with _naming(snapshot.manifest_list):
             return snapshot.manifests(io)
 
-    return {manifest.manifest_path: manifest for listed in _each(rows, snapshots) for manifest in listed}
+    return {manifest.manifest_path: manifest for listed in ExecutorFactory.get_or_create().map(rows, snapshots) for manifest in listed}
 
 
 def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool) -> Iterator[str]:
@@ -65,7 +61,7 @@ def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool
         with _naming(manifest.manifest_path):
             return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only)]
 
-    for found in _each(paths, manifests):
+    for found in ExecutorFactory.get_or_create().map(paths, manifests):
         yield from found
 
 
@@ -89,10 +85,6 @@ def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live
         *manifests,
         *read_paths(manifests.values(), io, live_only=live_only),
     }
-
-
-def _each(read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    return ExecutorFactory.get_or_create().map(read, items)
 
 
 @contextmanager
