@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from icelock.spark.jvm.callbacks import callbacks_of
 
 # Each class may use those before it. The last one tells whether a JVM has them all.
-_RULES: Final = ("Plans", "FreshScans", "OwnRows")
+_RULES: Final = ("Plans", "Replacing", "FreshScans", "OwnRows")
 _NATIVE: Final = (
     *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),

@@ -1,11 +1,7 @@
 package icelock;
 
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
-import java.io.IOException;
 import java.lang.ref.Cleaner;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.KeyFactory;
@@ -13,6 +9,7 @@ import java.security.PublicKey;
 import java.security.SecureRandom;
 import java.security.spec.MGF1ParameterSpec;
 import java.security.spec.X509EncodedKeySpec;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -41,6 +38,8 @@ public class Callbacks {
   private static final int CALL = 1;
   private static final int GONE = 2;
   private static final int DONE = 0;
+  /** Bytes of a question before its argument. */
+  private static final int HEAD = 17;
   private static final int NONCE = 12;
   private static final int TAG_BITS = 128;
   private static final int KEY = 32;
@@ -153,16 +152,9 @@ public class Callbacks {
   }
 
   void ask(int kind, long call, long target, byte[] argument) {
+    ByteBuffer question = ByteBuffer.allocate(HEAD + argument.length).put((byte) kind).putLong(call).putLong(target).put(argument);
     try {
-      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-      DataOutputStream out = new DataOutputStream(bytes);
-      out.writeByte(kind);
-      out.writeLong(call);
-      out.writeLong(target);
-      out.write(argument);
-      questions.add(seal(bytes.toByteArray(), "question".getBytes(StandardCharsets.UTF_8)));
-    } catch (IOException e) {
-      throw new IllegalStateException(e);
+      questions.add(seal(question.array(), "question".getBytes(StandardCharsets.UTF_8)));
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(e);
     }
@@ -170,23 +162,17 @@ public class Callbacks {
 
   private static byte[] opened(byte[] answer) {
     if (answer[0] == DONE) {
-      byte[] found = new byte[answer.length - 1];
-      System.arraycopy(answer, 1, found, 0, found.length);
-      return found;
+      return Arrays.copyOfRange(answer, 1, answer.length);
     }
-    try {
-      DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer, 1, answer.length - 1));
-      long number = in.readLong();
-      String kind = text(in);
-      throw new Failure(kind, text(in), number);
-    } catch (IOException e) {
-      throw new IllegalStateException(e);
-    }
+    ByteBuffer in = ByteBuffer.wrap(answer, 1, answer.length - 1);
+    long number = in.getLong();
+    String kind = text(in);
+    throw new Failure(kind, text(in), number);
   }
 
-  private static String text(DataInputStream in) throws IOException {
-    byte[] bytes = new byte[in.readInt()];
-    in.readFully(bytes);
+  private static String text(ByteBuffer in) {
+    byte[] bytes = new byte[in.getInt()];
+    in.get(bytes);
     return new String(bytes, StandardCharsets.UTF_8);
   }
 

@@ -1,7 +1,7 @@
 package icelock;
 
 import java.util.Arrays;
-import java.util.Iterator;
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -22,8 +22,6 @@ import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractFunction1;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Answers count(*) of whole tables without deletes from the manifests' row counts, as Java Iceberg does (SparkScanBuilder.pushAggregation).
@@ -32,36 +30,21 @@ import scala.runtime.AbstractPartialFunction;
 public class CountedRows extends Rule {
   /** Returns what SparkSessionExtensions.injectOptimizerRule takes. */
   public static Function1 builder() {
-    return new Builder();
+    return Replacing.builder(new CountedRows());
   }
 
   @Override
   public TreeNode apply(TreeNode plan) {
-    return plan.transform(new Counted());
-  }
-
-  /** Makes the rule, for any session. */
-  public static class Builder extends AbstractFunction1 {
-    @Override
-    public Object apply(Object session) {
-      return new CountedRows();
-    }
+    return plan.transform(new Replacing(new Counted()));
   }
 
   /** Replaces such an aggregate by its row. */
-  public static class Counted extends AbstractPartialFunction {
-    private static final long serialVersionUID = 1L;
-
+  public static class Counted implements Function<Object, Object> {
     @Override
-    public boolean isDefinedAt(Object node) {
-      return counted(node) >= 0;
-    }
-
-    @Override
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      long counted = counted(node);
+    public Object apply(Object node) {
+      long counted = node instanceof Aggregate && counts((Aggregate) node) ? rows(((Aggregate) node).child()) : -1;
       if (counted < 0) {
-        return otherwise.apply(node);
+        return null;
       }
       Aggregate aggregate = (Aggregate) node;
       Object[] values = new Object[aggregate.aggregateExpressions().size()];
@@ -70,19 +53,12 @@ public class CountedRows extends Rule {
       return new LocalRelation(aggregate.output(), (Seq) Plans.seq(Arrays.asList(row)), false, Option.empty());
     }
 
-    /** Returns how many rows a node counts, or less than 0 if it is not a count or the number is unknown. */
-    private static long counted(Object node) {
-      return node instanceof Aggregate && counts((Aggregate) node) ? rows(((Aggregate) node).child()) : -1;
-    }
-
     /** Whether an aggregate has no groups, and only counts of all rows. */
     private static boolean counts(Aggregate aggregate) {
       if (!aggregate.groupingExpressions().isEmpty() || aggregate.aggregateExpressions().isEmpty()) {
         return false;
       }
-      Iterator<?> each = CollectionConverters.asJava(aggregate.aggregateExpressions()).iterator();
-      while (each.hasNext()) {
-        Object found = each.next();
+      for (Object found : CollectionConverters.asJava(aggregate.aggregateExpressions())) {
         if (!(found instanceof Alias) || !counts(((Alias) found).child())) {
           return false;
         }
@@ -98,9 +74,7 @@ public class CountedRows extends Rule {
       if (aggregate.isDistinct() || aggregate.filter().isDefined() || !(aggregate.aggregateFunction() instanceof Count)) {
         return false;
       }
-      Iterator<?> counted = CollectionConverters.asJava(((Count) aggregate.aggregateFunction()).children()).iterator();
-      while (counted.hasNext()) {
-        Object value = counted.next();
+      for (Object value : CollectionConverters.asJava(((Count) aggregate.aggregateFunction()).children())) {
         if (!(value instanceof Literal) || ((Literal) value).value() == null) {
           return false;
         }
@@ -118,9 +92,8 @@ public class CountedRows extends Rule {
       }
       if (plan instanceof Union) {
         long all = 0;
-        Iterator<?> parts = CollectionConverters.asJava(plan.children()).iterator();
-        while (parts.hasNext()) {
-          long some = rows((LogicalPlan) parts.next());
+        for (Object part : CollectionConverters.asJava(plan.children())) {
+          long some = rows((LogicalPlan) part);
           if (some < 0) {
             return -1;
           }

@@ -1,5 +1,6 @@
 package icelock;
 
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -8,8 +9,6 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
-import scala.runtime.AbstractFunction1;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Gives each scan of an icelock table a plan of its own.
@@ -27,20 +26,15 @@ public class FreshScans extends Rule {
   }
 
   /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails on a Spark version that works otherwise. */
-  public static Function1 builder(final String format) throws ReflectiveOperationException {
+  public static Function1 builder(String format) throws ReflectiveOperationException {
     Plans.field(PythonTable.class, "ds");
     Plans.field(PythonDataSourceV2.class, "dataSourceInPython");
-    return new AbstractFunction1() {
-      @Override
-      public Object apply(Object session) {
-        return new FreshScans(format);
-      }
-    };
+    return Replacing.builder(new FreshScans(format));
   }
 
   @Override
   public TreeNode apply(TreeNode plan) {
-    return plan.transform(new Freshen(format));
+    return plan.transform(new Replacing(new Freshen(format)));
   }
 
   /** The table of one scan. */
@@ -51,8 +45,7 @@ public class FreshScans extends Rule {
   }
 
   /** Puts a FreshTable in a table's place. */
-  public static class Freshen extends AbstractPartialFunction {
-    private static final long serialVersionUID = 1L;
+  public static class Freshen implements Function<Object, Object> {
     private final String format;
 
     public Freshen(String format) {
@@ -60,20 +53,14 @@ public class FreshScans extends Rule {
     }
 
     @Override
-    public boolean isDefinedAt(Object node) {
+    public Object apply(Object node) {
       if (!(node instanceof DataSourceV2Relation)) {
-        return false;
+        return null;
       }
-      Object table = ((DataSourceV2Relation) node).table();
-      return table instanceof PythonTable && !(table instanceof FreshTable) && ((PythonTable) table).name().equalsIgnoreCase(format);
-    }
-
-    @Override
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      return isDefinedAt(node) ? freshen((DataSourceV2Relation) node) : otherwise.apply(node);
-    }
-
-    private static Object freshen(DataSourceV2Relation relation) {
+      DataSourceV2Relation relation = (DataSourceV2Relation) node;
+      if (relation.table() instanceof FreshTable || !Plans.isOurs(relation.table(), format)) {
+        return null;
+      }
       PythonTable table = (PythonTable) relation.table();
       PythonDataSourceV2 source = new PythonDataSourceV2();
       source.setShortName(table.name());

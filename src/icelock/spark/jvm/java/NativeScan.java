@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -99,9 +98,8 @@ public class NativeScan {
   /** Returns a session with the user's settings for files that reads by field id; it is made again when the settings change. */
   private static SparkSession reading(SparkSession user) {
     Map<String, Object> settings = new TreeMap<>();
-    Iterator<?> all = CollectionConverters.asJava(user.conf().getAll()).entrySet().iterator();
-    while (all.hasNext()) {
-      Map.Entry<?, ?> entry = (Map.Entry<?, ?>) all.next();
+    for (Object each : CollectionConverters.asJava(user.conf().getAll()).entrySet()) {
+      Map.Entry<?, ?> entry = (Map.Entry<?, ?>) each;
       String name = (String) entry.getKey();
       if (name.startsWith("spark.sql.files.") || name.startsWith("spark.sql.parquet.") || name.equals("spark.sql.caseSensitive")) {
         settings.put(name, entry.getValue());

@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -51,9 +50,8 @@ public class OpenedFile {
       return;
     }
     // Columns have one setup for all row groups.
-    Iterator<?> columns = ((BlockMetaData) blocks.get(0)).getColumns().iterator();
-    while (columns.hasNext()) {
-      checkColumn(decryptor, (ColumnChunkMetaData) columns.next(), path);
+    for (Object column : ((BlockMetaData) blocks.get(0)).getColumns()) {
+      checkColumn(decryptor, (ColumnChunkMetaData) column, path);
     }
   }
 
@@ -158,8 +156,7 @@ public class OpenedFile {
           }
         }
       }
-      known = new Field[found.size()];
-      found.toArray(known);
+      known = (Field[]) found.toArray(new Field[0]);
       FIELDS.put(kind, known);
     }
     return known;

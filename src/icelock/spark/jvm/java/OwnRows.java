@@ -2,9 +2,9 @@ package icelock;
 
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
@@ -24,8 +24,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.collection.immutable.Map;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractFunction1;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Finds the versions of icelock tables that a plan reads: in joins, unions, subqueries, views and cached plans too.
@@ -47,15 +45,10 @@ public class OwnRows extends Rule {
   }
 
   /** Returns what SparkSessionExtensions.injectOptimizerRule takes; fails on a Spark version that works otherwise. */
-  public static Function1 builder(final String format) throws ReflectiveOperationException {
+  public static Function1 builder(String format) throws ReflectiveOperationException {
     Plans.field(PythonTable.class, "ds");
     Plans.field(PythonDataSourceV2.class, "dataSourceInPython");
-    return new AbstractFunction1() {
-      @Override
-      public Object apply(Object session) {
-        return new OwnRows(format);
-      }
-    };
+    return Replacing.builder(new OwnRows(format));
   }
 
   /** Returns the versions that the scans of a plan read, one a line; "?" and the table's name for a scan that does not say. */
@@ -67,12 +60,11 @@ public class OwnRows extends Rule {
 
   @Override
   public TreeNode apply(TreeNode plan) {
-    return plan.transform(new Marking(format));
+    return plan.transform(new Replacing(new Marking(format)));
   }
 
   /** Writes the option into an overwrite that does not have it yet. */
-  public static class Marking extends AbstractPartialFunction {
-    private static final long serialVersionUID = 1L;
+  public static class Marking implements Function<Object, Object> {
     private final String format;
 
     public Marking(String format) {
@@ -80,17 +72,15 @@ public class OwnRows extends Rule {
     }
 
     @Override
-    public boolean isDefinedAt(Object node) {
-      return ours(node) && !options(node).contains(OPTION) && !target(node).options().containsKey(OPTION);
-    }
-
-    @Override
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
-        return otherwise.apply(node);
+    public Object apply(Object node) {
+      if (!ours(node)) {
+        return null;
       }
       TreeNode command = (TreeNode) node;
-      DataSourceV2Relation relation = target(node);
+      DataSourceV2Relation relation = (DataSourceV2Relation) ((V2WriteCommand) node).table();
+      if (options(node).contains(OPTION) || relation.options().containsKey(OPTION)) {
+        return null;
+      }
       String seen = seen(((V2WriteCommand) node).query(), format);
       // Spark wants the options of both to be equal, or one of them to be empty.
       boolean ofCommand = !options(node).isEmpty() || relation.options().isEmpty();
@@ -118,16 +108,12 @@ public class OwnRows extends Rule {
       return (DataSourceV2Relation) ((TreeNode) relation).makeCopy(parts);
     }
 
-    private static DataSourceV2Relation target(Object node) {
-      return (DataSourceV2Relation) ((V2WriteCommand) node).table();
-    }
-
     private boolean ours(Object node) {
       if (!(node instanceof OverwriteByExpression) && !(node instanceof OverwritePartitionsDynamic)) {
         return false;
       }
       Object target = ((V2WriteCommand) node).table();
-      return target instanceof DataSourceV2Relation && isOurs(((DataSourceV2Relation) target).table(), format);
+      return target instanceof DataSourceV2Relation && Plans.isOurs(((DataSourceV2Relation) target).table(), format);
     }
 
     private static Map options(Object node) {
@@ -144,7 +130,7 @@ public class OwnRows extends Rule {
       }
     } else if (plan instanceof DataSourceV2Relation) {
       DataSourceV2Relation relation = (DataSourceV2Relation) plan;
-      if (isOurs(relation.table(), format)) {
+      if (Plans.isOurs(relation.table(), format)) {
         found.add(ofSource(relation));
       }
     } else if (plan instanceof DataSourceV2ScanRelation) {
@@ -157,14 +143,9 @@ public class OwnRows extends Rule {
   }
 
   private static void each(Object plans, String format, Set<String> found) {
-    Iterator<?> all = CollectionConverters.asJava((scala.collection.Seq<?>) plans).iterator();
-    while (all.hasNext()) {
-      walk((LogicalPlan) all.next(), format, found);
+    for (Object plan : CollectionConverters.asJava((scala.collection.Seq<?>) plans)) {
+      walk((LogicalPlan) plan, format, found);
     }
-  }
-
-  private static boolean isOurs(Object table, String format) {
-    return table instanceof PythonTable && ((PythonTable) table).name().equalsIgnoreCase(format);
   }
 
   private static String ofSource(DataSourceV2Relation relation) {

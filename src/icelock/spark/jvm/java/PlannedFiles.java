@@ -2,10 +2,10 @@ package icelock;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.io.Serializable;
 import java.util.ArrayList;
-import java.util.Iterator;
+import java.util.Collections;
 import java.util.List;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
@@ -29,13 +29,11 @@ import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /** The files of a plan; each query asks Python for them, with the filters that Spark has for it. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
@@ -99,9 +97,8 @@ public class PlannedFiles implements FileIndex, Supplier {
   /** Spark does not apply filters on the plan's columns again, and the plan does not understand all of them. */
   private List<?> matching(List<?> directories, Seq partitionFilters) {
     List<?> left = directories;
-    Iterator<?> filters = CollectionConverters.asJava(partitionFilters).iterator();
-    while (filters.hasNext()) {
-      Expression bound = (Expression) ((Expression) filters.next()).transform(new Binding(partitionSchema));
+    for (Object filter : CollectionConverters.asJava(partitionFilters)) {
+      Expression bound = (Expression) ((Expression) filter).transform(new Replacing(new Binding(partitionSchema)));
       BasePredicate predicate = Predicate$.MODULE$.createInterpreted(bound);
       predicate.initialize(0);
       List<Object> kept = new ArrayList<>();
@@ -118,16 +115,12 @@ public class PlannedFiles implements FileIndex, Supplier {
   @Override
   public String[] inputFiles() {
     List<String> found = new ArrayList<>();
-    Iterator<?> directories = CollectionConverters.asJava(listFiles(Plans.none(), Plans.none())).iterator();
-    while (directories.hasNext()) {
-      Iterator<?> files = CollectionConverters.asJava(((PartitionDirectory) directories.next()).files()).iterator();
-      while (files.hasNext()) {
-        found.add(((FileStatusWithMetadata) files.next()).getPath().toUri().toString());
+    for (Object directory : CollectionConverters.asJava(listFiles(Plans.none(), Plans.none()))) {
+      for (Object file : CollectionConverters.asJava(((PartitionDirectory) directory).files())) {
+        found.add(((FileStatusWithMetadata) file).getPath().toUri().toString());
       }
     }
-    String[] paths = new String[found.size()];
-    found.toArray(paths);
-    return paths;
+    return (String[]) found.toArray(new String[0]);
   }
 
   @Override
@@ -149,9 +142,8 @@ public class PlannedFiles implements FileIndex, Supplier {
   }
 
   private static void translate(Seq expressions, List<Object> filters) {
-    Iterator<?> each = CollectionConverters.asJava(expressions).iterator();
-    while (each.hasNext()) {
-      Option filter = DataSourceStrategy$.MODULE$.translateFilter((Expression) each.next(), true);
+    for (Object each : CollectionConverters.asJava(expressions)) {
+      Option filter = DataSourceStrategy$.MODULE$.translateFilter((Expression) each, true);
       if (filter.isDefined()) {
         filters.add(filter.get());
       }
@@ -192,9 +184,8 @@ public class PlannedFiles implements FileIndex, Supplier {
       if (!columns[3].isNullAt(row)) {
         metadata = (Map) metadata.updated(DELETED, columns[3].getBinary(row));
       }
-      List<Object> one = new ArrayList<>(1);
-      one.add(new FileStatusWithMetadata(status, metadata));
-      directories.add(new PartitionDirectory(new Values(batch.getRow(row), values), (Seq) Plans.seq(one)));
+      Seq file = Plans.seq(Collections.singletonList(new FileStatusWithMetadata(status, metadata)));
+      directories.add(new PartitionDirectory(new Values(batch.getRow(row), values), file));
     }
   }
 
@@ -203,8 +194,7 @@ public class PlannedFiles implements FileIndex, Supplier {
   }
 
   /** Makes a filter's columns refer to a row of the plan's values. */
-  public static class Binding extends AbstractPartialFunction implements Serializable {
-    private static final long serialVersionUID = 1L;
+  public static class Binding implements Function<Object, Object> {
     private final StructType partitionSchema;
 
     public Binding(StructType partitionSchema) {
@@ -212,14 +202,9 @@ public class PlannedFiles implements FileIndex, Supplier {
     }
 
     @Override
-    public boolean isDefinedAt(Object expression) {
-      return expression instanceof AttributeReference;
-    }
-
-    @Override
-    public Object applyOrElse(Object expression, Function1 otherwise) {
-      if (!isDefinedAt(expression)) {
-        return otherwise.apply(expression);
+    public Object apply(Object expression) {
+      if (!(expression instanceof AttributeReference)) {
+        return null;
       }
       int index = partitionSchema.fieldIndex(((AttributeReference) expression).name());
       return new BoundReference(index, partitionSchema.fields()[index].dataType(), true);

@@ -3,6 +3,7 @@ package icelock;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Product;
@@ -39,6 +40,11 @@ class Plans {
       both = both.add(field);
     }
     return both;
+  }
+
+  /** Whether a table is one of a Python data source of that format. */
+  static boolean isOurs(Object table, String format) {
+    return table instanceof PythonTable && ((PythonTable) table).name().equalsIgnoreCase(format);
   }
 
   /** Returns a private field of one of Spark's classes. */

@@ -4,7 +4,6 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.sources.And;
 import org.apache.spark.sql.sources.EqualTo;
@@ -38,9 +37,8 @@ public class SafeFilters implements Serializable {
 
   Seq<?> safe(Seq<?> filters) {
     List<Object> kept = new ArrayList<>();
-    Iterator<?> each = CollectionConverters.asJava(filters).iterator();
-    while (each.hasNext()) {
-      Filter filter = (Filter) each.next();
+    for (Object each : CollectionConverters.asJava(filters)) {
+      Filter filter = (Filter) each;
       if (pushable.containsAll(Arrays.asList(filter.references())) && exact(filter)) {
         kept.add(filter);
       }

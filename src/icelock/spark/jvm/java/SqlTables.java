@@ -1,9 +1,9 @@
 package icelock;
 
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
@@ -16,24 +16,17 @@ import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
-import scala.Function1;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Finds the tables of a SQL query in Spark's parse of it, and puts their rows in their places.
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
-public class SqlTables extends AbstractPartialFunction {
-  private static final long serialVersionUID = 1L;
+public class SqlTables implements Function<Object, Object> {
   private static final char SEPARATOR = 0;
-
-  @SuppressWarnings("serial") // never serialized
   private final Map<?, ?> known;
-
-  @SuppressWarnings("serial") // never serialized
   private final List<Object> found = new ArrayList<>();
 
   private SqlTables(Map<?, ?> known) {
@@ -61,31 +54,23 @@ public class SqlTables extends AbstractPartialFunction {
   }
 
   private LogicalPlan walk(LogicalPlan plan) {
-    return (LogicalPlan) plan.transformUpWithSubqueries(this);
+    return (LogicalPlan) plan.transformUpWithSubqueries(new Replacing(this));
   }
 
   @Override
-  public boolean isDefinedAt(Object node) {
-    return node instanceof UnresolvedRelation || node instanceof RelationTimeTravel || node instanceof UnresolvedWith;
-  }
-
-  @Override
-  public Object applyOrElse(Object node, Function1 otherwise) {
+  public Object apply(Object node) {
     if (node instanceof UnresolvedWith) {
       return with((UnresolvedWith) node);
     }
     if (node instanceof RelationTimeTravel && ((RelationTimeTravel) node).relation() instanceof UnresolvedRelation) {
       RelationTimeTravel travel = (RelationTimeTravel) node;
       String version = travel.version().isDefined() ? "version:" + travel.version().get() : "timestamp";
-      return table((LogicalPlan) node, (UnresolvedRelation) travel.relation(), version);
+      return table((UnresolvedRelation) travel.relation(), version);
     }
-    if (node instanceof UnresolvedRelation) {
-      return table((LogicalPlan) node, (UnresolvedRelation) node, "");
-    }
-    return otherwise.apply(node);
+    return node instanceof UnresolvedRelation ? table((UnresolvedRelation) node, "") : null;
   }
 
-  private LogicalPlan table(LogicalPlan node, UnresolvedRelation relation, String version) {
+  private LogicalPlan table(UnresolvedRelation relation, String version) {
     List<?> parts = CollectionConverters.asJava(relation.multipartIdentifier());
     StringBuilder name = new StringBuilder();
     for (Object part : parts) {
@@ -94,10 +79,10 @@ public class SqlTables extends AbstractPartialFunction {
     String table = name.append(version).toString();
     if (known == null) {
       found.add(table);
-      return node;
+      return null;
     }
     if (!known.containsKey(table)) {
-      return node;
+      return null;
     }
     int last = parts.size() - 1;
     Seq qualifier = Plans.seq(parts.subList(0, last));
@@ -108,9 +93,8 @@ public class SqlTables extends AbstractPartialFunction {
   /** Common table expressions are not children of their node. */
   private LogicalPlan with(UnresolvedWith node) {
     List<Object> relations = new ArrayList<>();
-    Iterator<?> each = CollectionConverters.asJava(node.cteRelations()).iterator();
-    while (each.hasNext()) {
-      Tuple3<?, ?, ?> relation = (Tuple3<?, ?, ?>) each.next();
+    for (Object each : CollectionConverters.asJava(node.cteRelations())) {
+      Tuple3<?, ?, ?> relation = (Tuple3<?, ?, ?>) each;
       relations.add(new Tuple3<Object, Object, Object>(relation._1(), walk((LogicalPlan) relation._2()), relation._3()));
     }
     Object[] parts = Plans.parts(node);
