@@ -44,7 +44,7 @@ def delete_job(table, row_filter, **more) -> Job:
 
 
 def merge_job(table, **more) -> Job:
-    return Job(action=Action.MERGE, table=TableName.parse(TABLE), purpose=Purpose.MERGE, base=base_of(table, **more))
+    return Job(action=Action.MERGE, table=TableName.parse(TABLE), purpose=Purpose.MERGE, by_position=True, base=base_of(table, **more))
 
 
 def source(lake, job):

@@ -23,7 +23,7 @@ from icelock.spark.task.row_rewrite import RewriteWriter
 from icelock.spark.task.write import POSITIONS
 from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, people
-from tests.spark.in_process import TABLE, RewriteRun, delete_job, merge_job, paths, settings, source, told
+from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, merge_job, paths, settings, source, told
 
 pytestmark = pytest.mark.spark43
 
@@ -58,7 +58,7 @@ def deks(table):
     return {task.path: KeyMetadata.decode(task.key_metadata.reveal()).dek.reveal() for task in table.scan().scan_tasks()}
 
 
-def merge(lake, table, **more):
+def merge(lake, table, attempt=0, **more):
     """Replace the names of rows 3 and 4 and insert row 100, up to the first job's commit; return the job, the writer and its message."""
     job = merge_job(table, **more)
     where = table.scan("id >= 3 and id < 5", selected_fields=("id", "_row_id", "_file", "_pos")).to_arrow().sort_by("id")
@@ -75,7 +75,8 @@ def merge(lake, table, **more):
     kinds = (sp.LongType(), sp.StringType(), sp.LongType())
     schema = sp.StructType([*ROWS.fields, *(sp.StructField(name, kind) for name, kind in zip(LINEAGE, kinds, strict=True))])
     writer = source(lake, job).writer(schema, False)  # noqa: FBT003 - Spark's signature
-    return job, writer, writer.write(iter(rows.to_batches()))
+    with as_task(0, attempt):
+        return job, writer, writer.write(iter(rows.to_batches()))
 
 
 def rows_with_nulls(start):
@@ -244,6 +245,18 @@ def test_a_second_job_without_the_first_ones_rows_removes_nothing(lake, purpose)
         writer.commit([writer.write(iter([]))])
     assert lake.files() == before
     assert ids(lake) == [*range(10)]
+
+
+def test_what_attempts_of_the_first_job_left_goes_with_the_commit_of_the_second(lake):
+    table = make(lake)
+    job, writer, message = merge(lake, table, attempt=1)
+    left = table.location().removeprefix("file://") + f"/data/00000-0-{job.operation_id}-00009.parquet"
+    Path(left).write_bytes(b"of an attempt that was killed")
+    writer.commit([message])
+    run = RewriteRun(lake, job)
+    run.commit(run.run())
+    assert not Path(left).exists()
+    assert ids(lake) == [*range(10), 100]
 
 
 def test_a_lost_message_of_the_second_job_removes_the_files_of_both(lake):

@@ -13,6 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
+from icelock.spark import ChangeResult
+from icelock.spark.driver import rewrite_here
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE
 
@@ -20,6 +22,12 @@ pytestmark = pytest.mark.spark
 
 COW, MOR = "copy-on-write", "merge-on-read"
 COLUMNS = ["id", "name", "city"]
+
+
+@pytest.fixture(params=["here", "tasks"])
+def rewrites(request, monkeypatch):
+    """Files lose rows in this process, as if they were small, or by Spark's tasks."""
+    monkeypatch.setattr(rewrite_here, "SMALL", 1 << 40 if request.param == "here" else -1)
 
 
 def load(lake, name="db.t"):
@@ -69,29 +77,36 @@ def operations(lake):
 
 
 @pytest.mark.spark43
+@pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
 def test_delete_keeps_other_rows_and_their_lineage(spark, spark_lake, mode):
     rows = frame(spark, 0, 300)
     make(spark_lake, rows, **{"write.delete.mode": mode})
     before = lineage(spark_lake)
     spark_lake.calls.take()
-    icelock.spark.delete(spark, TABLE, "id >= 100 and id < 250 and name != 'name-200'", snapshot_properties={"reason": "law"})
-    assert spark_lake.calls.take() == ["unwrap keyA", "unwrap keyA"]  # planning, commit
+    done = icelock.spark.delete(spark, TABLE, "id >= 100 and id < 250 and name != 'name-200'", snapshot_properties={"reason": "law"})
+    assert spark_lake.calls.take() == ["unwrap keyA"]
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (0, 0, 150 - 21 - 1)  # 21 numbers have no name
+    assert done.snapshot_id == load(spark_lake).current_snapshot().snapshot_id
+    assert (done.files_added, done.files_removed, done.delete_files_added) == ((3, 3, 0) if mode == COW else (0, 0, 3))
     assert stored(spark_lake) == counted(rows.filter("not coalesce(id >= 100 and id < 250 and name != 'name-200', false)"))
     assert {number: before[number] for number in lineage(spark_lake)} == lineage(spark_lake)
     assert len(load(spark_lake).snapshots()) == 2
     assert load(spark_lake).current_snapshot().summary.additional_properties["reason"] == "law"
     vectors = int(load(spark_lake).current_snapshot().summary.additional_properties["total-delete-files"])
     assert vectors == (0 if mode == COW else 3)  # rows of a town come to one task
-    icelock.spark.delete(spark, TABLE, "city = 'town-1'")  # whole files
+    left = stored(spark_lake, row_filter="city = 'town-1'").total()
+    done = icelock.spark.delete(spark, TABLE, "city = 'town-1'")  # whole files
+    assert (done.rows_deleted, done.files_removed, done.delete_files_removed) == (left, 1, 0 if mode == COW else 1)
     assert stored(spark_lake, row_filter="city = 'town-1'") == Counter()
     snapshots = operations(spark_lake)
     assert snapshots[-1] == "delete"
-    icelock.spark.delete(spark, TABLE, "id = 1000")
+    assert icelock.spark.delete(spark, TABLE, "id = 1000") == ChangeResult()
     assert operations(spark_lake) == snapshots  # nothing to do, no snapshot
 
 
 @pytest.mark.spark43
+@pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
 def test_upsert_updates_and_inserts(spark, spark_lake, mode):
     rows = frame(spark, 0, 200)
@@ -101,10 +116,9 @@ def test_upsert_updates_and_inserts(spark, spark_lake, mode):
     source = spark.range(150, 260, 1, 3).selectExpr(
         "id", "if(id % 2 = 0, concat('new-', id), if(id % 7 = 0, null, concat('name-', id))) name", "concat('town-', id % 3) city"
     )
-    icelock.spark.upsert(source, TABLE, ["id"], branch="main")
-    calls = spark_lake.calls.take()
-    # The plan of the join, the writer's, the second job's of copy-on-write, the commit; executors never.
-    assert calls == ["unwrap keyA"] * (4 if mode == COW else 3)
+    done = icelock.spark.upsert(source, TABLE, ["id"], branch="main")
+    assert spark_lake.calls.take() == ["unwrap keyA"]  # by this process, for all jobs
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (60, 25, 0)
     expected = rows.unionByName(frame(spark, 1000, 50)).join(source, "id", "left_anti").unionByName(source)
     assert stored(spark_lake) == counted(expected)
     after = lineage(spark_lake)
@@ -124,8 +138,8 @@ def test_upsert_again_changes_nothing(spark, spark_lake):
     rows = frame(spark, 0, 50)
     make(spark_lake, rows)
     files = spark_lake.files()
-    icelock.spark.upsert(rows, TABLE, ["id", "city"])
-    icelock.spark.upsert(rows.filter("id < 0"), TABLE, ["id"])
+    assert icelock.spark.upsert(rows, TABLE, ["id", "city"]) == ChangeResult()
+    assert icelock.spark.upsert(rows.filter("id < 0"), TABLE, ["id"]) == ChangeResult()
     assert spark_lake.files() == files
 
 
@@ -197,13 +211,15 @@ def test_what_cannot_be_merged_is_refused(spark, spark_lake, change, keys, messa
 
 
 @pytest.mark.spark43
+@pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
 def test_overwrite_by_filter(spark, spark_lake, mode):
     """``write_to`` lets tasks write files again that keep rows; the option of ``df.write`` lets the driver do it."""
     rows, other = frame(spark, 0, 90), frame(spark, 500, 10)
     make(spark_lake, rows, **{"write.delete.mode": mode})
-    icelock.spark.write_to(other, TABLE).option("snapshot-property.Reason", "law").overwrite("id >= 30 and name is not null")
-    assert spark_lake.calls.take() == ["unwrap keyA"] * 3  # the plans of two jobs, one commit
+    done = icelock.spark.write_to(other, TABLE).option("snapshot-property.Reason", "law").overwrite("id >= 30 and name is not null")
+    assert spark_lake.calls.take() == ["unwrap keyA"]
+    assert (done.rows_inserted, done.rows_deleted) == (10, 60 - 8)  # 35, 42 ... 84 have no name
     kept = rows.filter("not (id >= 30 and name is not null)")
     assert stored(spark_lake) == counted(kept.unionByName(other))
     assert operations(spark_lake) == ["append", "overwrite"]
@@ -211,7 +227,8 @@ def test_overwrite_by_filter(spark, spark_lake, mode):
     write(frame(spark, 0, 5), "overwrite", **{"Overwrite-Filter": "id < 20 or id >= 500"})
     assert stored(spark_lake) == counted(kept.filter("id >= 20").unionByName(frame(spark, 0, 5)))
     assert operations(spark_lake) == ["append", "overwrite", "overwrite"]
-    icelock.spark.write_to(other, TABLE).overwrite("true")
+    done = icelock.spark.write_to(other, TABLE).overwrite("true")
+    assert (done.rows_inserted, done.rows_deleted) == (10, kept.filter("id >= 20").count() + 5)
     assert stored(spark_lake) == counted(other)
 
 
@@ -222,9 +239,10 @@ def test_overwrite_of_partitions(spark, spark_lake):
     write(other, "overwrite", **{"overwrite-mode": "dynamic"})
     expected = rows.filter("city = 'town-2'").unionByName(other)
     assert stored(spark_lake) == counted(expected)
-    icelock.spark.write_to(frame(spark, 200, 1), TABLE).overwritePartitions()
+    done = icelock.spark.write_to(frame(spark, 200, 1), TABLE).overwritePartitions()
+    assert (done.rows_inserted, done.rows_deleted) == (1, 10)
     assert stored(spark_lake) == counted(expected.filter("city != 'town-2'").unionByName(frame(spark, 200, 1)))
-    icelock.spark.write_to(other.filter("id < 0"), TABLE).overwritePartitions()
+    assert icelock.spark.write_to(other.filter("id < 0"), TABLE).overwritePartitions() == ChangeResult()
     assert len(load(spark_lake).snapshots()) == 3  # no rows, no partitions, no snapshot
     # As in Java, Spark's setting is for SQL: save() replaces all unless the option says otherwise.
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
@@ -264,13 +282,14 @@ def test_a_table_is_made_with_its_rows_in_one_commit(spark, spark_lake):
     )
     writer = icelock.spark.write_to(rows, TABLE).using("iceberg").tableProperty("encryption.key-id", "keyA")
     writer.tableProperty("write.parquet.compression-codec", "gzip").option("snapshot-property.by", "ctas")
-    writer.partitionedBy("months(ts)", "bucket(4, id)", "truncate(8, name)").create()
+    done = writer.partitionedBy("months(ts)", "bucket(4, id)", "truncate(8, name)").create()
     calls = spark_lake.calls.take()
     assert (calls.count("wrap keyA"), calls.count("unwrap keyA")) in {
         (1, 1),
         (2, 1),
     }  # the catalog's trial wrap, and the KEK, which is tried
     table = load(spark_lake)
+    assert (done.rows_inserted, done.rows_deleted, done.files_added) == (40, 0, len(table.scan().scan_tasks()))
     assert [(field.name, str(field.transform)) for field in table.spec().fields] == [
         ("ts_month", "month"), ("id_bucket", "bucket[4]"), ("name_trunc", "truncate[8]"),
     ]  # fmt: skip
@@ -291,7 +310,8 @@ def test_a_table_is_made_with_its_rows_in_one_commit(spark, spark_lake):
         icelock.spark.write_to(rows, TABLE).tableProperty("encryption.key-id", "keyA").create()
     assert spark_lake.files() == files
     icelock.spark.write_to(rows.selectExpr("id", "id * 2 twice"), TABLE).partitionedBy("twice").createOrReplace()
-    icelock.spark.write_to(rows.selectExpr("id", "id * 2 twice").filter("id < 3"), TABLE).replace()
+    done = icelock.spark.write_to(rows.selectExpr("id", "id * 2 twice").filter("id < 3"), TABLE).replace()
+    assert (done.rows_inserted, done.rows_deleted) == (3, None)
     replaced = load(spark_lake)
     assert replaced.metadata.table_uuid == table.metadata.table_uuid
     assert replaced.scan().to_arrow().to_pydict() == {"id": [0, 1, 2], "twice": [0, 2, 4]}
@@ -336,12 +356,13 @@ def test_plain_parquet_files_are_encrypted_on_the_way(spark, spark_lake, tmp_pat
     rows.write.parquet(str(tmp_path / "plain"))
     more.write.parquet(str(tmp_path / "more"))
     make(spark_lake, frame(spark, 500, 1))
-    icelock.spark.add_files(
+    done = icelock.spark.add_files(
         spark, TABLE, [str(tmp_path / "plain"), str(tmp_path / "more")], reencrypt=True, snapshot_properties={"from": "x"}
     )
     expected = rows.unionByName(more, allowMissingColumns=True).unionByName(frame(spark, 500, 1))
     assert stored(spark_lake) == counted(expected)
     assert load(spark_lake).current_snapshot().summary.additional_properties["from"] == "x"
+    assert (done.rows_inserted, done.rows_deleted) == (35, 0)
     parquet = [content for path, content in spark_lake.files().items() if path.endswith(".parquet")]
     assert {content[:4] for content in parquet} == {b"PARE"}
     assert not any(b"name-1" in content for content in parquet)

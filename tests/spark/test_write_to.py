@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from pyspark.sql import types as sp
 import icelock.spark
 from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.errors import CommitError, KeyUnavailableError, PolicyError
+from icelock.spark.driver import jobs_here
 from icelock.spark.driver import write_here as driver_write
-from icelock.spark.driver.plan_write import plan_write
+from icelock.spark.driver.plan_write import planned_write
 from icelock.spark.driver.write_here import BATCH_BYTES, BATCH_ROWS
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.settings.options import TableName
+from icelock.spark.task.write import write_rows
 from tests.helpers.counting_kms import KEYS
 from tests.helpers.tables import load
 from tests.helpers.waiting import wait_until
@@ -96,7 +99,7 @@ def test_batches_without_a_look_at_their_size_for_each_row(spark, columns, user,
     for name, value in user.items():
         spark.conf.set(name, value)
     try:
-        moved = driver_write._with_batch_settings(df, df.schema)
+        moved = driver_write._in_own_session(df, driver_write._batch_settings(df))
     finally:
         for name in user:
             spark.conf.unset(name)
@@ -111,10 +114,9 @@ def test_what_goes_to_executors_holds_no_key_and_no_setting(lake):
     lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     given = settings(lake, credential="catalog-password-4711")
     job = Job(action=Action.APPEND, table=TableName.parse(TABLE))
-    writer = plan_write(given, job, sp.StructType([sp.StructField("id", sp.LongType())]))
-    sent = cloudpickle.dumps(driver_write._task(writer))
-    writer.abort([])
-    assert b"TaskWriter" in sent
+    plan, _ = planned_write(given, job, sp.StructType([sp.StructField("id", sp.LongType())]), lake.catalog())
+    sent = cloudpickle.dumps(driver_write._task(partial(write_rows, plan)))
+    assert b"WritePlan" in sent
     for secret in ("catalog-password-4711", "encryption.kms", "kms.counting", "sqlite:", given.session_key, job.key, *KEYS.values()):
         wanted = secret if isinstance(secret, bytes) else secret.encode()
         assert wanted not in sent
@@ -182,14 +184,14 @@ def test_errors_of_rows_come_from_tasks(spark, table):
 
 def meanwhile(monkeypatch, change):
     """Let ``change`` happen after the tasks ended and before the commit."""
-    run = driver_write._run
+    run = jobs_here.write_here
 
-    def ran(writer, df):
-        results = run(writer, df)
+    def ran(plan, df):
+        results = run(plan, df)
         change()
         return results
 
-    monkeypatch.setattr(driver_write, "_run", ran)
+    monkeypatch.setattr(jobs_here, "write_here", ran)
 
 
 def test_a_commit_beside_another_one_keeps_both(spark, table, monkeypatch):
@@ -269,7 +271,7 @@ def test_few_rows_are_written_here_as_executors_write_them(spark, spark_lake, mo
     """Of 3 rows Spark says so, of 3 rows that a Python function gave it does not; one file for all 3, whatever tasks they come from."""
     by_tasks = []
     task = driver_write._task
-    monkeypatch.setattr(driver_write, "_task", lambda writer: by_tasks.append(writer) or task(writer))
+    monkeypatch.setattr(driver_write, "_task", lambda work: by_tasks.append(work) or task(work))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
@@ -287,6 +289,16 @@ def test_few_rows_are_written_here_as_executors_write_them(spark, spark_lake, mo
     assert found["few"].to_pylist() == found["tasks"].to_pylist()
     last = found["few"].to_pylist()[2]
     assert (last["ts"].timestamp(), last["day"].isoformat(), last["many"], last["missing"]) == (1e-6, "1970-01-02", [2, None, 3], None)
+
+
+def test_columns_whose_names_spark_would_take_apart(spark, spark_lake):
+    """By tasks, and here."""
+    icelock.spark.write_to(spark.sql("select 1L `a.b`, 'x' `c``d`"), TABLE).tableProperty("encryption.key-id", "keyA").create()
+    df = spark.range(200, 1000, 1, 2).selectExpr("id `a.b`", "'y' `c``d`")
+    icelock.spark.write_to(df, TABLE).append()
+    found = load(spark_lake).scan().to_arrow()
+    assert found.column_names == ["a.b", "c`d"]
+    assert sorted(found.column("a.b").to_pylist()) == [1, *range(200, 1000)]
 
 
 def test_rows_are_optimized_once_by_the_job(spark, table):

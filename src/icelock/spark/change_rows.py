@@ -6,10 +6,11 @@
             says which rows they replace. By ``write.merge.mode`` its commit adds deletion vectors, or a second job rewrites the files that
             lost rows. Rows of the table whose keys are outside the source's range are not read.
 
-Each makes one snapshot, or none when nothing changes. Changed rows keep their ``_row_id``. The commit fails with ValidationException if
-another writer's commit changed the same rows, or (isolation level serializable) added rows that might have matched.
+Each makes one snapshot, or none when nothing changes, and returns what it did. Changed rows keep their ``_row_id``. The commit fails with
+ValidationException if another writer's commit changed the same rows, or (isolation level serializable) added rows that might have matched.
 
-Not here: the work of tasks (``spark.task.row_rewrite``, ``spark.task.write``), jobs (``spark.driver.run_jobs``).
+Not here: the work of tasks (``spark.task.row_rewrite``, ``spark.task.write``), jobs (``spark.driver.jobs_here``; over Connect
+``spark.driver.run_jobs``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.columns.types import contains, quoted
-from icelock.spark.driver.run_jobs import Jobs, TableDescription
+from icelock.spark.driver.result import ChangeResult
+from icelock.spark.driver.run_jobs import Jobs, jobs_of
+from icelock.spark.driver.target import TableDescription
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
@@ -49,25 +52,26 @@ def delete(
     *,
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
-) -> None:
+) -> ChangeResult:
     """Delete the rows of ``catalog.namespace.table`` that match a filter in PyIceberg's language; rows for which it is NULL are kept.
 
     Copy-on-write or merge-on-read, by ``write.delete.mode``.
 
     Raises:
         PolicyError: the session is not registered, or the filter is invalid.
-        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+        NoSuchTableError, KeyUnavailableError, CommitFailedException, ValidationException: nothing was committed and no file is left.
+        PySparkException: tasks failed, or over Spark Connect anything, with the error in its message; likewise.
     """
-    jobs = Jobs(spark)
     job = Job(
-        action=Action.DESCRIBE,
+        action=Action.REWRITE,
         table=TableName.parse(table),
         branch=branch,
         row_filter=parse_filter(delete_filter),
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.DELETE,
     )
-    jobs.rewrite(replace(job, base=jobs.describe(job).base))
+    with jobs_of(spark, job.table) as jobs:
+        return jobs.remove(replace(job, base=jobs.describe(job).base))
 
 
 def upsert(  # noqa: PLR0913 - PyIceberg's parameters
@@ -79,7 +83,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
     when_not_matched_insert_all: bool = True,
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
-) -> None:
+) -> ChangeResult:
     """Update the rows of a table whose keys are in a DataFrame and that differ from its rows, and insert the DataFrame's other rows.
 
     As ``Table.upsert``: ``join_cols`` are the table's identifier fields by default; each key occurs once in the DataFrame and has no null;
@@ -87,30 +91,32 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
 
     Raises:
         PolicyError: other columns than the table's, no key, a key twice or with a null, or nothing to do; nothing was changed.
-        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+        NoSuchTableError, KeyUnavailableError, CommitFailedException, ValidationException: nothing was committed and no file is left.
+        PySparkException: tasks failed, or over Spark Connect anything, with the error in its message; likewise.
     """
     if not when_matched_update_all and not when_not_matched_insert_all:
         raise PolicyError("there is nothing to do: set when_matched_update_all or when_not_matched_insert_all")
-    jobs = Jobs(df.sparkSession)
     job = Job(
         action=Action.MERGE,
         table=TableName.parse(table),
         branch=branch,
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.MERGE,
+        by_position=True,
     )
-    described = jobs.describe(job)
-    job = jobs.with_seen(replace(job, base=described.base), df)
-    keys = tuple(join_cols or described.identifier)
-    source = _source(df, described, keys, table).persist()
-    try:
-        key_range = _key_range(source, keys)
-        if key_range is None:
-            return
-        merge = _Merge(jobs, replace(job, key_range=key_range), source, keys, described.columns)
-        merge.run(update=when_matched_update_all, insert=when_not_matched_insert_all)
-    finally:
-        source.unpersist()
+    with jobs_of(df.sparkSession, job.table) as jobs:
+        described = jobs.describe(job)
+        job = jobs.with_seen(replace(job, base=described.base), df)
+        keys = tuple(join_cols or described.identifier)
+        source = _source(df, described, keys, table).persist()
+        try:
+            key_range = _key_range(source, keys)
+            if key_range is None:
+                return ChangeResult()
+            merge = _Merge(jobs, replace(job, key_range=key_range), source, keys, described)
+            return merge.run(update=when_matched_update_all, insert=when_not_matched_insert_all)
+        finally:
+            source.unpersist()
 
 
 def add_files(  # noqa: PLR0913 - as those above
@@ -121,12 +127,13 @@ def add_files(  # noqa: PLR0913 - as those above
     reencrypt: bool = False,
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
-) -> None:
+) -> ChangeResult:
     """Append the rows of plain Parquet files, read by Spark, encrypted, and matched by column name; the plain files are kept.
 
     Raises:
         PolicyError: ``reencrypt`` is not set, a file that Spark would skip, or the session is not registered; nothing was changed.
-        PySparkException: with icelock's error in its message; nothing was committed and no file is left.
+        NoSuchTableError, KeyUnavailableError, CommitFailedException, ValidationException: nothing was committed and no file is left.
+        PySparkException: tasks failed, or over Spark Connect anything, with the error in its message; likewise.
     """
     if not reencrypt:
         raise PolicyError(
@@ -140,20 +147,21 @@ def add_files(  # noqa: PLR0913 - as those above
     writer = write_to(spark.read.options(**options).parquet(*names), table).option("branch", branch)
     for name, value in (snapshot_properties or {}).items():
         writer.option(f"snapshot-property.{name}", value)
-    writer.append()
+    return writer.append()
 
 
 class _Merge:
     """The jobs of an upsert."""
 
-    def __init__(self, jobs: Jobs, job: Job, source: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...]) -> None:
+    def __init__(self, jobs: Jobs, job: Job, source: DataFrame, keys: tuple[str, ...], described: TableDescription) -> None:
         self._jobs = jobs
         self._job = job
         self._source = source
         self._keys = keys
-        self._columns = columns
+        self._described = described
+        self._columns = described.columns
 
-    def run(self, *, update: bool, insert: bool) -> None:
+    def run(self, *, update: bool, insert: bool) -> ChangeResult:
         matched = self._matched(update=update).persist()
         try:
             parts = []
@@ -162,16 +170,14 @@ class _Merge:
             if insert:
                 parts.append(self._unmatched(matched))
             rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-            self._jobs.write(self._job, rows)
+            return self._jobs.write(self._job, rows, {}, self._described.layout)
         finally:
             matched.unpersist()
-        if update and not self._job.pinned.merge_on_read:
-            self._jobs.rewrite(self._job, only_staged=True)
 
     def _matched(self, *, update: bool) -> DataFrame:
         """Return the source's rows that have a row in the table, with its place and whether it differs."""
         wanted = self._columns if update else self._keys
-        target = self._jobs.read(replace(self._job, action=Action.TARGET, columns=(*wanted, *_WHERE))).alias("t")
+        target = self._jobs.target(replace(self._job, columns=(*wanted, *_WHERE))).alias("t")
         source = self._source.alias("s")
         same_key = [_of("t", key) == _of("s", key) for key in self._keys]
         kinds = {field.name: field.dataType for field in self._source.schema.fields}

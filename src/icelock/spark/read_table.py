@@ -12,10 +12,7 @@ Not here: what Spark's reader reads (``spark.native.scan``), the data source (``
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -23,8 +20,8 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.run_jobs import Jobs
-from icelock.spark.sealed.job import Job, PlannedOn
-from icelock.spark.sealed.seen import Seen
+from icelock.spark.driver.scan_rows import Engine, by_data_source, scan_rows
+from icelock.spark.sealed.job import Job
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.rpc import check_session_rpc
 from icelock.spark.settings.session import is_classic, settings_of
@@ -37,15 +34,6 @@ if TYPE_CHECKING:
     from icelock.table.scan import DataScan
 
 _CATALOGS: Final = "_icelock_catalogs"
-_logger = logging.getLogger(__name__)
-
-
-class Engine(StrEnum):
-    """Who reads: Spark's own reader where it can, it alone, or the data source alone."""
-
-    AUTO = "auto"
-    NATIVE = "native"
-    PYTHON = "python"
 
 
 def read(  # noqa: PLR0913 - what a read can say
@@ -100,11 +88,11 @@ def read_options(spark: SparkSession, options: ReadOptions, expression: BooleanE
             raise PolicyError("engine 'native' needs a classic session, and this is a Spark Connect session: leave the engine out")
         # Fixed to the table's version now: the server would look again for each query.
         at_head = all(value is None for value in (options.snapshot_id, options.as_of_ms, options.branch, options.tag))
-        return _by_data_source(spark, Jobs(spark).fixed(job, snapshot=at_head))
+        return by_data_source(spark, Jobs(spark).fixed(job, snapshot=at_head))
     from icelock.spark.settings.catalogs import scan_of, table_of
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
-    return _rows(spark, job, scan, chosen)
+    return scan_rows(spark, job, scan, chosen)
 
 
 def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame:
@@ -115,7 +103,7 @@ def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame
     options = ReadOptions(table=name, columns=columns, snapshot_id=scan.snapshot_id if scan.has_own_schema else None)
     job = Job.of_read(options, scan.exact_filter)  # its names need no case_sensitive
     check_session_rpc(spark, name, scan.io.properties)
-    rows = _rows(spark, job, scan, chosen)
+    rows = scan_rows(spark, job, scan, chosen)
     return rows if scan.limit is None else rows.limit(scan.limit)
 
 
@@ -124,28 +112,6 @@ def _engine(name: str) -> Engine:
         return Engine(name)
     except ValueError as e:
         raise PolicyError(f"unknown engine {name!r}; use one of {', '.join(Engine)}") from e
-
-
-def _rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine) -> DataFrame:
-    from icelock.spark.native.scan import native_read
-
-    snapshot, metadata = scan.snapshot(), scan.table_metadata
-    snapshot_id = None if snapshot is None else snapshot.snapshot_id
-    base = PlannedOn(table_uuid=str(metadata.table_uuid), snapshot_id=snapshot_id, merge_on_read=False)
-    job = replace(job, base=base, seen=(Seen.of(metadata),))
-    if engine == Engine.PYTHON:
-        return _by_data_source(spark, job)
-    pinned = scan if snapshot_id is None else scan.pinned(snapshot_id)
-    native = native_read(spark, pinned, str(job.table), require_native=engine == Engine.NATIVE)
-    if native.rows is not None and not native.rest:
-        return native.rows
-    reason = native.reason or "some files are not Parquet files with field ids, or have equality deletes of nested columns or in Avro"
-    if engine == Engine.NATIVE and native.rest:
-        raise PolicyError(f"table {job.table} cannot be read by Spark's own reader alone: {reason}; leave the engine out")
-    if native.rest:
-        _logger.info("table %s: %s; the data source reads %s", job.table, reason, "them" if native.rows is not None else "it")
-    rest = _by_data_source(spark, replace(job, rest=native.rows is not None))
-    return rest if native.rows is None else native.rows.unionAll(rest)
 
 
 def session_catalog(spark: SparkSession, settings: Settings, name: TableName) -> EncryptedCatalog:
@@ -162,11 +128,3 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     if name.catalog not in catalogs:
         catalogs[name.catalog] = catalog_of(settings, name)
     return catalogs[name.catalog]
-
-
-def _by_data_source(spark: SparkSession, job: Job) -> DataFrame:
-    if not job.table.catalog:
-        raise PolicyError(
-            f"table {'.'.join(job.table.identifier)} has no catalog, and Spark's own reader cannot read all of it: load it from a catalog"
-        )
-    return Jobs(spark).read(job)

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import quoted
+from icelock.spark.driver.scan_rows import Engine
 from icelock.spark.jvm.native import native_jvm
-from icelock.spark.read_table import Engine, read, read_options, session_catalog
+from icelock.spark.read_table import read, read_options, session_catalog
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.session import is_classic, settings_of
 

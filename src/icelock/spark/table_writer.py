@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.driver.distribution import check_options
-from icelock.spark.driver.run_jobs import Jobs
+from icelock.spark.driver.result import ChangeResult
+from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
@@ -37,8 +38,8 @@ def write_to(df: DataFrame, table: str) -> TableWriter:
 class TableWriter:
     """Writes a DataFrame; each of the six last methods runs it and makes one snapshot.
 
-    They raise PolicyError, KeyUnavailableError, NoSuchTableError, CommitFailedException or ValidationException, or (errors of tasks, Spark
-    Connect, ``overwrite`` by a filter) PySpark's exception with one of them in its message. Then nothing was committed and no file is left.
+    They return what they did, or raise PolicyError, KeyUnavailableError, NoSuchTableError, CommitFailedException or ValidationException, or
+    (errors of tasks, Spark Connect) PySpark's exception with one of them in its message. Then nothing was committed and no file is left.
     """
 
     def __init__(self, df: DataFrame, table: str) -> None:
@@ -97,38 +98,33 @@ class TableWriter:
         self._partitioned_by = transforms
         return self
 
-    def create(self) -> None:
+    def create(self) -> ChangeResult:
         """Create a table with these rows; it must not exist."""
-        self._make(Action.CREATE)
+        return self._make(Action.CREATE)
 
-    def replace(self) -> None:
+    def replace(self) -> ChangeResult:
         """Give an encrypted table these rows, columns and partitioning; its history stays."""
-        self._make(Action.REPLACE)
+        return self._make(Action.REPLACE)
 
-    def createOrReplace(self) -> None:
+    def createOrReplace(self) -> ChangeResult:
         """Create a table with these rows, or replace it if it exists."""
-        self._make(Action.CREATE_OR_REPLACE)
+        return self._make(Action.CREATE_OR_REPLACE)
 
-    def append(self) -> None:
+    def append(self) -> ChangeResult:
         """Add the rows."""
-        self._write(self._job(Action.APPEND))
+        return self._write(self._job(Action.APPEND))
 
-    def overwrite(self, condition: str | BooleanExpression) -> None:
+    def overwrite(self, condition: str | BooleanExpression) -> ChangeResult:
         """Replace the rows that match a filter in PyIceberg's language; ``"true"`` replaces all."""
         everything = isinstance(condition, str) and condition.strip().lower() == "true"
         row_filter = AlwaysTrue() if everything else parse_filter(condition)
         if row_filter == AlwaysTrue():
-            self._write(self._own(Action.OVERWRITE))
-            return
-        job = replace(self._own(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE)
-        described = self._jobs.describe(job)
-        job = replace(job, base=described.base)
-        self._jobs.write_spread(job, self._df, self._spread, described.layout)
-        self._jobs.rewrite(job)
+            return self._write(self._own(Action.OVERWRITE))
+        return self._write(replace(self._own(Action.STAGE), row_filter=row_filter, purpose=Purpose.OVERWRITE))
 
-    def overwritePartitions(self) -> None:
+    def overwritePartitions(self) -> ChangeResult:
         """Replace the partitions that get rows."""
-        self._write(self._own(Action.OVERWRITE_PARTITIONS))
+        return self._write(self._own(Action.OVERWRITE_PARTITIONS))
 
     def _job(self, action: Action) -> Job:
         if self._properties or self._partitioned_by:
@@ -138,15 +134,19 @@ class TableWriter:
     def _own(self, action: Action) -> Job:
         return self._jobs.with_seen(self._job(action), self._df)
 
-    def _make(self, action: Action) -> None:
+    def _make(self, action: Action) -> ChangeResult:
         if BRANCH in {name.lower() for name in self._options}:
             raise PolicyError(f"a new table has its main branch only: leave the option {BRANCH} out")
         new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
         job = replace(self._of_options(action), new_table=new)
-        self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))
+        return self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))
 
-    def _write(self, job: Job) -> None:
-        self._jobs.write_spread(job, self._df, self._spread)
+    def _write(self, job: Job) -> ChangeResult:
+        with jobs_of(self._df.sparkSession, job.table) as jobs:
+            if job.action != Action.STAGE:
+                return jobs.write(job, self._df, self._spread)
+            described = jobs.describe(job)
+            return jobs.write(replace(job, base=described.base), self._df, self._spread, described.layout)
 
     def _of_options(self, action: Action) -> Job:
         return replace(Job.of_write(WriteOptions.parse(self._options, overwrite=False), overwrite=False), action=action)

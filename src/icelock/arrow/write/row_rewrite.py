@@ -17,7 +17,7 @@ Not here: files that need no reading (``plan.whole_files``), deletion vectors an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -37,6 +37,7 @@ from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.plan.task import ScanTask
 
 DELETE_MODE: Final = "write.delete.mode"
+UPDATE_MODE: Final = "write.update.mode"
 MERGE_MODE: Final = "write.merge.mode"
 _LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 
@@ -65,12 +66,13 @@ class DeleteMode(Enum):
 class Rewrite:
     """What becomes of a data file: nothing; or it is ``removed``, and new ``files`` hold the rows that it keeps; or it gets a vector.
 
-    ``deleted`` are all positions of the vector, those deleted before too.
+    ``deleted`` are all positions of the vector, those deleted before too; ``rows`` is how many rows the table loses.
     """
 
     removed: bool = False
     files: tuple[DataFile, ...] = ()
     deleted: BitMap64 | None = None
+    rows: int = field(default=0, compare=False)
 
 
 UNCHANGED: Final = Rewrite()
@@ -110,7 +112,8 @@ def rewrite_file(context: RewriteContext, task: ScanTask, positions: BitMap64 | 
     write = context.write()
     every_row = replace(context.read, schema=write.schema, row_filter=AlwaysTrue())
     rows = read_task(every_row, task, without=marked.deleted)
-    return Rewrite(removed=True, files=tuple(write_data_files(write, rows, task_id=task_id, entropy=context.entropy)))
+    files = tuple(write_data_files(write, rows, task_id=task_id, entropy=context.entropy))
+    return Rewrite(removed=True, files=files, rows=marked.rows)
 
 
 def mark_deleted(read: ReadContext, task: ScanTask, positions: BitMap64 | None = None) -> Rewrite:
@@ -122,7 +125,8 @@ def mark_deleted(read: ReadContext, task: ScanTask, positions: BitMap64 | None =
     every_row = replace(read, row_filter=AlwaysTrue())
     before = Deletes.read(every_row, task)
     live = count_task(every_row, task) if before.compares else task.record_count - len(before.positions)
-    return REMOVED if len(positions - before.positions) == live else Rewrite(deleted=positions | before.positions)
+    rows = len(positions - before.positions)
+    return Rewrite(removed=True, rows=rows) if rows == live else Rewrite(deleted=positions | before.positions, rows=rows)
 
 
 def _matching(read: ReadContext, task: ScanTask) -> BitMap64:
@@ -139,7 +143,7 @@ def with_lineage(context: WriteContext) -> WriteContext:
         PolicyError: a column of the table has one of their names.
     """
     schema = context.schema
-    for field in schema.fields:
-        if field.name in {lineage.name for lineage in _LINEAGE}:
-            raise PolicyError(f"column {field.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column")
+    for column in schema.fields:
+        if column.name in {lineage.name for lineage in _LINEAGE}:
+            raise PolicyError(f"column {column.name!r} has a reserved name, and rewritten files need it for row lineage: rename the column")
     return replace(context, schema=Schema(*schema.fields, *_LINEAGE, schema_id=schema.schema_id))

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
@@ -34,10 +35,10 @@ from icelock.errors import CommitError, IntegrityError
 from icelock.io.listing import delete_files, list_files
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
-from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
-from icelock.spark.driver.target import check_same_table, target_scan
-from icelock.spark.sealed.job import MAIN, Action, Job, Purpose, Staged, check_staged, put, take
+from icelock.spark.driver.result import ChangeResult, result_of
+from icelock.spark.driver.target import TargetFiles, check_same_table, target_files, target_scan
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose, Staged, check_staged, put, put_result, take
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.seen import base_of
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
@@ -55,12 +56,42 @@ _SWEEPS: Final = (0.0, 1.0, 1.5, 1.5)
 _logger = logging.getLogger(__name__)
 
 
-def commit_write(
-    context: WriteContext, ticket: Ticket, messages: Sequence[WriterCommitMessage | None], catalog: EncryptedCatalog | None = None
-) -> None:
-    """Commit a job's files in one snapshot, or keep them for the next job.
+def commit_write(context: WriteContext, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Commit a job's files in one snapshot, or keep them for the next job; arguments and errors are those of ``end_job``."""
+    write = ticket.redeem()
+    staged = take(write.job) if write.job.action == Action.REWRITE else None
+    end = end_job(context, write, messages, staged)
+    if isinstance(end, Staged):
+        try:
+            put(write.job, end)
+        except BaseException:
+            remove(context.io, end.written.paths)
+            raise
+    elif write.job.tells:
+        try:
+            put_result(write.job, end.to_json())
+        except OSError as e:
+            _logger.warning("snapshot %s was committed, but what it did cannot be told: %s", end.snapshot_id, e)
 
-    ``context`` is what tasks wrote with, ``catalog`` the table's, if open.
+
+def end_job(  # noqa: PLR0913 - what a job is, and what is known already
+    context: WriteContext,
+    write: PlannedWrite,
+    messages: Sequence[WriterCommitMessage | None],
+    staged: Staged | None = None,
+    *,
+    catalog: EncryptedCatalog | None = None,
+    files: TargetFiles | None = None,
+) -> Staged | ChangeResult:
+    """Commit a job's files in one snapshot, or return them for the operation's next job; on an error no file is left.
+
+    Args:
+        context: what tasks wrote with.
+        write: what was planned.
+        messages: of the tasks, in their order.
+        staged: what the operation's first job has left.
+        catalog: the table's, if it is open.
+        files: that were planned for a job that removes rows; they are planned again if they are not given.
 
     Raises:
         CommitError: a message is missing, or the table was replaced, or got other columns than a replacement was written for.
@@ -68,36 +99,40 @@ def commit_write(
         CommitFailedException: other writers won each time.
         ValidationException: another writer's commit conflicts with this one, or columns of the files are no longer the table's.
     """
-    write = ticket.redeem()
     job = write.job
-    staged = take(job) if job.action == Action.REWRITE else None
     before = [] if staged is None else [staged.written]
     try:
         tasks = _opened(job, messages)
-        done = FilesWritten.together([*before, *tasks], retried=any(task.retried for task in tasks))
+        done = FilesWritten.together([*before, *tasks], retried=any(each.retried for each in (*before, *tasks)))
         if _has_next_job(job, done):
-            put(job, Staged(written=done, keks=write.keks, schema=context.schema.model_dump_json()))
-            return
+            return Staged(written=done, keks=write.keks, schema=context.schema.model_dump_json())
         transaction = _begin(write, staged, context.schema, catalog)
-        _stage(transaction, job, done)
+        whole = _stage(transaction, job, done, files)
     except BaseException:
         remove(context.io, [*(path for earlier in before for path in earlier.paths), *_paths(job, messages)])
         remove(context.io, unreported_files(context))  # of messages that do not open or are missing
         raise
-    transaction.commit_transaction()
+    made = [producer.snapshot_id for producer in transaction.staged.producers]
+    metadata = transaction.commit_transaction().metadata
     if done.retried:
         committed = set(done.paths)
         remove(context.io, (location for location in unreported_files(context) if location not in committed))
+    return result_of(job, done, next(filter(None, map(metadata.snapshot_by_id, made)), None), whole)
 
 
 def abort_write(context: WriteContext, ticket: Ticket, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Delete the files of a write whose commit never began, and those staged for it."""
+    """Delete the files of a write whose commit never began."""
     try:
         write = ticket.redeem()
     except CommitError:
         _logger.debug("the commit of write %s had begun, and is responsible for its files", context.operation_id)
         return
     remove(context.io, _paths(write.job, messages))
+    sweep(context)
+
+
+def sweep(context: WriteContext) -> None:
+    """Delete all files of an operation, those that killed tasks may still write too."""
     for wait in _SWEEPS:
         time.sleep(wait)
         remove(context.io, unreported_files(context))
@@ -189,8 +224,8 @@ def _check_columns(job: Job, written: Schema, now: Schema) -> None:
         check_same_names(own, now, own.field_ids, table=name)
 
 
-def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
-    """Stage the snapshot of what tasks did; a conflict with another writer's commit is a ValidationException."""
+def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten, files: TargetFiles | None) -> Sequence[FileScanTask]:
+    """Stage the snapshot of what tasks did; return the files that it removes unread. A conflict is a ValidationException."""
     properties = job.snapshot_properties
     since = _since(transaction._table, job)
     if job.action == Action.OVERWRITE:
@@ -198,33 +233,35 @@ def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> N
     elif job.action == Action.OVERWRITE_PARTITIONS:
         transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
     elif job.action in {Action.MERGE, Action.REWRITE}:
-        _change_rows(transaction, job, done)
+        scan = target_scan(transaction._table, job)
+        found = files or target_files(scan, job)
+        _change_rows(transaction, job, done, found, scan.row_filter)
+        return found.whole
     else:
         if job.action == Action.REPLACE and since is not None:
             transaction.staged.expect_head(MAIN, since.snapshot_id)
         transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
+    return ()
 
 
-def _change_rows(transaction: EncryptedTransaction, job: Job, done: FilesWritten) -> None:
-    """Stage what the tasks of a delete, an upsert or an overwrite by filter did, on the plan that they had."""
-    scan = target_scan(transaction._table, job)
-    base = job.pinned.snapshot_id
-    merges = job.purpose == Purpose.MERGE
-    whole, looked_into = ([], []) if base is None else split_by_coverage(scan.plan_files(), scan.full_schema, scan.exact_filter)
-    planned = {task.file.file_path: task for task in (*looked_into, *(whole if merges else ()))}
+def _change_rows(
+    transaction: EncryptedTransaction, job: Job, done: FilesWritten, files: TargetFiles, row_filter: BooleanExpression
+) -> None:
+    """Stage what the tasks of a delete, an update, a merge or an overwrite by filter did, on the plan that they had."""
+    planned = {task.file.file_path: task for task in files.searched}
     _check_seen(done, planned, job)
     # What an upsert's first job found is in both; its second job wrote those files again.
     positions = {path: rows for path, rows in done.positions.items() if path not in set(done.removed)}
     transaction.change_rows(
         EngineWork(
-            removed=[*(() if merges else whole), *(planned[path] for path in done.removed)],
+            removed=[*files.whole, *(planned[path] for path in done.removed)],
             added=done.files,
             deleted=[(planned[path], BitMap64.deserialize(rows)) for path, rows in positions.items()],
         ),
-        row_filter=scan.row_filter,
-        base_snapshot_id=base,
+        row_filter=row_filter,
+        base_snapshot_id=job.pinned.snapshot_id,
         operation=Operation.DELETE if job.purpose == Purpose.DELETE else Operation.OVERWRITE,
-        isolation_property=MERGE_ISOLATION if merges else None,
+        isolation_property=MERGE_ISOLATION if job.purpose == Purpose.MERGE else None,
         snapshot_properties=job.snapshot_properties,
         branch=job.branch,
         since=_since(transaction._table, job),
@@ -239,12 +276,11 @@ def _since(table: Table, job: Job) -> Since | None:
 
 
 def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Job) -> None:
-    """Check that tasks looked into each file of this plan, which is made again here: a file left out would keep its rows."""
+    """Check that tasks looked into each file of the plan: a file left out would keep its rows."""
     wanted = set(planned)
     seen = {*done.seen, *done.positions}
-    if job.purpose == Purpose.MERGE:
+    if job.by_position:
         wanted &= seen
-    if seen != wanted:
-        raise CommitError(
-            f"tasks looked into other files than the plan has ({', '.join(sorted(seen ^ wanted))}): nothing is committed; try again"
-        )
+    if seen != wanted or len(done.seen) != len(set(done.seen)):
+        which = ", ".join(sorted(seen ^ wanted)) or "one of them twice"
+        raise CommitError(f"tasks looked into other files than the plan has ({which}): nothing is committed; try again")

@@ -4,7 +4,7 @@ One planning makes one reader, and unwraps each KEK once. Spark pickles the read
 is the executors' reader with the plan as plain data: the scan with its KMS client stays here.
 
 A job that removes rows reads the files that may hold them. A file all of whose rows match the filter, as partition and metrics prove, needs
-no task: it is removed by metadata alone. For an upsert, tasks get only the files in which its first job found rows.
+no task: it is removed by metadata alone. Of rows that are known by position, tasks get only the files that have them.
 
 Not here: what executors do (``spark.task.read``, ``spark.task.row_rewrite``), the commit (``spark.driver.commit``).
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -25,14 +26,13 @@ from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.task import TaskBuilder
-from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
-from icelock.spark.driver.target import check_same_table, describe, see, target_scan
+from icelock.spark.driver.target import TargetFiles, check_same_table, describe, see, target_files, target_scan, told
 from icelock.spark.native.plan import is_native
-from icelock.spark.sealed.job import DESCRIPTION, Action, Job, check_staged, peek
+from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import executor_properties, open_table, scan_of
 from icelock.spark.settings.session import Settings
@@ -56,15 +56,9 @@ class Loaded:
 
 def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]:
     """Return the schema of a job's rows, which is all that some jobs do; for a read also what later plannings must agree with."""
-    if job.action == Action.DESCRIBE:
-        return describe(settings, job), None
-    if job.action == Action.SEE:
-        return see(settings, job), None
-    if job.action == Action.DISCARD:
-        discard_staged(settings, job)
-        return _result_schema(staged=False), None
-    if job.action == Action.REWRITE:
-        return _result_schema(staged=peek(job) is not None), None
+    answer = _answer(settings, job)
+    if answer is not None:
+        return answer, None
     scan = _scan(open_table(settings, job.table), job)
     projection = scan.projection()
     schema = spark_schema(projection, table=str(job.table))
@@ -73,6 +67,24 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
     snapshot, seen = scan.snapshot(), job.seen[0] if job.seen else Seen.of(scan.table_metadata)
     snapshot_id = None if snapshot is None else snapshot.snapshot_id
     return schema, Loaded(snapshot_id=snapshot_id, schema=projection.model_dump_json(), seen=seen.marked())
+
+
+def _answer(settings: Settings, job: Job) -> StructType | None:
+    """Return the schema of a job that reads no rows of the table."""
+    match job.action:
+        case Action.DESCRIBE:
+            return describe(settings, job)
+        case Action.SEE:
+            return see(settings, job)
+        case Action.RESULT:
+            return told(take_result(job) or "")
+        case Action.DISCARD:
+            discard_staged(settings, job)
+            return _result_schema(staged=False)
+        case Action.REWRITE:
+            return _result_schema(staged=peek(job) is not None)
+        case _:
+            return None
 
 
 def _result_schema(*, staged: bool) -> StructType:
@@ -177,23 +189,38 @@ class RewritePlanning(_DriverReader):
     """Removes rows."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the job; a CommitError if what the first job staged is no longer there."""
-        staged = peek(self._job)
+        """Plan the job; errors are those of ``splits``."""
+        return self.splits(peek(self._job)) or [RewriteSplit([], {})]
+
+    def splits(self, staged: Staged | None) -> list[RewriteSplit]:
+        """Return what tasks do, with what the operation's first job has left; no file, no split.
+
+        Raises:
+            CommitError: what it left is no longer there.
+            KeyUnavailableError: no KMS, or it refused.
+            IntegrityError: a manifest or manifest list was changed.
+        """
         check_staged(staged, self._job)
-        if self._job.pinned.snapshot_id is None:
-            return [RewriteSplit([], {})]
+        planned = self.files.searched
         positions = {} if staged is None else dict(staged.written.positions)
-        if positions:
-            planned = [task for task in self._scan.plan_files() if task.file.file_path in positions]
-        else:
-            _, planned = split_by_coverage(self._scan.plan_files(), self._scan.full_schema, self._scan.exact_filter)
+        if self._job.by_position:
+            planned = [task for task in planned if task.file.file_path in positions]
         builder = TaskBuilder([self._scan.full_schema, *self._table.metadata.schemas])
         tasks = [builder.build(task) for task in planned]
         splits = plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
-        return [RewriteSplit(split.tasks, positions) for split in splits]
+        return [RewriteSplit(split.tasks, positions) for split in splits if len(split)]
 
-    def __reduce__(self) -> Any:
+    @cached_property
+    def files(self) -> TargetFiles:
+        """The files that hold the rows, or may."""
+        return target_files(self._scan, self._job)
+
+    def plan(self) -> RewritePlan:
+        """Return what all tasks share."""
         read = self._read_plan(Schema(), StructType())
         written = replace(with_lineage(self._table.transaction().staged.write_context()), operation_id=self._job.operation_id)
         write = WritePlan.of(written, (), read.storage, sender=self._job.recipient.sender)
-        return RewriteReader, (RewritePlan(read=read, write=write, merge_on_read=self._job.pinned.merge_on_read),)
+        return RewritePlan(read=read, write=write, merge_on_read=self._job.pinned.merge_on_read)
+
+    def __reduce__(self) -> Any:
+        return RewriteReader, (self.plan(),)

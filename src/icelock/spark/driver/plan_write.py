@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from icelock.arrow.write.context import WriteContext
@@ -21,6 +20,7 @@ from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import check_input
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
+from icelock.keys.entropy import SystemEntropy
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
@@ -30,12 +30,20 @@ from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import catalog_of, executor_properties, table_of
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.row_rewrite import RewriteWriter
-from icelock.spark.task.write import POSITIONS, TaskWriter, WritePlan
+from icelock.spark.task.write import OPERATION, POSITIONS, TaskWriter, WritePlan
 from icelock.table.new_table import CreateTransaction
+from icelock.table.table import Table
 
 
-def plan_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog | None = None) -> DataSourceArrowWriter:
-    """Return the writer of one job; ``catalog`` is the table's, if it is open.
+def plan_write(settings: Settings, job: Job, schema: StructType) -> TaskWriter:
+    """Return the data source's writer of one job, with a ticket for its commit; errors are those of ``planned_write``."""
+    plan, write = planned_write(settings, job, schema, catalog_of(settings, job.table))
+    kind = RewriteWriter if job.action == Action.REWRITE else TaskWriter
+    return kind(plan, Ticket.issue(write, SystemEntropy()))
+
+
+def planned_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> tuple[WritePlan, PlannedWrite]:
+    """Return what tasks and what the commit of one job need.
 
     Raises:
         PolicyError: a plain table, no such branch, or columns that do not fit.
@@ -43,30 +51,33 @@ def plan_write(settings: Settings, job: Job, schema: StructType, catalog: Encryp
         NoSuchTableError: no such table.
         CommitError: the table was replaced since the operation was planned.
     """
-    catalog = catalog or catalog_of(settings, job.table)
     if job.action in CREATES:
         return _plan_new_table(settings, job, schema, catalog)
     table = table_of(catalog, job.table)
-    check_branch(table, job.branch, job.table)
-    check_validate_from(table, job)
+    write = planned_change(settings, job, table)
     transaction = table.transaction()
-    if job.base is not None:
-        check_same_table(table, job.base.table_uuid, job.table)
-    write = PlannedWrite(job=job, properties=settings.catalogs.get(job.table.catalog), table_uuid=str(table.metadata.table_uuid))
     context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
     if job.action in {Action.REWRITE, Action.MERGE}:
         context = with_lineage(context)
     if job.action == Action.REWRITE:
         # The reader's planning, another process, opens the KEK: a KMS that refuses stops the job there.
         storage = executor_properties(table.storage.properties, table.catalog.properties)
-        plan = WritePlan.of(context, (), storage, sender=job.recipient.sender)
-        return RewriteWriter(plan, Ticket.issue(write, table.encryption.entropy))
+        return WritePlan.of(context, (), storage, sender=job.recipient.sender), write
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
-    write = replace(write, keks=transaction.staged.prepare_kek())
-    return TaskWriter(plan, Ticket.issue(write, table.encryption.entropy))
+    return plan, replace(write, keks=transaction.staged.prepare_kek())
 
 
-def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> TaskWriter:
+def planned_change(settings: Settings, job: Job, table: Table) -> PlannedWrite:
+    """Return what the commit of a change of a table needs; errors are those of ``planned_write``."""
+    check_branch(table, job.branch, job.table)
+    check_validate_from(table, job)
+    if job.base is not None:
+        check_same_table(table, job.base.table_uuid, job.table)
+    catalog = settings.catalogs.get(job.table.catalog)
+    return PlannedWrite(job=job, properties=catalog, table_uuid=str(table.metadata.table_uuid))
+
+
+def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> tuple[WritePlan, PlannedWrite]:
     found = resolved(catalog, job)
     transaction = new_table_transaction(catalog, found, schema)
     context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
@@ -79,13 +90,13 @@ def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: E
         staged_table=transaction.staged_metadata() if isinstance(transaction, CreateTransaction) else None,
         schema=schema.json(),
     )
-    return TaskWriter(plan, Ticket.issue(write, transaction.staged.entropy))
+    return plan, write
 
 
 def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteContext, catalog: Mapping[str, str]) -> WritePlan:
     """Return the plan of tasks that write rows, after a check that these fit."""
-    merges = job.action == Action.MERGE
-    rows = StructType(schema.fields[: len(schema.fields) - len(POSITIONS)]) if merges else schema
+    change = _change(schema) if job.action == Action.MERGE else ()
+    rows = StructType(schema.fields[: len(schema.fields) - len(change)])
     columns = _table_columns(context.schema, rows, table=str(job.table), case_sensitive=settings.case_sensitive)
     given = arrow_schema(rows)
     try:
@@ -93,7 +104,12 @@ def _plan_rows(settings: Settings, job: Job, schema: StructType, context: WriteC
     except PolicyError as e:
         raise PolicyError(f"table {job.table}: {e}") from e
     storage = executor_properties(context.io.properties, catalog)
-    return WritePlan.of(context, columns, storage, sender=job.recipient.sender, merges=merges)
+    return WritePlan.of(context, columns, storage, sender=job.recipient.sender, change=change)
+
+
+def _change(schema: StructType) -> tuple[str, ...]:
+    """Return the columns that say which rows of the table are replaced or deleted, which are the last ones."""
+    return (OPERATION, *POSITIONS) if OPERATION in schema.names else POSITIONS
 
 
 def _table_columns(schema: Schema, given: StructType, *, table: str, case_sensitive: bool) -> list[str]:

@@ -1,7 +1,7 @@
-"""Jobs of an operation in the user's process, classic or Connect: each is a read or write of the data source with one sealed option.
+"""Jobs of an operation in the user's process: over Spark Connect each is a read or write of the data source with one sealed option.
 
 Nothing here loads a catalog or calls a KMS: the driver's planning processes do, which for Spark Connect are the server's. In a classic
-session the user's process itself plans the writes that commit (``spark.driver.write_here``).
+session the user's process itself plans and commits (``spark.driver.jobs_here``).
 
 Before rows are written, their DataFrame's plan is searched for the versions of icelock tables that they come from: in a classic session by
 the JVM (``OwnRows.java``), over Connect by the client.
@@ -12,45 +12,50 @@ Not here: the operations (``write_to``, ``spark.change_rows``).
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.new_table import new_layout
+from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.source import NAME
+from icelock.spark.driver.target import TableDescription
 from icelock.spark.jvm.rules import activate, seen_in_plan
-from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, PlannedOn, Purpose
+from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, PlannedOn
 from icelock.spark.sealed.seen import Seen, refuse, seen_in
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import Settings, is_classic, settings_of
 
-# Writes that commit and need no job before them.
-_AT_ONCE: Final = frozenset(
-    {Action.APPEND, Action.OVERWRITE, Action.OVERWRITE_PARTITIONS, Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE}
-)
+_logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDescription:
-    """What the user's process knows of a table."""
+def jobs_of(spark: SparkSession, table: TableName) -> Jobs:
+    """Return what runs the jobs of one operation on a table, to be used in a ``with`` block."""
+    if not is_classic(spark):
+        return Jobs(spark)
+    from icelock.spark.driver.jobs_here import JobsHere
 
-    base: PlannedOn
-    columns: tuple[str, ...]
-    uuids: frozenset[str]
-    identifier: tuple[str, ...]
-    layout: Layout
+    return JobsHere(spark, table)
 
 
 class Jobs:
-    """Runs jobs in one session."""
+    """Runs jobs in one session, by the data source."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._settings = settings_of(spark)
         activate(spark)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave nothing open."""
 
     def with_seen(self, job: Job, rows: DataFrame) -> Job:
         """Return a job that knows which versions of icelock tables its rows come from, unless the user named a snapshot.
@@ -63,26 +68,55 @@ class Jobs:
         """Return the rows of a job."""
         return self._spark.read.format(NAME).option(JOB, job.seal(self._settings)).load()
 
-    def write(self, job: Job, rows: DataFrame) -> None:
-        """Run a job on rows."""
-        rows.write.format(NAME).mode("append").option(JOB, job.seal(self._settings)).save()
+    def target(self, job: Job) -> DataFrame:
+        """Return the rows of the table that an operation is about."""
+        return self.read(replace(job, action=Action.TARGET))
 
-    def write_spread(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> None:
-        """Run a job on rows, spread over tasks as the table and the options of ``distribution`` ask.
+    def write(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> ChangeResult:
+        """Write rows, remove those that they replace, and commit.
 
-        In a classic session this process itself runs a job that commits. ``layout`` is the table's, if it is known.
+        Rows are spread over tasks as the table and ``options`` of ``distribution`` ask; ``layout`` is the table's, if it is known.
         """
-        if job.action in _AT_ONCE and is_classic(self._spark):
-            from icelock.spark.driver.write_here import write_rows
-
-            write_rows(self._settings, job, rows, options)
-            return
         if layout is None:
-            from icelock.spark.driver.new_table import new_layout
-
             properties = self._settings.catalogs.get(job.table.catalog) or {}  # as far as this process knows them
             layout = self.describe(job).layout if job.new_table is None else new_layout(job, rows.schema, properties)
-        self.write(job, distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive))
+        self._save(job, distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive))
+        if job.action == Action.STAGE or (job.action == Action.MERGE and not job.pinned.merge_on_read):
+            return self._remove(job, only_staged=job.action == Action.MERGE)
+        return self._result(job)
+
+    def remove(self, job: Job) -> ChangeResult:
+        """Remove the rows that match the job's filter, and commit."""
+        return self._remove(job, only_staged=False)
+
+    def _remove(self, job: Job, *, only_staged: bool) -> ChangeResult:
+        """Remove rows, and commit what was staged before; files of a failed operation are deleted.
+
+        ``only_staged``: do nothing if no job staged anything.
+        """
+        job = replace(job, action=Action.REWRITE)
+        try:
+            results = self.read(job)
+            if not only_staged or results.schema[0].metadata[DESCRIPTION]:
+                self._save(job, results)
+        except BaseException:
+            # A job that could not be planned staged nothing. The first error matters more.
+            with contextlib.suppress(Exception):
+                _ = self.read(replace(job, action=Action.DISCARD)).schema
+            raise
+        return self._result(job)
+
+    def _save(self, job: Job, rows: DataFrame) -> None:
+        rows.write.format(NAME).mode("append").option(JOB, replace(job, tells=True).seal(self._settings)).save()
+
+    def _result(self, job: Job) -> ChangeResult:
+        """Return what an operation did, which its commit has left in the driver."""
+        told = self._told(job, Action.RESULT)
+        if not told:
+            _logger.warning(
+                "the change of table %s was committed, but the driver's temporary folder was emptied: its result is lost", job.table
+            )
+        return ChangeResult.from_json(told) if told else ChangeResult(rows_deleted=None)
 
     def fixed(self, job: Job, *, snapshot: bool) -> Job:
         """Return a read pinned to the present version of its table; with ``snapshot`` it reads the main branch's."""
@@ -92,36 +126,12 @@ class Jobs:
 
     def describe(self, job: Job) -> TableDescription:
         """Return what the table of a job is like now."""
-        found: dict[str, Any] = json.loads(self._told(job, Action.DESCRIBE))
-        mode = found["merge"] if job.purpose == Purpose.MERGE else found["delete"]
-        return TableDescription(
-            base=PlannedOn(table_uuid=found["uuid"], snapshot_id=found["snapshot"], merge_on_read=mode),
-            columns=tuple(found["columns"]),
-            uuids=frozenset(found["uuids"]),
-            identifier=tuple(found["identifier"]),
-            layout=Layout.from_json(found["layout"]),
-        )
+        return TableDescription.from_json(self._told(job, Action.DESCRIBE))
 
     def _told(self, job: Job, action: Action) -> str:
         """Return what the driver tells of a job's table."""
         text: str = self.read(replace(job, action=action)).schema[0].metadata[DESCRIPTION]
         return text
-
-    def rewrite(self, job: Job, *, only_staged: bool = False) -> None:
-        """Remove rows, and commit what was staged before; files of a failed operation are deleted.
-
-        ``only_staged``: do nothing if no job staged anything.
-        """
-        job = replace(job, action=Action.REWRITE)
-        try:
-            results = self.read(job)
-            if not only_staged or results.schema[0].metadata[DESCRIPTION]:
-                self.write(job, results)
-        except BaseException:
-            # A job that could not be planned staged nothing. The first error matters more.
-            with contextlib.suppress(Exception):
-                _ = self.read(replace(job, action=Action.DISCARD)).schema
-            raise
 
 
 def _rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen, ...]:

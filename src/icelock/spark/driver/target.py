@@ -9,22 +9,26 @@ Not here: which rows of a file are deleted (``spark.task.row_rewrite``), the com
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from pyiceberg import types as ice
 from pyiceberg.expressions import And, BooleanExpression
+from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
 
-from icelock.arrow.write.row_rewrite import DELETE_MODE, MERGE_MODE, DeleteMode
+from icelock.arrow.write.row_rewrite import DELETE_MODE, MERGE_MODE, UPDATE_MODE, DeleteMode
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
 from icelock.plan.filters.exact import exact_filter
+from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.driver.distribution import Layout
-from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job
+from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job, PlannedOn, Purpose
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
 from icelock.spark.settings.options import VALIDATE_FROM, TableName
@@ -33,14 +37,47 @@ from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
 _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UPDATED))
+_MODES: Final = {
+    Purpose.DELETE: DELETE_MODE,
+    Purpose.OVERWRITE: DELETE_MODE,
+    Purpose.UPDATE: UPDATE_MODE,
+    Purpose.MERGE: MERGE_MODE,
+}
 
 
-def describe(settings: Settings, job: Job) -> sp.StructType:
-    """Return what a user's process has to know of a table, as the metadata of one column; needs no key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """What an operation has to know of its table: ``base`` is what it is planned on, ``uuids`` and ``identifier`` are names of columns."""
 
-    A plain table, a filter that does not fit, an invalid mode, or a column with a reserved name is a PolicyError.
+    base: PlannedOn
+    columns: tuple[str, ...]
+    uuids: frozenset[str]
+    identifier: tuple[str, ...]
+    layout: Layout
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        base = (self.base.table_uuid, self.base.snapshot_id, self.base.merge_on_read)
+        return json.dumps([base, self.columns, sorted(self.uuids), self.identifier, self.layout.to_json()])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what ``to_json`` was called on."""
+        (table_uuid, snapshot_id, merge_on_read), columns, uuids, identifier, layout = json.loads(text)
+        return cls(
+            base=PlannedOn(table_uuid=table_uuid, snapshot_id=snapshot_id, merge_on_read=merge_on_read),
+            columns=tuple(columns),
+            uuids=frozenset(uuids),
+            identifier=tuple(identifier),
+            layout=Layout.from_json(layout),
+        )
+
+
+def described(table: Table, job: Job) -> TableDescription:
+    """Return what an operation has to know of its table; needs no key.
+
+    A plain table, no such branch, a filter that does not fit, an invalid mode, or a column with a reserved name is a PolicyError.
     """
-    table = open_table(settings, job.table)
     check_branch(table, job.branch, job.table)
     table.io_for(table.metadata)  # refuses a plain table
     schema = table.schema()
@@ -51,25 +88,31 @@ def describe(settings: Settings, job: Job) -> sp.StructType:
                 f"column {field.name!r} of table {job.table} has a reserved name, and changing rows needs it: rename the column"
             )
     ref = table.metadata.refs.get(job.branch)
-    found = {
-        "uuid": str(table.metadata.table_uuid),
-        "snapshot": None if ref is None else ref.snapshot_id,
-        "merge": _merges_on_read(table, MERGE_MODE, job.table),
-        "delete": _merges_on_read(table, DELETE_MODE, job.table),
-        "columns": [field.name for field in schema.fields],
-        "uuids": [field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)],
-        "identifier": sorted(schema.identifier_field_names()),
-        "layout": Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties).to_json(),
-    }
-    return _told(json.dumps(found))
+    return TableDescription(
+        base=PlannedOn(
+            table_uuid=str(table.metadata.table_uuid),
+            snapshot_id=None if ref is None else ref.snapshot_id,
+            merge_on_read=_merges_on_read(table, _MODES[job.purpose], job.table),
+        ),
+        columns=tuple(field.name for field in schema.fields),
+        uuids=frozenset(field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)),
+        identifier=tuple(sorted(schema.identifier_field_names())),
+        layout=Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties),
+    )
+
+
+def describe(settings: Settings, job: Job) -> sp.StructType:
+    """Return ``described`` as the metadata of one column, for a user's process that has no catalog; same errors, and NoSuchTableError."""
+    return told(described(open_table(settings, job.table), job).to_json())
 
 
 def see(settings: Settings, job: Job) -> sp.StructType:
     """Return the present version of a table (``Seen``) as the metadata of one column; needs no key."""
-    return _told(Seen.of(open_table(settings, job.table).metadata).to_text())
+    return told(Seen.of(open_table(settings, job.table).metadata).to_text())
 
 
-def _told(text: str) -> sp.StructType:
+def told(text: str) -> sp.StructType:
+    """Return a text as the metadata of one column."""
     return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: text})])
 
 
@@ -107,11 +150,27 @@ def target_scan(table: Table, job: Job) -> DataScan:
     """
     base = job.pinned
     check_same_table(table, base.table_uuid, job.table)
-    scan = table.scan(row_filter=_row_filter(table, job), selected_fields=job.columns or ("*",))
+    scan = table.scan(row_filter=target_filter(table, job), selected_fields=job.columns or ("*",))
     return scan if base.snapshot_id is None else scan.pinned(base.snapshot_id)
 
 
-def _row_filter(table: Table, job: Job) -> BooleanExpression:
+class TargetFiles(NamedTuple):
+    """The files of an operation's scan: those that it removes unread, as all their rows match, and those that it has to look into."""
+
+    whole: Sequence[FileScanTask] = ()
+    searched: Sequence[FileScanTask] = ()
+
+
+def target_files(scan: DataScan, job: Job) -> TargetFiles:
+    """Return the files of an operation's scan; of rows that are known by position, all may have to be looked into."""
+    if job.pinned.snapshot_id is None:
+        return TargetFiles()
+    files = scan.plan_files()
+    return TargetFiles((), list(files)) if job.by_position else TargetFiles(*split_by_coverage(files, scan.full_schema, scan.exact_filter))
+
+
+def target_filter(table: Table, job: Job) -> BooleanExpression:
+    """Return which rows an operation is about: its filter, within the range of its keys."""
     translator = FilterTranslator(table.schema(), table.schema())
     bounds = [
         kind((column,), value)

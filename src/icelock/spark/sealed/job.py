@@ -9,7 +9,7 @@ derived from it; tasks get the public key (``spark.sealed.hpke``).
 
 What is left for the second job (``Staged``) is a file that never leaves the driver's machine, as that of a ``spark.sealed.ticket``, but its
 path follows from the operation's id, so that the planning processes of another job find it. It holds the new files with their keys and the
-rows that they replace. Folder 0700, file 0600.
+rows that they replace. Folder 0700, file 0600. So is what a commit did (``put_result``), for a Connect client that asks for it.
 
 Not here: what users give as options (``spark.settings.options``).
 """
@@ -42,8 +42,9 @@ JOB: Final = "job"
 MAIN: Final = "main"
 DESCRIPTION: Final = "icelock"
 _AAD: Final = b"icelock spark job"
-_STAGED_AAD: Final = b"icelock spark staged"
+_LEFT_AAD: Final = b"icelock spark "
 _STAGED: Final = "staged"
+_RESULT: Final = "result"
 _KEY_LENGTH: Final = 32
 
 
@@ -64,6 +65,7 @@ class Action(StrEnum):
     MERGE = "merge"  # writes rows that replace others at known positions; the next job removes these, unless merge-on-read does
     REWRITE = "rewrite"  # removes rows, and commits
     DISCARD = "discard"  # forgets what a job staged
+    RESULT = "result"  # tells in the schema what the operation did; no rows
 
 
 class Purpose(StrEnum):
@@ -71,6 +73,7 @@ class Purpose(StrEnum):
 
     DELETE = "delete"
     OVERWRITE = "overwrite"
+    UPDATE = "update"
     MERGE = "merge"
 
 
@@ -108,8 +111,10 @@ class Job:
         rest: whether to read only the files that Spark's own reader cannot (``spark.native.plan.is_native``).
         new_table: for the actions that create or replace one.
         purpose: of the operation.
+        by_position: whether the rows to remove are known by file and position (MERGE), else all that match ``row_filter`` are removed.
         seen: the versions that the rows of a write come from, or that a read reads.
         validate_from: the snapshot that the user says the rows come from.
+        tells: whether the commit leaves what it did for a job that asks for it.
         operation_id: shared by the jobs of an operation; part of the names of its files.
         key: of the operation.
     """
@@ -126,8 +131,10 @@ class Job:
     rest: bool = False
     new_table: NewTable | None = None
     purpose: Purpose = Purpose.OVERWRITE
+    by_position: bool = False
     seen: tuple[Seen, ...] = ()
     validate_from: int | None = None
+    tells: bool = False
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     key: bytes = field(default_factory=lambda: SystemEntropy().random_bytes(_KEY_LENGTH), repr=False)
 
@@ -198,19 +205,13 @@ class Staged:
 
 def put(job: Job, staged: Staged) -> None:
     """Keep what a job staged for the next one."""
-    path = _path(job)
-    path.parent.mkdir(mode=0o700)
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_bytes(_seal(job.key, pickle.dumps(staged), _STAGED_AAD))
+    _put(_path(job), job, pickle.dumps(staged))
 
 
 def peek(job: Job) -> Staged | None:
     """Return what a job of this operation staged, if any."""
-    try:
-        sealed = _path(job).read_bytes()
-    except FileNotFoundError:
-        return None
-    staged: Staged = pickle.loads(aes_gcm.decrypt(job.key, sealed, _STAGED_AAD))  # noqa: S301 - authenticated
+    found = _get(_path(job), job)
+    staged: Staged | None = None if found is None else pickle.loads(found)  # noqa: S301 - authenticated
     return staged
 
 
@@ -218,22 +219,52 @@ def take(job: Job) -> Staged | None:
     """Return what was staged, and delete it: the caller becomes responsible for the files."""
     staged = peek(job)
     if staged is not None:
-        path = _path(job)
-        path.unlink()
-        path.parent.rmdir()
+        _forget(_path(job))
     return staged
 
 
+def put_result(job: Job, result: str) -> None:
+    """Keep what an operation did, as text, for the process that asks for it."""
+    _put(_path(job, _RESULT), job, result.encode())
+
+
+def take_result(job: Job) -> str | None:
+    """Return what an operation did, and delete it; None if that is not known."""
+    found = _get(_path(job, _RESULT), job)
+    if found is not None:
+        _forget(_path(job, _RESULT))
+    return None if found is None else found.decode()
+
+
 def check_staged(staged: Staged | None, job: Job) -> None:
-    """Check that the second job of an operation has what the first left; a delete has one job.
+    """Check that the second job of an operation has what the first left; a delete by a filter has one job.
 
     Else it is a CommitError: removing the old rows without the new ones would lose them.
     """
-    if staged is None and job.purpose != Purpose.DELETE:
+    if staged is None and (job.by_position or job.purpose != Purpose.DELETE):
         raise CommitError(
             f"{_path(job)} is gone, so nothing is committed: the operation ended before, or the driver's temporary folder was emptied"
         )
 
 
-def _path(job: Job) -> Path:
-    return Path(tempfile.gettempdir()) / f"icelock-job-{job.operation_id}" / _STAGED
+def _path(job: Job, name: str = _STAGED) -> Path:
+    return Path(tempfile.gettempdir()) / f"icelock-job-{job.operation_id}" / name
+
+
+def _put(path: Path, job: Job, content: bytes) -> None:
+    path.parent.mkdir(mode=0o700)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(_seal(job.key, content, _LEFT_AAD + path.name.encode()))
+
+
+def _get(path: Path, job: Job) -> bytes | None:
+    try:
+        sealed = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return aes_gcm.decrypt(job.key, sealed, _LEFT_AAD + path.name.encode())
+
+
+def _forget(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()

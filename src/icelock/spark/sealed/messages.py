@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -24,10 +25,24 @@ if TYPE_CHECKING:
     from icelock.metadata.manifest import DataFile
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """How many rows of the table a task inserted, updated and deleted."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
+            inserted=self.inserted + other.inserted, updated=self.updated + other.updated, deleted=self.deleted + other.deleted
+        )
+
+
 class FilesWritten:
     """The data files of one task attempt; empty for an empty partition."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a task has to tell
         self,
         files: Sequence[DataFile] = (),
         *,
@@ -35,6 +50,7 @@ class FilesWritten:
         seen: Sequence[str] = (),
         removed: Sequence[str] = (),
         positions: Mapping[str, bytes] | None = None,
+        counts: RowCounts | None = None,
     ) -> None:
         """Take the values of the files.
 
@@ -44,7 +60,9 @@ class FilesWritten:
             seen: files of the table that a task examined, changed or not.
             removed: those of them that the written ones replace, or that have no row left.
             positions: of removed rows, as a serialized 64-bit roaring bitmap, by file of the table.
+            counts: of rows.
         """
+        self.counts = counts or RowCounts()
         self.retried = retried
         self.seen = tuple(seen)
         self.removed = tuple(removed)
@@ -61,6 +79,7 @@ class FilesWritten:
             one._files += message._files  # noqa: SLF001 - of this class
             one.seen += message.seen
             one.removed += message.removed
+            one.counts += message.counts
             for path, positions in message.positions.items():
                 both = BitMap64.deserialize(positions) | BitMap64.deserialize(one.positions[path]) if path in one.positions else None
                 one.positions[path] = positions if both is None else both.serialize()

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from icelock.spark.sealed.messages import FilesWritten, SealedFiles, seal_part
+from icelock.spark.sealed.hpke import Sender
+from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles, seal_part
+from icelock.spark.sealed.splits import open_split
 from icelock.spark.task.read import ExecutorReader, ReadPlan
 from icelock.spark.task.splits import Split
-from icelock.spark.task.write import TaskWriter, WritePlan
+from icelock.spark.task.write import TaskWriter, WritePlan, freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +83,7 @@ class RewriteReader(ExecutorReader):
                 seen=[task.path],
                 removed=[task.path] if found.removed else [],
                 positions={} if found.deleted is None else {task.path: found.deleted.serialize()},
+                counts=None if task.path in positions else RowCounts(deleted=found.rows),
             )
             sealed = seal_part(told, self._plan.write.sender, part=part, last=False)
             yield pa.record_batch([pa.array([sealed], pa.binary())], names=[RESULT])
@@ -91,7 +94,26 @@ class RewriteWriter(TaskWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
         """Return the results of one task."""
-        parts: list[bytes] = [value.as_py() for batch in iterator for value in batch.column(0)]
-        task = TaskContext.get()
-        end = FilesWritten(retried=task is not None and task.attemptNumber() > 0)
-        return SealedFiles([*parts, seal_part(end, self.plan.sender, part=len(parts), last=True)])
+        return _gathered(self.plan.sender, iterator)
+
+
+def _gathered(sender: Sender, results: Iterator[pa.RecordBatch]) -> SealedFiles:
+    """Return the rows of a ``RewriteReader`` as the message of one task."""
+    parts: list[bytes] = [value.as_py() for batch in results for value in batch.column(0)]
+    task = TaskContext.get()
+    end = FilesWritten(retried=task is not None and task.attemptNumber() > 0)
+    return SealedFiles([*parts, seal_part(end, sender, part=len(parts), last=True)])
+
+
+def rewrite_files(plan: RewritePlan, splits: Sequence[RewriteSplit]) -> SealedFiles:
+    """Do what reader and writer do, for one task or in the calling process; errors are those of ``RewriteReader.read``."""
+    if TaskContext.get() is not None:
+        freeze_imports()
+    tasks = [task for split in splits for task in split.tasks]
+    positions = {path: rows for split in splits for path, rows in split.positions.items()}
+    return _gathered(plan.write.sender, RewriteReader(plan).read(RewriteSplit(tasks, positions)))
+
+
+def rewrite_sealed(plan: RewritePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
+    """Do the same for splits that are sealed rows; a row that was changed is an IntegrityError."""
+    return rewrite_files(plan, [open_split(key, value.as_py()) for batch in rows for value in batch.column(0)])

@@ -4,8 +4,9 @@ Spark pickles one writer for executors and for the commit, so ``TaskWriter`` is 
 sort order, storage settings, and a ticket that only the driver's machine can redeem (``spark.sealed.ticket``). A task mints the keys of its
 own files, and seals its message about them (``spark.sealed.hpke``).
 
-Rows of an upsert have three more columns: ``_row_id`` of the row that they replace, which is stored, then its file and position, which go
-into the message (``POSITIONS``).
+Rows of a change (``Action.MERGE``) have more columns: ``_row_id`` of the row that they replace, which is stored. Then come those that go
+into the message: ``OPERATION``, which may be left out, and ``POSITIONS``, file and position of that row, null for a new row. Of a row with
+the operation ``DELETES`` nothing is written.
 
 A failed task deletes its files itself, unless Spark kills its process first. ``abort`` deletes those of finished tasks and of killed
 processes, and so does ``commit`` when a task was retried.
@@ -25,16 +26,19 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from icelock.spark.sealed.hpke import Sender
-from icelock.spark.sealed.messages import FilesWritten, SealedFiles
+from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyroaring import BitMap64
 
     from icelock.arrow.write.context import WriteContext
+    from icelock.metadata.manifest import DataFile
     from icelock.spark.sealed.ticket import Ticket
 
 POSITIONS: Final = ("icelock replaced file", "icelock replaced position")
+OPERATION: Final = "icelock operation"
+DELETES: Final = 1  # Spark's RowDeltaUtils.DELETE_OPERATION
 _WRITE_SETTINGS: Final = ("write.", "format-version")
 
 
@@ -42,7 +46,7 @@ _WRITE_SETTINGS: Final = ("write.", "format-version")
 class WritePlan:
     """A write without its rows; ``columns`` are the table's names for the input's; schema, spec and sort order are Iceberg's JSON.
 
-    ``sender`` seals messages to the driver. ``merges``: rows have two more columns, file and position of the row that each replaces.
+    ``sender`` seals messages to the driver. ``change`` names the last columns of rows that say which row of the table each replaces.
     """
 
     columns: tuple[str, ...]
@@ -55,11 +59,11 @@ class WritePlan:
     data_key_length: int
     operation_id: str
     sender: Sender
-    merges: bool = False
+    change: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, merges: bool = False
+        cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, change: tuple[str, ...] = ()
     ) -> WritePlan:
         """Return the plan of a transaction; ``storage`` are the FileIO's properties that executors may have."""
         return cls(
@@ -73,7 +77,7 @@ class WritePlan:
             data_key_length=context.data_key_length,
             operation_id=context.operation_id,
             sender=sender,
-            merges=merges,
+            change=change,
         )
 
     def context(self) -> WriteContext:
@@ -105,22 +109,8 @@ class TaskWriter(DataSourceArrowWriter):
         self.ticket = ticket
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedFiles:
-        """Write the rows of one task; on an error (those of ``write_data_files``) its files are deleted."""
-        from icelock.arrow.write.writer import write_data_files
-        from icelock.keys.entropy import SystemEntropy
-
-        task = TaskContext.get()
-        if task is not None:
-            _freeze_imports()
-        names = [*self.plan.columns, *(POSITIONS if self.plan.merges else ())]
-        batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in iterator if batch.num_rows)
-        number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
-        replaced: dict[str, BitMap64] = {}
-        if self.plan.merges:
-            batches = _without_positions(batches, replaced)
-        files = write_data_files(self.plan.context(), batches, task_id=number, entropy=SystemEntropy())
-        positions = {path: found.serialize() for path, found in replaced.items()}
-        return SealedFiles.of(FilesWritten(files, retried=attempt > 0, positions=positions), self.plan.sender)
+        """Write the rows of one task; errors are those of ``write_rows``."""
+        return write_rows(self.plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of the messages in one snapshot; on an error nothing is committed (``spark.driver.commit``)."""
@@ -138,21 +128,68 @@ class TaskWriter(DataSourceArrowWriter):
         return f"{type(self).__name__}({self.plan.location})"
 
 
+def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
+    """Write the rows of one task, or of the calling process; on an error (those of ``write_data_files``) its files are deleted."""
+    from icelock.arrow.write.writer import write_data_files
+    from icelock.keys.entropy import SystemEntropy
+
+    task = TaskContext.get()
+    if task is not None:
+        freeze_imports()
+    names = [*plan.columns, *plan.change]
+    batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in rows if batch.num_rows)
+    number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
+    changes = _Changes(plan.change)
+    stored = changes.stored(batches) if plan.change else batches
+    files = write_data_files(plan.context(), stored, task_id=number, entropy=SystemEntropy())
+    return SealedFiles.of(changes.told(files, retried=attempt > 0), plan.sender)
+
+
 @cache
-def _freeze_imports() -> None:
+def freeze_imports() -> None:
     """Exclude our imports from garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
     gc.freeze()
 
 
-def _without_positions(batches: Iterator[pa.RecordBatch], found: dict[str, BitMap64]) -> Iterator[pa.RecordBatch]:
-    """Yield batches without their last two columns, and add these positions to ``found``."""
-    import pyarrow.compute as pc
-    from pyroaring import BitMap64
+class _Changes:
+    """What rows of a change say beside the columns that are stored: which rows of the table they replace or delete."""
 
-    for batch in batches:
-        rest = batch.num_columns - 2
-        paths, positions = batch.column(rest).dictionary_encode(), batch.column(rest + 1)
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._positions: dict[str, BitMap64] = {}
+        self._updated = 0
+        self._deleted = 0
+
+    def stored(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows to write, without the columns that say this."""
+        import pyarrow.compute as pc
+
+        for batch in batches:
+            paths, positions = (batch.column(name) for name in POSITIONS)
+            self._collect(paths.dictionary_encode(), positions)
+            written = batch.select(range(batch.num_columns - len(self._names)))
+            if OPERATION in self._names:
+                kept = pc.not_equal(batch.column(OPERATION), DELETES)
+                written, paths = written.filter(kept), paths.filter(kept)
+                self._deleted += batch.num_rows - written.num_rows
+            self._updated += len(paths) - paths.null_count
+            if written.num_rows:
+                yield written
+
+    def _collect(self, paths: pa.DictionaryArray, positions: pa.Array) -> None:
+        import pyarrow.compute as pc
+        from pyroaring import BitMap64
+
         for code, path in enumerate(paths.dictionary.to_pylist()):
             of_path = positions.filter(pc.equal(paths.indices, code))
-            found.setdefault(path, BitMap64()).update(of_path.to_pylist())
-        yield batch.select(range(rest))
+            self._positions.setdefault(path, BitMap64()).update(of_path.to_pylist())
+
+    def told(self, files: Sequence[DataFile], *, retried: bool) -> FilesWritten:
+        """Return what the task has to tell."""
+        inserted = sum(file.record_count for file in files) - self._updated
+        return FilesWritten(
+            files,
+            retried=retried,
+            positions={path: found.serialize() for path, found in self._positions.items()},
+            counts=RowCounts(inserted=inserted, updated=self._updated, deleted=self._deleted),
+        )

@@ -1,0 +1,125 @@
+"""Jobs that the calling process of a classic session plans and commits: the only Python processes are those of the tasks.
+
+1 the job is planned (``spark.driver.plan_write``, ``plan_read``), as the data source's planning processes would. 2 tasks do the work
+(``spark.driver.write_here``, ``rewrite_here``). 3 the job ends (``spark.driver.commit``): it commits, or what it wrote goes to the
+operation's next job, in memory. If a job fails, no file of the operation is left.
+
+An operation opens its catalog once, and again for what comes after a minute.
+
+Not here: the same by the data source, for Connect sessions (``spark.driver.run_jobs``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self, cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from icelock.arrow.write.context import WriteContext
+from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.driver.commit import end_job, remove, sweep
+from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.plan_read import RewritePlanning
+from icelock.spark.driver.plan_write import planned_change, planned_write
+from icelock.spark.driver.result import ChangeResult
+from icelock.spark.driver.rewrite_here import rewrite_here
+from icelock.spark.driver.run_jobs import Jobs
+from icelock.spark.driver.scan_rows import scan_rows
+from icelock.spark.driver.target import TableDescription, described, target_filter, target_scan
+from icelock.spark.driver.write_here import write_here
+from icelock.spark.sealed.job import Action, Job, Staged
+from icelock.spark.settings.catalogs import catalog_of, table_of
+from icelock.spark.settings.options import ReadOptions, TableName
+
+_FRESH_SECONDS: Final = 60
+
+
+class JobsHere(Jobs):
+    """Runs the jobs of one operation."""
+
+    def __init__(self, spark: SparkSession, table: TableName) -> None:
+        super().__init__(spark)
+        self._name = table
+        self._opened = ExitStack()
+        self._catalog: tuple[EncryptedCatalog, float] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._opened.close()
+
+    def catalog(self) -> EncryptedCatalog:
+        """Return the table's catalog."""
+        fresh = self._fresh()
+        if fresh is None:
+            fresh = self._opened.enter_context(closing(catalog_of(self._settings, self._name)))
+            self._catalog = fresh, time.monotonic()
+        return fresh
+
+    def _fresh(self) -> EncryptedCatalog | None:
+        """Return the catalog if it was opened just now: after long, idle connections may be dead and tokens expired."""
+        return self._catalog[0] if self._catalog is not None and time.monotonic() - self._catalog[1] < _FRESH_SECONDS else None
+
+    def describe(self, job: Job) -> TableDescription:
+        """Return what the table of a job is like now; errors are those of ``described``, and NoSuchTableError."""
+        return described(table_of(self.catalog(), job.table), job)
+
+    def target(self, job: Job) -> DataFrame:
+        """Return the rows of the table that an operation is about, by Spark's own reader where it can."""
+        table = table_of(self.catalog(), job.table)
+        options = ReadOptions(table=job.table, columns=job.columns)
+        read = Job.of_read(options, target_filter(table, job))
+        return scan_rows(self._spark, read, target_scan(table, job))
+
+    def write(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> ChangeResult:
+        """Write rows, remove those that they replace, and commit.
+
+        Rows are spread over tasks as the table and ``options`` of ``distribution`` ask; ``layout`` is the table's, if it is known.
+
+        Raises:
+            PolicyError, KeyUnavailableError, NoSuchTableError: as ``planned_write``; nothing was done.
+            CommitError, CommitFailedException, ValidationException: nothing was committed, and no file is left.
+            PySparkException: tasks failed, with icelock's error in its message; the same.
+        """
+        plan, write = planned_write(self._settings, job, rows.schema, self.catalog())
+        context = plan.context()
+        rows = distributed(rows, layout or Layout.of(context), options, case_sensitive=self._settings.case_sensitive)
+        try:
+            messages = write_here(plan, rows)
+        except BaseException:
+            sweep(context)
+            raise
+        end = end_job(context, write, messages, catalog=self._fresh())
+        return end if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
+
+    def remove(self, job: Job) -> ChangeResult:
+        """Remove the rows that match the job's filter, and commit; errors as ``write``. Files that go as a whole need no task."""
+        return self._remove_rows(job, None, None)
+
+    def _remove_rows(self, job: Job, staged: Staged | None, written: WriteContext | None) -> ChangeResult:
+        """Remove rows and commit, with what was ``staged`` before, ``written`` so."""
+        job = replace(job, action=Action.REWRITE)
+        try:
+            table = table_of(self.catalog(), job.table)
+            write = planned_change(self._settings, job, table)
+            removal = RewritePlanning(self._settings, job, table, target_scan(table, job))
+            splits, plan = removal.splits(staged), removal.plan()
+        except BaseException:
+            if staged is not None and written is not None:
+                remove(written.io, staged.written.paths)
+            raise
+        context = plan.write.context()
+        try:
+            messages = rewrite_here(self._spark, plan, splits)
+        except BaseException:
+            remove(context.io, () if staged is None else staged.written.paths)
+            sweep(context)
+            raise
+        end = end_job(context, write, messages, staged, catalog=self._fresh(), files=removal.files)
+        return cast("ChangeResult", end)  # there is no job after it

@@ -1,0 +1,43 @@
+"""Tasks that remove rows from data files, run by the calling process of a classic session.
+
+Splits have the keys of their files. They are the rows of a DataFrame, one a split, sealed (``spark.sealed.splits``), and each is a
+partition of its own; ``mapInArrow`` does the work and returns the sealed message of each task.
+
+Small work is done in the calling process, without a Spark job: reading ``SMALL`` bytes takes it less than Spark needs to start a task in a
+Python worker.
+
+Not here: which files (``spark.driver.plan_read``), the work on a file (``spark.task.row_rewrite``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from icelock.spark.driver.write_here import run_tasks
+from icelock.spark.sealed.messages import SealedFiles
+from icelock.spark.sealed.splits import seal_split, split_key
+from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
+
+SMALL: Final = 4 << 20
+_PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
+
+
+def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[RewriteSplit]) -> list[SealedFiles]:
+    """Remove rows from the files of splits; return the messages of the tasks, in their order. Without splits nothing is run.
+
+    Raises:
+        IntegrityError: a file fails authentication, or storage does not hold what was written.
+        PySparkException: tasks failed, with icelock's error in its message.
+    """
+    if not splits:
+        return []
+    if sum(task.file_size for split in splits for task in split.tasks) <= SMALL:
+        return [rewrite_files(plan, splits)]
+    key = split_key()
+    rows = spark.createDataFrame(pa.table({"split": pa.array([seal_split(key, split) for split in splits], pa.binary())}))
+    return run_tasks(rows, partial(rewrite_sealed, plan, key), {_PARTITIONS: str(len(splits))})
