@@ -5,15 +5,17 @@ fsspec's ``rm`` treats ``*``, ``?`` and ``[]`` in a name as patterns, and would 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
 from pyiceberg.io import InputFile, InputStream, OutputFile
 from pyiceberg.io.fsspec import FsspecFileIO as IcebergFsspecFileIO
 from pyiceberg.io.fsspec import FsspecInputFile, FsspecOutputFile
 
 from icelock.io.locations import split_location
 from icelock.io.storage import check_regular
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem  # type: ignore[import-untyped]  # PyIceberg asks for it
 
 
 class _LocalInput(FsspecInputFile):
