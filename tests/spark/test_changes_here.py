@@ -16,6 +16,7 @@ from pyspark.sql import types as sp
 import icelock.spark
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
+from icelock.keys.entropy import SystemEntropy
 from icelock.plan.filters.text import parse_filter
 from icelock.spark import ChangeResult
 from icelock.spark.driver import rewrite_here
@@ -25,7 +26,7 @@ from icelock.spark.driver.plan_write import planned_write
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.target import target_scan
 from icelock.spark.sealed.job import Action, Job, Purpose, Staged
-from icelock.spark.sealed.splits import open_split, seal_split, split_key
+from icelock.spark.sealed.splits import KEY_LENGTH, open_split, seal_split
 from icelock.spark.settings.options import TableName
 from icelock.spark.task.row_rewrite import rewrite_files, rewrite_sealed
 from icelock.spark.task.write import OPERATION, POSITIONS, write_rows
@@ -157,9 +158,9 @@ def test_splits_travel_sealed(lake):
         change_job(table, Purpose.DELETE, row_filter="name in ('canary-00003', 'canary-00013')"), action=Action.REWRITE, by_position=False
     )
     planning = RewritePlanning(settings(lake), job, table, target_scan(table, job))
-    splits, plan, key = planning.splits(None), planning.plan(), split_key()
+    splits, plan, key = planning.splits(None), planning.plan(), bytes(KEY_LENGTH)
     deks = [KeyMetadata.decode(task.key_metadata.reveal()).dek.reveal() for task in table.scan().scan_tasks()]
-    sealed = [seal_split(key, split) for split in splits]
+    sealed = [seal_split(key, split, SystemEntropy()) for split in splits]
     function = cloudpickle.dumps(partial(rewrite_sealed, plan, key))
     assert len(splits) == 2
     for sent in (*sealed, function):
@@ -170,7 +171,7 @@ def test_splits_travel_sealed(lake):
     with pytest.raises(IntegrityError):
         rewrite_sealed(plan, key, iter([pa.record_batch([pa.array([wrong], pa.binary())], names=["split"])]))
     with pytest.raises(IntegrityError):
-        open_split(split_key(), sealed[0])
+        open_split(bytes([1]) * KEY_LENGTH, sealed[0])
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_a_task_unpickles_its_class_without_the_drivers_modules(module):
     ours = {name for name in loaded if name.startswith("icelock.")}
     assert not {name for name in ours if name.split(".")[1] in ("catalog", "kms", "keys", "table", "maintenance", "cli")}
     assert not (OF_THE_DRIVER | HEAVY) & loaded
-    assert len(ours) <= 17, sorted(ours)
+    assert len(ours) <= 20, sorted(ours)  # those of row_rewrite, with the opening of sealed splits
 
 
 def test_the_writers_module_brings_three_of_ours_with_it():

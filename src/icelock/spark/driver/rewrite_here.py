@@ -18,9 +18,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from icelock.keys.entropy import SystemEntropy
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.messages import SealedFiles
-from icelock.spark.sealed.splits import seal_split, split_key
+from icelock.spark.sealed.splits import KEY_LENGTH, seal_split
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
 
 SMALL: Final = 4 << 20
@@ -38,6 +39,7 @@ def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[Rewrit
         return []
     if sum(task.file_size for split in splits for task in split.tasks) <= SMALL:
         return [rewrite_files(plan, splits)]
-    key = split_key()
-    rows = spark.createDataFrame(pa.table({"split": pa.array([seal_split(key, split) for split in splits], pa.binary())}))
+    entropy = SystemEntropy()
+    key = entropy.random_bytes(KEY_LENGTH)
+    rows = spark.createDataFrame(pa.table({"split": pa.array([seal_split(key, split, entropy) for split in splits], pa.binary())}))
     return run_tasks(rows, partial(rewrite_sealed, plan, key), {_PARTITIONS: str(len(splits))})

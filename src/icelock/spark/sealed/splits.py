@@ -12,23 +12,18 @@ import pickle
 from typing import TYPE_CHECKING, Final
 
 from icelock.format import aes_gcm
-from icelock.keys.entropy import SystemEntropy
 
 if TYPE_CHECKING:
+    from icelock.keys.entropy import Entropy
     from icelock.spark.task.row_rewrite import RewriteSplit
 
 _AAD: Final = b"icelock spark split"
-_KEY_LENGTH: Final = 32
+KEY_LENGTH: Final = 32
 
 
-def split_key() -> bytes:
-    """Return a new key."""
-    return SystemEntropy().random_bytes(_KEY_LENGTH)
-
-
-def seal_split(key: bytes, split: RewriteSplit) -> bytes:
+def seal_split(key: bytes, split: RewriteSplit, entropy: Entropy) -> bytes:
     """Return a split as the value of a row."""
-    return aes_gcm.encrypt(key, SystemEntropy().random_bytes(aes_gcm.NONCE_LENGTH), pickle.dumps(split), _AAD)
+    return aes_gcm.encrypt(key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), pickle.dumps(split), _AAD)
 
 
 def open_split(key: bytes, sealed: bytes) -> RewriteSplit:
