@@ -38,8 +38,8 @@ def test_counts_of_all_rows_read_no_file(spark, spark_lake):
         assert answer(found.selectExpr(counted)) == ([17], False)
     assert answer(found.selectExpr("count(*)", "count(1) as n")) == ([17, 17], False)
     assert answer(found.select("s").union(found.select("s")).selectExpr("count(*)")) == ([34], False)
-    assert answer(icelock.spark.sql(spark, f"select count(*) from {TABLE}")) == ([17], False)  # noqa: S608
-    assert answer(icelock.spark.sql(spark, f"select * from (select count(*) n from {TABLE}) where n > 1")) == ([17], False)  # noqa: S608
+    assert answer(icelock.spark.sql(spark, f"select count(*) from {TABLE}")) == ([17], False)
+    assert answer(icelock.spark.sql(spark, f"select * from (select count(*) n from {TABLE}) where n > 1")) == ([17], False)
     append(spark_lake, *rows(20, 1))
     assert (found.count(), native(spark).count()) == (17, 18), "a DataFrame counts the snapshot that it was made of"
 

@@ -67,7 +67,7 @@ READS = {
     "view": by_view,
     "subquery": in_subquery,
     "cached": cached,
-    "sql": lambda spark: icelock.spark.sql(spark, f"select a.* from {TABLE} a join {TABLE} b on a.id = b.id"),  # noqa: S608
+    "sql": lambda spark: icelock.spark.sql(spark, f"select a.* from {TABLE} a join {TABLE} b on a.id = b.id"),
     "union": lambda spark: spark.range(1).selectExpr("id", "'n' name", "'c' city").union(by_source(spark)),
     "count": lambda spark: read(spark).selectExpr("count(*) id").selectExpr("id", "'n' name", "'c' city"),
 }

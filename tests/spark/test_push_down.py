@@ -64,7 +64,7 @@ UUIDS = (
     "else '00000000-0000-0000-0000-00000000000' || id end"
 )
 INPUT = (
-    "select cast(id as bigint) id, cast(i as int) i, cast(d as double) d, cast(f as float) f, cast(dec as decimal(9,2)) dec, "  # noqa: S608 - our own
+    "select cast(id as bigint) id, cast(i as int) i, cast(d as double) d, cast(f as float) f, cast(dec as decimal(9,2)) dec, "
     "cast(big as decimal(38,10)) big, cast(dt as date) dt, cast(ts as timestamp) ts, cast(ntz as timestamp_ntz) ntz, s, b, bin, "
     f"{UUIDS} u, case when id = 7 then null else named_struct('x', x, 'y', y) end st, `a.b` from values {ROWS} "
     "as t(id, i, d, f, dec, big, dt, ts, ntz, s, b, bin, x, y, `a.b`)"

@@ -205,7 +205,7 @@ def test_instants_do_not_depend_on_the_session_zone(spark, spark_lake, zone):
     try:
         values = ", ".join(f"({n}, {us}L)" for n, us in enumerate(micros))
         df = spark.sql(
-            f"select cast(id as bigint) id, timestamp_micros(us) ts, timestamp_ntz'2026-03-29 02:30:00.000001' ntz, "  # noqa: S608 - numbers
+            f"select cast(id as bigint) id, timestamp_micros(us) ts, timestamp_ntz'2026-03-29 02:30:00.000001' ntz, "
             f"named_struct('ts', timestamp_micros(us)) st, array(timestamp_micros(us), null) ls from values {values} as t(id, us)"
         )
         df.write.format("icelock").mode("append").save(table)

@@ -52,18 +52,18 @@ def test_tables_in_every_place_of_a_query(spark):
 
 def test_versions(spark, town, monkeypatch):
     first, second = (snapshot.snapshot_id for snapshot in town.catalog().load_table("db.t").snapshots())
-    assert values(spark, f"select count(*) from {TABLE} version as of {first}") == [(10,)]  # noqa: S608 - Spark's SQL
+    assert values(spark, f"select count(*) from {TABLE} version as of {first}") == [(10,)]
     assert values(spark, "select count(*) from test.db.t version as of 'first'") == [(10,)]
     assert values(spark, "select count(*) from test.db.t version as of 'main'") == [(20,)]
     loads = []
     load = SqlCatalog.load_table
     monkeypatch.setattr(SqlCatalog, "load_table", lambda self, name: loads.append(name) or load(self, name))
     for version in ("first", "main"):
-        icelock.spark.sql(spark, f"select * from {TABLE} version as of '{version}'")  # noqa: S608 - likewise
+        icelock.spark.sql(spark, f"select * from {TABLE} version as of '{version}'")
         assert loads.pop() == ("db", "t")
         assert loads == []
     both = f"{TABLE} version as of {first} a right join {TABLE} version as of {second} b on a.id = b.id"
-    assert values(spark, f"select count(*) from {both} where a.id is null") == [(10,)]  # noqa: S608 - likewise
+    assert values(spark, f"select count(*) from {both} where a.id is null") == [(10,)]
 
 
 @pytest.mark.usefixtures("town")

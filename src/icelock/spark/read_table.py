@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.settings.session import Settings
     from icelock.table.scan import DataScan
+    from icelock.table.table import Table
 
 _CATALOGS: Final = "_icelock_catalogs"
 
@@ -93,6 +94,15 @@ def read_options(spark: SparkSession, options: ReadOptions, expression: BooleanE
 
     scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return scan_rows(spark, job, scan, chosen)
+
+
+def read_loaded(spark: SparkSession, table: Table, options: ReadOptions, snapshot_id: int | None) -> DataFrame:
+    """Return the rows of a loaded table in a classic session, at the snapshot with that id, or what the options say; errors as ``read``."""
+    from icelock.spark.settings.catalogs import scan_of
+
+    scan = scan_of(table, options)
+    job = Job.of_read(options, AlwaysTrue())
+    return scan_rows(spark, job, scan if snapshot_id is None else scan.pinned(snapshot_id))
 
 
 def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested
@@ -17,7 +18,7 @@ from icelock.spark.driver.source import NAME, data_source
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
 from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
-from icelock.spark.settings.session import Settings, attach, attached, is_classic, setting
+from icelock.spark.settings.session import Settings, attach, attached, catalogs_set, is_classic, setting
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PARALLELISM_DEFAULT: Final = 2
@@ -28,13 +29,15 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     """Make ``spark.read.format("icelock")`` and ``df.write.format("icelock")`` work in a session.
 
     Filter push-down for Python data sources is switched on, unless the session has it set to false; results are the same. In a classic
-    session, queries raise icelock's own errors. A session whose connections would show keys is warned once. Call it again after a change
-    of ``catalogs``, of that setting or of ``spark.sql.caseSensitive``.
+    session, queries raise icelock's own errors, and Spark's statements know the catalogs: ``spark.sql("select * from lake.shop.orders")``.
+    A session whose connections would show keys is warned once. Call it again after a change of ``catalogs``, of that setting or of
+    ``spark.sql.caseSensitive``.
 
     Args:
         spark: a classic or Connect session.
         catalogs: properties by catalog name, as for ``load_catalog``, KMS settings included; the driver's planning processes get them,
-            executors never do. Other catalogs are looked up in PyIceberg's configuration there.
+            executors never do. Others are those that the session's settings have (``spark.sql.catalog.lake`` is ``icelock.SparkCatalog``,
+            properties begin with ``spark.sql.catalog.lake.``), and those of PyIceberg's configuration.
 
     Raises:
         PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
@@ -42,7 +45,8 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     activate(spark)
     if is_classic(spark):
         install()
-    checked = {name: _checked(name, properties) for name, properties in (catalogs or {}).items()}
+    given = {**catalogs_set(spark), **(catalogs or {})}
+    checked = {name: _checked(name, properties) for name, properties in given.items()}
     push_down = setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
     install_own_rows(spark, NAME)
     if push_down:
@@ -62,6 +66,10 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     )
     spark.dataSource.register(data_source(settings))
     attach(spark, settings)
+    if is_classic(spark):
+        from icelock.spark.statements.session import connect_catalogs
+
+        connect_catalogs(spark, [*checked, *known_catalogs(read_configuration())])
 
 
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:

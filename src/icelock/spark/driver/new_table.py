@@ -20,6 +20,7 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, Par
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
+from pyiceberg.types import IcebergType
 from pyspark.sql import types as sp
 
 from icelock import properties as names
@@ -79,14 +80,19 @@ def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> La
     return Layout(schema=schema, spec=spec, sort_order=UNSORTED_SORT_ORDER, properties={**defaults, **new.properties, **overrides})
 
 
-def iceberg_schema(given: sp.StructType) -> Schema:
-    """Return the schema of a new table; a type that no Iceberg column has is a PolicyError."""
+def iceberg_schema(given: sp.StructType, *, required: bool = False) -> Schema:
+    """Return the schema of a new table; a type that no Iceberg column has is a PolicyError. ``required``: columns may be NOT NULL."""
     fields = []
-    for field, source in zip(arrow_schema(_optional(given)), given.fields, strict=True):
+    for field, source in zip(arrow_schema(given if required else _optional(given)), given.fields, strict=True):
         comment = (source.metadata or {}).get("comment")
         fields.append(field.with_metadata({"doc": comment}) if comment else field)
     converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), names.ENCRYPTED_VERSION)
     return assign_fresh_schema_ids(converted)
+
+
+def column_type(given: sp.DataType) -> IcebergType:
+    """Return the Iceberg type of a Spark type, with ids that mean nothing; a type that no Iceberg column has is a PolicyError."""
+    return iceberg_schema(sp.StructType([sp.StructField("column", given)])).fields[0].field_type
 
 
 def _optional(kind: Any) -> Any:

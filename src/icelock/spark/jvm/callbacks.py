@@ -46,6 +46,8 @@ _DONE: Final = b"\0"
 _FAILED: Final = b"\1"
 # Scans that are planned at once; others wait.
 _THREADS: Final = 16
+# Statements at once. They run queries, whose scans are planned by threads of the other pool.
+_STATEMENTS: Final = 256
 # Errors whose Java form has not come back yet.
 _KEPT_ERRORS: Final = 32
 _LOCK: Final = threading.Lock()
@@ -59,11 +61,12 @@ class Callbacks:
         private = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
         self._java = opened(private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         self._cipher = AESGCM(private.decrypt(bytes(self._java.key()), OAEP(mgf=MGF1(SHA256()), algorithm=SHA256(), label=None)))
-        self._targets: dict[int, Target] = {}
+        self._targets: dict[int, tuple[Target, ThreadPoolExecutor]] = {}
         self._errors: OrderedDict[int, Exception] = OrderedDict()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="icelock-callback")
+        self._statements = ThreadPoolExecutor(_STATEMENTS, thread_name_prefix="icelock-statement")
         self._thread = threading.Thread(target=self._serve, name="icelock-callbacks", daemon=True)
         self._thread.start()
         atexit.register(self._end)
@@ -79,9 +82,20 @@ class Callbacks:
 
     def target(self, called: Target) -> Any:
         """Return a Java object (``icelock.Callbacks.Target``) that calls ``called``, which is kept as long."""
+        return self._java.target(self._number(called, self._pool))
+
+    def statement_target(self, called: Target) -> Any:
+        """Return likewise what calls ``called``, which may itself run queries and wait for them."""
+        return self._java.target(self.statement_number(called))
+
+    def statement_number(self, called: Target) -> int:
+        """Return the number of such a target, of which the JVM makes the object."""
+        return self._number(called, self._statements)
+
+    def _number(self, called: Target, pool: ThreadPoolExecutor) -> int:
         number = next(self._numbers)
-        self._targets[number] = called
-        return self._java.target(number)
+        self._targets[number] = (called, pool)
+        return number
 
     def forget(self) -> None:
         """Forget all targets: their SparkContext has stopped."""
@@ -103,6 +117,7 @@ class Callbacks:
         finally:
             self._targets.clear()
             self._pool.shutdown(wait=False)
+            self._statements.shutdown(wait=False)
             self._end()
             atexit.unregister(self._end)
 
@@ -115,15 +130,13 @@ class Callbacks:
         question = self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _QUESTION)
         kind, call, target = _HEAD.unpack_from(question)
         if kind == _CALL:
-            self._pool.submit(self._answer, call, target, question[_HEAD.size :])
+            called, pool = self._targets.get(target, (_stopped, self._pool))
+            pool.submit(self._answer, call, called, question[_HEAD.size :])
         else:
             self._targets.pop(target, None)
 
-    def _answer(self, call: int, target: int, argument: bytes) -> None:
+    def _answer(self, call: int, called: Target, argument: bytes) -> None:
         try:
-            called = self._targets.get(target)
-            if called is None:
-                raise RuntimeError("the SparkContext of this DataFrame was stopped: read the table again")  # noqa: TRY301 - as all errors
             plain = _DONE + called(argument)
         except Exception as e:
             plain = _FAILED + self._failure(e)
@@ -141,6 +154,10 @@ class Callbacks:
                 self._errors.popitem(last=False)
         texts = [text.encode(errors="replace") for text in (f"{type(error).__module__}.{type(error).__qualname__}", str(error))]
         return struct.pack(">Q", number) + b"".join(struct.pack(">I", len(text)) + text for text in texts)
+
+
+def _stopped(_: bytes) -> bytes:
+    raise RuntimeError("the SparkContext of this DataFrame was stopped: read the table again")
 
 
 _CHANNELS: Final[WeakKeyDictionary[Any, Callbacks]] = WeakKeyDictionary()

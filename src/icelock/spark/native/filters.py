@@ -1,7 +1,8 @@
-"""Filters of Spark's planner for a native scan, as an Iceberg expression.
+"""Filters of Spark's planner, as ``PushedFilters.java`` writes them, as an Iceberg expression.
 
-They prune files, as the data source's filters do; Spark filters the rows itself. So unknown filters and values are left out, at the price
-of files that are read needlessly.
+Those of a native scan prune files, as the data source's filters do; Spark filters the rows itself. So unknown filters and values are left
+out, at the price of files that are read needlessly. Those of a DELETE or an overwrite say which rows go: all of them are known, or none is
+used.
 
 Not here: single filters (``spark.columns.filters``), the filter of ``read`` (``spark.columns.conditions``).
 """
@@ -17,12 +18,13 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final, cast
 
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, Or
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, Or
 from pyspark.sql import datasource as ds
 
 from icelock.spark.columns.filters import FilterTranslator
 
 _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_TRUE: Final = cast("BooleanExpression", AlwaysTrue())
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -32,9 +34,27 @@ class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
 
 
 def pruning_filter(filters: bytes, translator: FilterTranslator) -> BooleanExpression:
-    """Return the conjunction of Spark's filters, as ``PushedFilters.java`` writes them, without unknown ones."""
+    """Return the conjunction of filters, without unknown ones."""
     translated = (_expression(given, translator) for given in json.loads(filters))
-    return reduce(And, (found for found in translated if found is not None), cast("BooleanExpression", AlwaysTrue()))
+    return reduce(And, (found for found in translated if found is not None), _TRUE)
+
+
+def exact_filter_of(filters: bytes, translator: FilterTranslator) -> BooleanExpression | None:
+    """Return the conjunction of filters, true for the same rows; None if one is unknown."""
+    translated = [_exact(given, translator) for given in json.loads(filters)]
+    return None if None in translated else reduce(And, (found for found in translated if found is not None), _TRUE)
+
+
+def _exact(given: list[Any], translator: FilterTranslator) -> BooleanExpression | None:
+    kind = given[0]
+    if kind in {"AlwaysTrue", "AlwaysFalse"}:
+        return AlwaysTrue() if kind == "AlwaysTrue" else AlwaysFalse()
+    if kind not in {"And", "Or"}:
+        return _expression(given, translator)
+    left, right = (_exact(part, translator) for part in given[1:])
+    if left is None or right is None:
+        return None
+    return And(left, right) if kind == "And" else Or(left, right)
 
 
 def _expression(given: list[Any], translator: FilterTranslator) -> BooleanExpression | None:

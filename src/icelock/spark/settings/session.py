@@ -15,6 +15,11 @@ from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
 
+# Spark's setting of a catalog's class, and our class.
+CATALOG: Final = "spark.sql.catalog."
+SPARK_CATALOG: Final = "icelock.SparkCatalog"
+# What ``register`` adds to the settings of a catalog.
+SESSION: Final = "icelock-session"
 _ATTRIBUTE: Final = "_icelock_settings"
 
 
@@ -47,6 +52,17 @@ def is_classic(spark: SparkSession) -> bool:
 def setting(spark: SparkSession, name: str, default: str) -> str:
     """Return one of Spark's settings in lower case."""
     return str(spark.conf.get(name, default)).strip().lower()
+
+
+def catalogs_set(spark: SparkSession) -> dict[str, dict[str, str]]:
+    """Return the properties of the catalogs that a classic session's own settings describe (``spark.sql.catalog.<name>.<property>``)."""
+    found: dict[str, dict[str, str]] = {}
+    if is_classic(spark):
+        for name, value in spark.conf.getAll.items():
+            catalog, _, key = name.removeprefix(CATALOG).partition(".")
+            if name.startswith(CATALOG) and key not in {"", SESSION} and spark.conf.get(f"{CATALOG}{catalog}", "") == SPARK_CATALOG:
+                found.setdefault(catalog, {})[key] = value
+    return found
 
 
 def attach(spark: SparkSession, settings: Settings) -> None:

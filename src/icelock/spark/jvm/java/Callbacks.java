@@ -214,6 +214,11 @@ public class Callbacks {
       this.number = number;
     }
 
+    /** Returns another function of the same process. */
+    Target other(long of) {
+      return callbacks.target(of);
+    }
+
     /** Returns what the function returns; throws Failure if it raised an error. */
     public byte[] call(byte[] argument) {
       return callbacks.call(number, argument);

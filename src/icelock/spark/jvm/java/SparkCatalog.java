@@ -1,0 +1,324 @@
+package icelock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** Spark's catalog of icelock tables: what statements ask of it, the session's Python process does. */
+public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+  private static final Map<Object, Object> SESSIONS = new ConcurrentHashMap<>();
+  private String name;
+  private PythonProcess python;
+
+  /** Called by Python: which function answers for a session. */
+  public static void serve(String session, Callbacks.Target target) {
+    SESSIONS.put(session, new PythonProcess(target));
+  }
+
+  @Override
+  public void initialize(String catalog, CaseInsensitiveStringMap options) {
+    String session = options.get("icelock-session");
+    name = catalog;
+    python = session == null ? null : (PythonProcess) SESSIONS.get(session);
+    if (python == null) {
+      throw new IllegalStateException(
+          "catalog " + catalog + " is not known to icelock in this session: call icelock.spark.register(spark)");
+    }
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  private Map<Object, Object> request(String what, Identifier table) {
+    Map<Object, Object> made = PythonProcess.request(what);
+    made.put("catalog", name);
+    made.put("table", parts(table));
+    return made;
+  }
+
+  private Map<Object, Object> request(String what, String[] namespace) {
+    Map<Object, Object> made = PythonProcess.request(what);
+    made.put("catalog", name);
+    made.put("namespace", Arrays.asList(namespace));
+    return made;
+  }
+
+  private static List<?> parts(Identifier table) {
+    List<Object> parts = new ArrayList<>();
+    parts.addAll(Arrays.asList(table.namespace()));
+    parts.add(table.name());
+    return parts;
+  }
+
+  // Tables
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+  }
+
+  @Override
+  public Identifier[] listTables(String[] namespace) {
+    Object[] found = ((List<?>) python.call(request("list tables", namespace))).toArray();
+    Identifier[] made = new Identifier[found.length];
+    for (int i = 0; i < made.length; i++) {
+      made[i] = Identifier.of(namespace, (String) found[i]);
+    }
+    return made;
+  }
+
+  @Override
+  public Table loadTable(Identifier table) {
+    return loaded(request("load table", table));
+  }
+
+  @Override
+  public Table loadTable(Identifier table, String version) {
+    Map<Object, Object> request = request("load table", table);
+    request.put("version", version);
+    return loaded(request);
+  }
+
+  @Override
+  public Table loadTable(Identifier table, long timestamp) {
+    Map<Object, Object> request = request("load table", table);
+    request.put("microseconds", Long.valueOf(timestamp));
+    return loaded(request);
+  }
+
+  private Table loaded(Map<Object, Object> request) {
+    Map<?, ?> described = (Map<?, ?>) python.call(request);
+    if (Boolean.TRUE.equals(described.get("writable"))) {
+      return new SparkTable.Writable(python, described);
+    }
+    return new SparkTable(python, described);
+  }
+
+  @Override
+  public Table createTable(Identifier table, TableInfo info) {
+    python.call(creation(table, info, "create"));
+    return loadTable(table);
+  }
+
+  @Override
+  public StagedTable stageCreate(Identifier table, TableInfo info) {
+    return new SparkTable.Staged(python, creation(table, info, "create"), table);
+  }
+
+  @Override
+  public StagedTable stageReplace(Identifier table, TableInfo info) {
+    return new SparkTable.Staged(python, creation(table, info, "replace"), table);
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) {
+    return new SparkTable.Staged(python, creation(table, info, "createOrReplace"), table);
+  }
+
+  private Map<Object, Object> creation(Identifier table, TableInfo info, String mode) {
+    Map<Object, Object> request = request("create table", table);
+    List<Object> transforms = new ArrayList<>();
+    for (Transform transform : info.partitions()) {
+      transforms.add(text(transform));
+    }
+    request.put("mode", mode);
+    request.put("schema", CatalogV2Util$.MODULE$.v2ColumnsToStructType(info.columns()).json());
+    request.put("partitioned_by", transforms);
+    request.put("properties", info.properties());
+    return request;
+  }
+
+  private static String text(Transform transform) {
+    List<Object> arguments = new ArrayList<>();
+    for (Expression argument : transform.arguments()) {
+      boolean named = argument instanceof NamedReference;
+      arguments.add(named ? String.join(".", ((NamedReference) argument).fieldNames()) : ((Literal<?>) argument).value());
+    }
+    String inside = arguments.toString();
+    inside = inside.substring(1, inside.length() - 1);
+    return transform.name().equals("identity") ? inside : transform.name() + "(" + inside + ")";
+  }
+
+  @Override
+  public Table alterTable(Identifier table, TableChange... changes) {
+    Map<Object, Object> request = request("alter table", table);
+    List<Object> made = new ArrayList<>();
+    for (TableChange change : changes) {
+      made.add(change(change));
+    }
+    request.put("changes", made);
+    python.call(request);
+    return loadTable(table);
+  }
+
+  private static Map<?, ?> change(TableChange change) {
+    Map<Object, Object> made = new LinkedHashMap<>();
+    made.put("kind", change.getClass().getSimpleName());
+    if (change instanceof TableChange.SetProperty) {
+      made.put("property", ((TableChange.SetProperty) change).property());
+      made.put("value", ((TableChange.SetProperty) change).value());
+    } else if (change instanceof TableChange.RemoveProperty) {
+      made.put("property", ((TableChange.RemoveProperty) change).property());
+    } else if (change instanceof TableChange.ColumnChange) {
+      made.put("column", Arrays.asList(((TableChange.ColumnChange) change).fieldNames()));
+      column((TableChange.ColumnChange) change, made);
+    }
+    return made;
+  }
+
+  @SuppressWarnings("deprecation") // its successor is not in Spark 4.1
+  private static void column(TableChange.ColumnChange change, Map<Object, Object> made) {
+    if (change instanceof TableChange.AddColumn) {
+      TableChange.AddColumn add = (TableChange.AddColumn) change;
+      made.put("type", add.dataType().json());
+      made.put("nullable", Boolean.valueOf(add.isNullable()));
+      made.put("comment", add.comment());
+      made.put("position", add.position() == null ? null : add.position().toString());
+      made.put("default", sql(add.defaultValue()));
+    } else if (change instanceof TableChange.RenameColumn) {
+      made.put("name", ((TableChange.RenameColumn) change).newName());
+    } else if (change instanceof TableChange.UpdateColumnType) {
+      made.put("type", ((TableChange.UpdateColumnType) change).newDataType().json());
+    } else if (change instanceof TableChange.UpdateColumnNullability) {
+      made.put("nullable", Boolean.valueOf(((TableChange.UpdateColumnNullability) change).nullable()));
+    } else if (change instanceof TableChange.UpdateColumnComment) {
+      made.put("comment", ((TableChange.UpdateColumnComment) change).newComment());
+    } else if (change instanceof TableChange.UpdateColumnPosition) {
+      made.put("position", ((TableChange.UpdateColumnPosition) change).position().toString());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
+      made.put("default", ((TableChange.UpdateColumnDefaultValue) change).newDefaultValue());
+    } else if (change instanceof TableChange.DeleteColumn) {
+      made.put("if_exists", ((TableChange.DeleteColumn) change).ifExists());
+    }
+  }
+
+  /** Returns a default's SQL. Spark 4.3 declares the method in a class that only its package sees, which Janino does not accept. */
+  private static String sql(Object value) {
+    if (value == null) {
+      return null;
+    }
+    try {
+      java.lang.reflect.Method method = value.getClass().getMethod("getSql");
+      method.setAccessible(true);
+      return (String) method.invoke(value);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  @Override
+  public boolean dropTable(Identifier table) {
+    return Boolean.TRUE.equals(python.call(request("drop table", table)));
+  }
+
+  @Override
+  public boolean purgeTable(Identifier table) {
+    return Boolean.TRUE.equals(python.call(request("purge table", table)));
+  }
+
+  @Override
+  public void renameTable(Identifier from, Identifier to) {
+    Map<Object, Object> request = request("rename table", from);
+    request.put("to", parts(to));
+    python.call(request);
+  }
+
+  // Namespaces
+
+  @Override
+  public String[][] listNamespaces() {
+    return namespaces(request("list namespaces", new String[0]));
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] namespace) {
+    return namespaces(request("list namespaces", namespace));
+  }
+
+  private String[][] namespaces(Map<Object, Object> request) {
+    Object[] found = ((List<?>) python.call(request)).toArray();
+    String[][] made = new String[found.length][];
+    for (int i = 0; i < made.length; i++) {
+      made[i] = PythonProcess.texts(found[i]);
+    }
+    return made;
+  }
+
+  @Override
+  @SuppressWarnings("unchecked") // JSON of texts
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) {
+    return (Map<String, String>) python.call(request("describe namespace", namespace));
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> metadata) {
+    Map<Object, Object> request = request("create namespace", namespace);
+    request.put("properties", metadata);
+    python.call(request);
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
+    Map<Object, Object> request = request("alter namespace", namespace);
+    Map<Object, Object> set = new LinkedHashMap<>();
+    List<Object> removed = new ArrayList<>();
+    for (NamespaceChange change : changes) {
+      if (change instanceof NamespaceChange.SetProperty) {
+        set.put(((NamespaceChange.SetProperty) change).property(), ((NamespaceChange.SetProperty) change).value());
+      } else {
+        removed.add(((NamespaceChange.RemoveProperty) change).property());
+      }
+    }
+    request.put("set", set);
+    request.put("removed", removed);
+    python.call(request);
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade) {
+    Map<Object, Object> request = request("drop namespace", namespace);
+    request.put("cascade", Boolean.valueOf(cascade));
+    return Boolean.TRUE.equals(python.call(request));
+  }
+
+  // Procedures
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    return new SparkProcedure(python, (Map<?, ?>) python.call(request("load procedure", procedure)));
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    Object[] found = ((List<?>) python.call(request("list procedures", namespace))).toArray();
+    Identifier[] made = new Identifier[found.length];
+    for (int i = 0; i < made.length; i++) {
+      made[i] = Identifier.of(new String[] {"system"}, (String) found[i]);
+    }
+    return made;
+  }
+}

@@ -1,0 +1,147 @@
+package icelock;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.write.RowLevelOperationTable;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Puts the plan of icelock.spark.read in the place of each relation of a SparkTable, before filters are pushed into scans. The new plan has
+ * attributes of its own, so that two relations of one table stay two, and gives its columns by the relation's.
+ */
+@SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
+public class TableRelations extends Rule implements Function<Object, Object> {
+  /** Returns what SparkSessionExtensions.injectOptimizerRule takes. */
+  public static Function1 builder() {
+    return Replacing.builder(new TableRelations());
+  }
+
+  @Override
+  public TreeNode apply(TreeNode plan) {
+    // A DELETE that is a filter asks the table itself for it.
+    return plan instanceof DeleteFromTable ? plan : plan.transform(new Replacing(this));
+  }
+
+  /** Returns what comes in a node's place, or null. */
+  @Override
+  public Object apply(Object node) {
+    if (!(node instanceof DataSourceV2Relation)) {
+      return null;
+    }
+    DataSourceV2Relation relation = (DataSourceV2Relation) node;
+    Table table = relation.table();
+    if (table instanceof RowLevelOperationTable) {
+      table = (Table) ((RowLevelOperationTable) table).table();
+    }
+    if (!(table instanceof SparkTable)) {
+      return null;
+    }
+    List<Object> names = new ArrayList<>();
+    for (Object wanted : CollectionConverters.asJava(relation.output())) {
+      names.add(((Attribute) wanted).name());
+    }
+    Map<Object, Object> options = new HashMap<Object, Object>(relation.options().asCaseSensitiveMap());
+    return named(((SparkTable) table).rows(names, options).queryExecution().analyzed(), relation);
+  }
+
+  /** Returns the rows with the relation's attributes. */
+  private static LogicalPlan named(LogicalPlan rows, DataSourceV2Relation relation) {
+    List<?> given = CollectionConverters.asJava(rows.output());
+    List<?> wanted = CollectionConverters.asJava(relation.output());
+    Map<Object, Object> names = new HashMap<>();
+    for (int i = 0; i < given.size(); i++) {
+      names.put(((Attribute) given.get(i)).exprId(), wanted.get(i));
+    }
+    Renaming renaming = new Renaming(names);
+    LogicalPlan renamed = (LogicalPlan) rows.transformUp(new Replacing(new Leaves(renaming)));
+    renamed = (LogicalPlan) renamed.transformAllExpressions(new Replacing(renaming));
+    List<?> now = CollectionConverters.asJava(renamed.output());
+    List<Object> columns = new ArrayList<>();
+    boolean same = true;
+    for (int i = 0; i < now.size(); i++) {
+      Attribute column = (Attribute) wanted.get(i);
+      boolean there = ((Attribute) now.get(i)).exprId().equals(column.exprId());
+      same = same && there;
+      columns.add(there ? now.get(i) : alias((Attribute) now.get(i), column));
+    }
+    return same ? renamed : new Project((Seq) Plans.seq(columns), renamed);
+  }
+
+  private static Alias alias(Attribute column, Attribute name) {
+    return new Alias(column, name.name(), name.exprId(), name.qualifier(), Option.empty(), (Seq) Plans.none());
+  }
+
+  /** Gives relations of files new attributes, or the wanted ones. */
+  public static class Leaves implements Function<Object, Object> {
+    private final Renaming renaming;
+
+    Leaves(Renaming renaming) {
+      this.renaming = renaming;
+    }
+
+    @Override
+    public Object apply(Object node) {
+      if (!(node instanceof LogicalRelation)) {
+        return null;
+      }
+      LogicalRelation files = (LogicalRelation) node;
+      List<Object> output = new ArrayList<>();
+      for (Object attribute : CollectionConverters.asJava(files.output())) {
+        output.add(renaming.of((AttributeReference) attribute));
+      }
+      return files.copy(files.relation(), (Seq) Plans.seq(output), files.catalogTable(), files.isStreaming(), files.stream());
+    }
+  }
+
+  /** Renames attributes, where they are made by an alias and where they are used. */
+  public static class Renaming implements Function<Object, Object> {
+    /** By the id of an attribute in the rows; the values become those of the relation. */
+    private final Map<Object, Object> names;
+
+    Renaming(Map<Object, Object> names) {
+      this.names = names;
+    }
+
+    /** Returns the name of what a leaf gives. */
+    Attribute of(AttributeReference attribute) {
+      if (!names.containsKey(attribute.exprId())) {
+        names.put(attribute.exprId(), attribute.newInstance());
+      }
+      return (Attribute) names.get(attribute.exprId());
+    }
+
+    @Override
+    public Object apply(Object expression) {
+      if (expression instanceof AttributeReference) {
+        return names.get(((AttributeReference) expression).exprId());
+      }
+      if (!(expression instanceof Alias)) {
+        return null;
+      }
+      Alias alias = (Alias) expression;
+      if (!names.containsKey(alias.exprId())) {
+        names.put(alias.exprId(), alias.newInstance().toAttribute());
+      }
+      Attribute column = (Attribute) names.get(alias.exprId());
+      return new Alias(
+          alias.child(), column.name(), column.exprId(), column.qualifier(), alias.explicitMetadata(), alias.nonInheritableMetadataKeys());
+    }
+  }
+}

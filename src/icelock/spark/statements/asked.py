@@ -1,0 +1,84 @@
+"""A request of Spark's catalog class to this process, and the session that it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.jvm.callbacks import callbacks_of
+from icelock.spark.jvm.rules import activate
+from icelock.spark.read_table import session_catalog
+from icelock.spark.settings.options import TableName
+from icelock.spark.settings.session import settings_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked: fields of ``PythonProcess.request``, and an object of the JVM that goes with them, if any."""
+
+    fields: Mapping[str, Any]
+    given: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field."""
+        return self.fields[name]
+
+    def get(self, name: str) -> Any:
+        """Return a field, or None."""
+        return self.fields.get(name)
+
+    @property
+    def table(self) -> TableName:
+        """The table that is asked for."""
+        return TableName(catalog=self.fields["catalog"], identifier=tuple(self.fields["table"]))
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The namespace that is asked for."""
+        return tuple(self.fields["namespace"])
+
+
+Answer = Callable[["StatementSession", Asked], Any]
+
+
+class StatementSession:
+    """A classic session, as the answers need it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._jvm: Any = spark._jvm
+        self._callbacks = callbacks_of(spark)
+
+    def catalog(self, name: str) -> EncryptedCatalog:
+        """Return a catalog of the session, open."""
+        return session_catalog(self.spark, settings_of(self.spark), TableName(catalog=name, identifier=()))
+
+    def rows(self, given: Any) -> DataFrame:
+        """Return a DataFrame that the JVM gave."""
+        return DataFrame(given, self.spark)
+
+    def give(self, rows: DataFrame) -> int:
+        """Hand a DataFrame to the JVM; return its number there."""
+        return int(self._jvm.icelock.PythonProcess.give(rows._jdf))
+
+    def target(self, answers: Mapping[str, Answer]) -> int:
+        """Return the number of a function of this process that the JVM can ask these things."""
+        return self._callbacks.statement_number(self.function(answers))
+
+    def function(self, answers: Mapping[str, Answer]) -> Callable[[bytes], bytes]:
+        """Return a function from requests to answers, both JSON."""
+
+        def answer(question: bytes) -> bytes:
+            fields: dict[str, Any] = json.loads(question)
+            process: Any = self._jvm.icelock.PythonProcess
+            activate(self.spark)
+            process.workFor(fields["caller"])
+            given = None if fields["object"] is None else process.take(fields["object"])
+            return json.dumps(answers[fields["do"]](self, Asked(fields=fields, given=given))).encode()
+
+        return answer

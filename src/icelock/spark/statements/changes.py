@@ -1,0 +1,145 @@
+"""INSERT, DELETE, UPDATE, MERGE and CREATE TABLE AS: rows that Spark gives to this process as a DataFrame.
+
+Not here: writes (``table_writer``), jobs (``spark.driver``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.expressions import BooleanExpression
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+
+from icelock.errors import PolicyError
+from icelock.metadata.metadata_columns import ROW_ID
+from icelock.spark.change_rows import delete
+from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.run_jobs import jobs_of
+from icelock.spark.driver.target import described
+from icelock.spark.native.filters import exact_filter_of, pruning_filter
+from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
+from icelock.spark.settings.options import SPREAD, TABLE, WriteOptions
+from icelock.spark.statements.asked import Answer, Asked, StatementSession
+from icelock.spark.statements.definitions import create_table as create_empty_table
+from icelock.spark.statements.definitions import table_properties
+from icelock.spark.table_writer import TableWriter, write_to
+from icelock.spark.task.write import OPERATION, POSITIONS
+
+if TYPE_CHECKING:
+    from icelock.spark.statements.tables import LoadedTable
+
+
+def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
+    """Add rows to a table, or put them in the place of others."""
+    writer = write_to(session.rows(asked.given), str(loaded.name)).options(**asked["options"])
+    if loaded.at.branch is not None:
+        writer.option("branch", loaded.at.branch)
+    mode = asked["mode"]
+    if mode == "append":
+        writer.append()
+    elif mode == "overwritePartitions":
+        writer.overwritePartitions()
+    else:
+        writer.overwrite("true" if mode == "truncate" else _where(loaded, asked))
+
+
+def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
+    """Delete the rows that a filter finds."""
+    delete(session.spark, str(loaded.name), _where(loaded, asked), branch=loaded.at.branch or MAIN)
+
+
+def create_table(session: StatementSession, asked: Asked) -> None:
+    """Create or replace a table, with the rows of a query if there is one."""
+    if asked.given is None:
+        create_empty_table(session, asked)
+        return
+    properties = table_properties(asked["properties"], table=str(asked.table))
+    writer = write_to(session.rows(asked.given), str(asked.table)).options(**(asked.get("options") or {}))
+    for name, value in properties.items():
+        writer.tableProperty(name, value)
+    _make(writer.partitionedBy(*asked["partitioned_by"]), asked["mode"])
+
+
+def _make(writer: TableWriter, mode: str) -> None:
+    methods: Mapping[str, Callable[[], Any]] = {
+        "create": writer.create,
+        "replace": writer.replace,
+        "createOrReplace": writer.createOrReplace,
+    }
+    methods[mode]()
+
+
+def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
+    """Run an UPDATE, a MERGE, or a DELETE that is more than a filter.
+
+    The rows that Spark gives have an operation, the columns of the new row, and the place of the old one (``TableCommands.java``).
+    """
+    spread = {name: value for name, value in asked["options"].items() if name.lower() in SPREAD}
+    others = {name: value for name, value in asked["options"].items() if name not in spread}
+    options = WriteOptions.parse({**others, TABLE: str(loaded.name)}, overwrite=False)
+    job = Job(
+        action=Action.MERGE,
+        table=loaded.name,
+        branch=loaded.at.branch or options.branch or MAIN,
+        row_filter=_found_by(loaded, asked),
+        snapshot_properties=options.snapshot_properties,
+        purpose=Purpose(asked["command"].lower()),
+        by_position=True,
+        validate_from=options.validate_from,
+    )
+    known = described(loaded.table, job)
+    job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
+    with jobs_of(session.spark, loaded.name) as jobs:
+        jobs.write(job, _changed(loaded, session.rows(asked.given), asked), spread, known.layout)
+
+
+def _changed(loaded: LoadedTable, rows: DataFrame, asked: Asked) -> DataFrame:
+    """Return the rows as tasks take them (``spark.task.write``); of a DELETE the new row is all nulls."""
+    numbered = rows.toDF(*map(str, range(len(rows.columns))))
+
+    def column(ordinal: int) -> Column:
+        return F.col(f"`{ordinal}`")
+
+    shown = spark_schema(loaded.table.schema(), table=str(loaded.name)).fields
+    row, names = asked["row"], asked["names"]
+    places = dict(zip(names, row, strict=True)) if row is not None else {}
+    nothing = F.lit(None)
+    return numbered.select(
+        *((column(places[field.name]) if field.name in places else nothing.cast(field.dataType)).alias(field.name) for field in shown),
+        (column(asked["metadata"][0]) if asked["metadata"] else nothing.cast("bigint")).alias(ROW_ID.name),
+        column(0).alias(OPERATION),
+        *(column(ordinal).alias(name) for ordinal, name in zip(asked["place"], POSITIONS, strict=True)),
+    )
+
+
+def _found_by(loaded: LoadedTable, asked: Asked) -> BooleanExpression:
+    """Return a filter that finds at least the rows that the statement changes."""
+    schema = loaded.table.schema()
+    return pruning_filter((asked.get("filters") or "[]").encode(), FilterTranslator(schema, schema))
+
+
+def can_select(_session: StatementSession, loaded: LoadedTable, asked: Asked) -> bool:
+    """Whether filters have an Iceberg expression that finds the same rows; otherwise Spark finds them."""
+    return _expression(loaded, asked) is not None
+
+
+def _expression(loaded: LoadedTable, asked: Asked) -> BooleanExpression | None:
+    schema = loaded.table.schema()
+    return exact_filter_of(asked["filters"].encode(), FilterTranslator(schema, schema))
+
+
+def _where(loaded: LoadedTable, asked: Asked) -> BooleanExpression:
+    found = _expression(loaded, asked)
+    if found is None:
+        raise PolicyError(
+            f"table {loaded.name}: Iceberg has no filter that finds the same rows as this statement's: compare columns with constants"
+        )
+    return found
+
+
+CHANGES: Final = {"write": write, "delete": delete_where, "change": change_rows, "can select": can_select}
+ANSWERS: Final[Mapping[str, Answer]] = {"create table": create_table}

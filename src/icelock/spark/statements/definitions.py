@@ -1,0 +1,250 @@
+"""CREATE, ALTER, DROP and RENAME of tables, and namespaces.
+
+Not here: tables that get rows at once (``changes``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg import types as ice
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions.literals import literal
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql import types as sp
+
+from icelock.arrow.types import output_type
+from icelock.errors import PolicyError
+from icelock.spark.columns.types import spark_type
+from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec
+from icelock.spark.settings.catalogs import table_of
+from icelock.spark.statements.asked import Answer, Asked, StatementSession
+
+LOCATION: Final = "location"
+_FIRST: Final = "FIRST"
+_LITERALS: Final[dict[type[IcebergType], str]] = {
+    ice.DateType: "DATE",
+    ice.TimestampType: "TIMESTAMP_NTZ",
+    ice.TimestamptzType: "TIMESTAMP",
+}
+_CAST: Final = (ice.FloatType, ice.DoubleType, ice.DecimalType, ice.LongType)
+_PROVIDERS: Final = frozenset({"iceberg", "icelock"})
+# What Spark adds to the properties of a new table.
+_SPARKS: Final = frozenset({"provider", "owner", "external", "is_managed_location", LOCATION})
+_OPTION: Final = "option."
+# Metadata of a column: the default of new rows as it was given, and as a literal.
+DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
+
+
+def create_table(session: StatementSession, asked: Asked) -> None:
+    """Create or replace a table without rows.
+
+    Raises:
+        PolicyError: it would be plain, or is what an encrypted table cannot be; nothing was created.
+        TableAlreadyExistsError, NoSuchTableError, NoSuchNamespaceError: as PyIceberg.
+    """
+    name, given = asked.table, sp.StructType.fromJson(json.loads(asked["schema"]))
+    catalog = session.catalog(name.catalog)
+    schema = with_defaults(session, iceberg_schema(given, required=True), given)
+    form = {
+        "schema": schema,
+        "location": asked["properties"].get(LOCATION),
+        "partition_spec": partition_spec(schema, tuple(asked["partitioned_by"]), table=str(name)),
+        "properties": table_properties(asked["properties"], table=str(name)),
+    }
+    if asked["mode"] == "create":
+        catalog.create_table(name.identifier, **form)
+    elif asked["mode"] == "replace":
+        catalog.replace_table_transaction(name.identifier, **form).commit_transaction()
+    else:
+        catalog.create_or_replace_table_transaction(name.identifier, **form).commit_transaction()
+
+
+def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
+    """Return the properties that a statement gives a new table, without those that Spark adds.
+
+    Raises:
+        PolicyError: USING names another format.
+    """
+    provider = given.get("provider")
+    if provider is not None and provider.lower() not in _PROVIDERS:
+        raise PolicyError(
+            f"table {table}: a catalog of icelock has Iceberg tables, not {provider!r}: leave USING out, or say USING iceberg"
+        )
+    return {name.removeprefix(_OPTION): value for name, value in given.items() if name not in _SPARKS}
+
+
+def with_defaults(session: StatementSession, schema: Schema, given: sp.StructType) -> Schema:
+    """Return the schema with the defaults that Spark has in the metadata of a new table's columns."""
+    fields = []
+    for field, source in zip(schema.fields, given.fields, strict=True):
+        default = (source.metadata or {}).get(DEFAULTS[0])
+        if default is None:
+            fields.append(field)
+            continue
+        # A new table has no older rows, for which an initial default would be.
+        fields.append(field.model_copy(update={"write_default": _value(session, default, source.dataType, field.field_type)}))
+    return Schema(*fields)
+
+
+def _value(session: StatementSession, default: str, shown: sp.DataType, kind: IcebergType) -> Any:
+    """Return the value of a default, which Spark has checked to be constant, as PyIceberg has it."""
+    value = session.spark.range(1).select(F.expr(default).cast(shown).alias("value")).toArrow().column(0)[0].as_py()
+    return None if value is None else literal(value).to(kind).value
+
+
+def sql_literal(value: Any, kind: IcebergType) -> str:
+    """Return the value of a default as a literal of Spark's SQL."""
+    if isinstance(kind, ice.StringType | ice.UUIDType):
+        return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(kind, ice.BinaryType | ice.FixedType):
+        return f"X'{bytes(value).hex()}'"
+    text = str(pa.scalar(value, output_type(kind)).as_py()) if not isinstance(value, bool) else str(value).lower()
+    named = _LITERALS.get(type(kind))
+    if named is not None:
+        return f"{named}'{text}'"
+    return f"CAST('{text}' AS {spark_type(kind, '', '').simpleString()})" if isinstance(kind, _CAST) else text
+
+
+def alter_table(session: StatementSession, asked: Asked) -> None:
+    """Change a table's columns and properties, all in one commit.
+
+    Raises:
+        NoSuchTableError: no such table.
+        PolicyError: what an encrypted table cannot become.
+    """
+    changes: list[dict[str, Any]] = asked["changes"]
+    columns = [change for change in changes if "column" in change]
+    removed = [change["property"] for change in changes if change["kind"] == "RemoveProperty"]
+    properties = {change["property"]: change["value"] for change in changes if change["kind"] == "SetProperty"}
+    table = table_of(session.catalog(asked.table.catalog), asked.table)
+    with table.transaction() as transaction:
+        if columns:
+            with transaction.update_schema(allow_incompatible_changes=True) as update:
+                for change in columns:
+                    _alter_column(session, table.schema(), update, change)
+        if properties:
+            transaction.set_properties(properties)
+        if removed:
+            transaction.remove_properties(*removed)
+
+
+def _alter_column(session: StatementSession, schema: Schema, update: Any, change: Mapping[str, Any]) -> None:
+    path, kind = tuple(change["column"]), change["kind"]
+    if kind == "AddColumn":
+        shown, default = _spark_type(change["type"]), change["default"]
+        added = column_type(shown)
+        value = None if default is None else _value(session, default, shown, added)
+        update.add_column(path, added, doc=change["comment"], required=not change["nullable"], default_value=value)
+        _move(update, path, change["position"])
+    elif kind == "DeleteColumn":
+        update.delete_column(path)
+    elif kind == "RenameColumn":
+        update.rename_column(path, change["name"])
+    elif kind == "UpdateColumnType":
+        update.update_column(path, field_type=column_type(_spark_type(change["type"])))
+    elif kind == "UpdateColumnNullability":
+        update.update_column(path, required=not change["nullable"])
+    elif kind == "UpdateColumnComment":
+        update.update_column(path, doc=change["comment"])
+    elif kind == "UpdateColumnPosition":
+        _move(update, path, change["position"])
+    elif kind == "UpdateColumnDefaultValue":
+        name = ".".join(path)
+        altered, default = schema.find_type(name), change["default"]
+        update.set_default_value(path, _value(session, default, spark_type(altered, name, name), altered) if default else None)
+    else:
+        raise PolicyError(f"icelock cannot make the change {kind} of column {'.'.join(path)}")
+
+
+def _spark_type(text: str) -> sp.DataType:
+    return sp._parse_datatype_json_string(text)
+
+
+def _move(update: Any, path: tuple[str, ...], position: str | None) -> None:
+    if position == _FIRST:
+        update.move_first(path)
+    elif position is not None:
+        update.move_after(path, (*path[:-1], position.removeprefix("AFTER ").strip("`")))
+
+
+def drop_table(session: StatementSession, asked: Asked) -> bool:
+    """Drop a table, its files stay; return whether it was there."""
+    try:
+        session.catalog(asked.table.catalog).drop_table(asked.table.identifier)
+    except NoSuchTableError:
+        return False
+    return True
+
+
+def purge_table(session: StatementSession, asked: Asked) -> bool:
+    """Drop a table and delete its files; return whether it was there."""
+    try:
+        session.catalog(asked.table.catalog).purge_table(asked.table.identifier)
+    except NoSuchTableError:
+        return False
+    return True
+
+
+def rename_table(session: StatementSession, asked: Asked) -> None:
+    """Rename a table within its catalog."""
+    to = list(asked["to"])
+    if len(to) > len(asked.table.identifier) and to[0] == asked.table.catalog:
+        del to[0]
+    session.catalog(asked.table.catalog).rename_table(asked.table.identifier, tuple(to))
+
+
+def list_tables(session: StatementSession, asked: Asked) -> list[str]:
+    """Return the names of a namespace's tables."""
+    return sorted(identifier[-1] for identifier in session.catalog(asked["catalog"]).list_tables(asked.namespace))
+
+
+def list_namespaces(session: StatementSession, asked: Asked) -> list[list[str]]:
+    """Return the namespaces in a namespace, or in the catalog."""
+    return [list(namespace) for namespace in session.catalog(asked["catalog"]).list_namespaces(asked.namespace)]
+
+
+def describe_namespace(session: StatementSession, asked: Asked) -> dict[str, str]:
+    """Return a namespace's properties."""
+    found = session.catalog(asked["catalog"]).load_namespace_properties(asked.namespace)
+    return {name: str(value) for name, value in found.items()}
+
+
+def create_namespace(session: StatementSession, asked: Asked) -> None:
+    """Create a namespace. Spark names its owner, which Iceberg's catalogs keep only where the user says so."""
+    properties = {name: value for name, value in asked["properties"].items() if name != "owner"}
+    session.catalog(asked["catalog"]).create_namespace(asked.namespace, properties)
+
+
+def alter_namespace(session: StatementSession, asked: Asked) -> None:
+    """Change a namespace's properties."""
+    session.catalog(asked["catalog"]).update_namespace_properties(asked.namespace, set(asked["removed"]), asked["set"])
+
+
+def drop_namespace(session: StatementSession, asked: Asked) -> bool:
+    """Drop a namespace; with ``cascade`` its tables first, whose files stay."""
+    catalog = session.catalog(asked["catalog"])
+    if asked["cascade"]:
+        for identifier in catalog.list_tables(asked.namespace):
+            catalog.drop_table(identifier)
+    catalog.drop_namespace(asked.namespace)
+    return True
+
+
+ANSWERS: Final[Mapping[str, Answer]] = {
+    "alter table": alter_table,
+    "drop table": drop_table,
+    "purge table": purge_table,
+    "rename table": rename_table,
+    "list tables": list_tables,
+    "list namespaces": list_namespaces,
+    "describe namespace": describe_namespace,
+    "create namespace": create_namespace,
+    "alter namespace": alter_namespace,
+    "drop namespace": drop_namespace,
+}

@@ -1,0 +1,70 @@
+"""The catalogs of a classic session, as Spark's statements know them: ``spark.sql.catalog.<name>`` is ``icelock.SparkCatalog``.
+
+1 Spark's settings name that class for each catalog. 2 it asks this process (``PythonProcess.java``), where an answer is found by what is
+asked. 3 an optimizer rule puts the plan of ``icelock.spark.read`` in the place of each relation (``TableRelations.java``), a planner
+strategy gives the rows of writes to this process (``TableCommands.java``).
+
+Not here: tables (``tables``), their definitions (``definitions``), changes of rows (``changes``).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from icelock.spark.jvm.callbacks import callbacks_of
+from icelock.spark.jvm.classes import load_native
+from icelock.spark.jvm.rules import first_line, has_rule
+from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic
+from icelock.spark.statements import changes, definitions, metadata_tables, procedures, tables
+from icelock.spark.statements.asked import Answer, StatementSession
+
+_CONNECTED: Final = "_icelock_statements"
+_RULE: Final = "icelock.TableRelations"
+_ANSWERS: Final[Mapping[str, Answer]] = {
+    **tables.ANSWERS,
+    **definitions.ANSWERS,
+    **changes.ANSWERS,
+    **metadata_tables.ANSWERS,
+    **procedures.ANSWERS,
+}
+_logger = logging.getLogger(__name__)
+
+
+def connect_catalogs(spark: SparkSession, names: Iterable[str]) -> None:
+    """Let a classic session's statements find catalogs; one that the session has under another class is left alone."""
+    if not is_classic(spark):
+        return
+    try:
+        session = _connected(spark)
+    except Exception as e:  # noqa: BLE001 - whatever a platform's Spark says
+        _logger.warning("in this session SQL does not know icelock's tables: %s", first_line(e))
+        return
+    for name in names:
+        setting = f"{CATALOG}{name}"
+        if spark.conf.get(setting, SPARK_CATALOG) != SPARK_CATALOG:
+            _logger.warning("the session has a catalog %s of class %s, so SQL uses that one", name, spark.conf.get(setting))
+            continue
+        spark.conf.set(setting, SPARK_CATALOG)
+        spark.conf.set(f"{setting}.{SESSION}", session)
+
+
+def _connected(spark: SparkSession) -> str:
+    """Return the id of a session that the JVM can ask; it is connected once."""
+    found: str | None = getattr(spark, _CONNECTED, None)
+    if found is not None:
+        return found
+    classes = load_native(spark)
+    session: Any = spark._jsparkSession
+    if not has_rule(session, _RULE):
+        session.extensions().injectOptimizerRule(classes.TableRelations.builder())
+        session.extensions().injectPlannerStrategy(classes.TableCommands.builder())
+    number = uuid.uuid4().hex
+    target = callbacks_of(spark).statement_target(StatementSession(spark).function(_ANSWERS))
+    classes.SparkCatalog.serve(number, target)
+    setattr(spark, _CONNECTED, number)
+    return number

@@ -1,0 +1,166 @@
+"""Tables as Spark's analyzer knows them: by a name, which may end in a branch, a tag or a metadata table, and as of a version or a time.
+
+A loaded table stays at the snapshot that it had when Spark resolved its name, as the table of ``icelock.spark.read`` does.
+
+Not here: their rows' way to Spark (``read_table``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
+from icelock.spark.columns.types import spark_schema, spark_type
+from icelock.spark.read_table import read_loaded
+from icelock.spark.settings.catalogs import scan_of, table_of
+from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
+from icelock.spark.statements.asked import Answer, Asked, StatementSession
+from icelock.spark.statements.changes import CHANGES
+from icelock.spark.statements.definitions import DEFAULTS, sql_literal
+from icelock.spark.statements.metadata_tables import METADATA_TABLES, load_metadata_table
+from icelock.table.table import Table
+
+_REFS: Final = ("branch_", "tag_")
+_TIME_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedTable:
+    """A table that Spark has resolved; ``at`` is the version that its name asks for, ``snapshot_id`` the one that it had then."""
+
+    name: TableName
+    table: Table
+    at: ReadOptions
+    snapshot_id: int | None
+
+    @property
+    def writable(self) -> bool:
+        """Whether rows can be written to this version: the main branch or a named one."""
+        return self.at.snapshot_id is None and self.at.as_of_ms is None and self.at.tag is None
+
+
+def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
+    """Return what Spark has to know of a table.
+
+    Raises:
+        NoSuchTableError: no such table.
+        PolicyError: no such version, or a column that Spark has no type for.
+    """
+    name = asked.table
+    catalog = session.catalog(name.catalog)
+    suffix = ""
+    if len(name.identifier) < 2:  # noqa: PLR2004 - a namespace and a table
+        raise NoSuchTableError(f"there is no table {name}: it has no namespace")
+    try:
+        table = table_of(catalog, name)
+    except NoSuchTableError:
+        *front, suffix = name.identifier
+        if len(front) < 2 or (suffix not in METADATA_TABLES and not suffix.startswith(_REFS)):  # noqa: PLR2004 - as above
+            raise
+        name = replace(name, identifier=tuple(front))
+        table = table_of(catalog, name)
+    at = _version(table, name, suffix, asked)
+    if suffix in METADATA_TABLES:
+        return load_metadata_table(session, table, name, suffix, at)
+    snapshot = scan_of(table, at).snapshot()
+    loaded = LoadedTable(name=name, table=table, at=at, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
+    return _described(session, loaded)
+
+
+def _version(table: Table, name: TableName, suffix: str, asked: Asked) -> ReadOptions:
+    options: dict[str, str] = {}
+    if suffix.startswith(_REFS):
+        kind, _, ref = suffix.partition("_")
+        options[BRANCH if kind == "branch" else TAG] = ref
+    version, microseconds = asked.get("version"), asked.get("microseconds")
+    if version is not None:
+        found = table.metadata.refs.get(version)
+        if found is not None:
+            options[str(found.snapshot_ref_type)] = version
+        else:
+            options[SNAPSHOT_ID if version.lstrip("-").isdigit() else BRANCH] = version
+    if microseconds is not None:
+        options[AS_OF_TIMESTAMP] = str(microseconds // 1000)
+    return ReadOptions.parse({TABLE: str(name), **options})
+
+
+def _described(session: StatementSession, loaded: LoadedTable) -> dict[str, Any]:
+    table, metadata = loaded.table, loaded.table.metadata
+    schema = _shown(loaded)
+    answers: dict[str, Answer] = {"rows": lambda asking, asked: _rows(asking, loaded, asked)}
+    if loaded.writable:
+        answers |= {name: _of(change, loaded) for name, change in CHANGES.items()}
+    return {
+        "target": session.target(answers),
+        "name": str(loaded.name),
+        "schema": schema,
+        "properties": _properties(loaded),
+        "partitioning": [_transform(table.schema(), field) for field in table.spec().fields],
+        "metadata_columns": _metadata_columns(loaded),
+        "key": f"{metadata.table_uuid} {loaded.snapshot_id} {metadata.current_schema_id} {loaded.at.branch or ''}",
+        "writable": loaded.writable,
+    }
+
+
+def _of(change: Any, loaded: LoadedTable) -> Answer:
+    return lambda session, asked: change(session, loaded, asked)
+
+
+def _shown(loaded: LoadedTable) -> str:
+    """Return the columns of a table as Spark's JSON, with the defaults of new rows where Spark looks for them."""
+    schema = scan_of(loaded.table, loaded.at).projection()
+    shown = spark_schema(schema, table=str(loaded.name))
+    for field, column in zip(schema.fields, shown.fields, strict=True):
+        if field.write_default is not None:
+            default = sql_literal(field.write_default, field.field_type)
+            column.metadata = {**(column.metadata or {}), **dict.fromkeys(DEFAULTS, default)}
+    return shown.json()
+
+
+def _properties(loaded: LoadedTable) -> dict[str, str]:
+    metadata = loaded.table.metadata
+    return {
+        **metadata.properties,
+        "provider": "iceberg",
+        "location": metadata.location,
+        "format": "iceberg/parquet",
+        "format-version": str(metadata.format_version),
+        "current-snapshot-id": "none" if loaded.snapshot_id is None else str(loaded.snapshot_id),
+    }
+
+
+def _transform(schema: Schema, field: Any) -> tuple[str, str, int | None]:
+    transform = field.transform
+    name = str(transform).partition("[")[0]
+    number = None
+    if isinstance(transform, BucketTransform):
+        number = transform.num_buckets
+    elif isinstance(transform, TruncateTransform):
+        number = transform.width
+    return _TIME_TRANSFORMS.get(name, name), str(schema.find_column_name(field.source_id)), number
+
+
+def _metadata_columns(loaded: LoadedTable) -> list[tuple[str, str, bool, str | None]]:
+    metadata = loaded.table.metadata
+    partition = partition_column(metadata.specs().values(), metadata.schemas)
+    fields = [SPEC_ID, *([partition] if any(spec.fields for spec in metadata.specs().values()) else []), FILE, POS, ROW_ID, LAST_UPDATED]
+    return [(field.name, spark_type(field.field_type, field.name, str(loaded.name)).json(), field.optional, field.doc) for field in fields]
+
+
+def _rows(session: StatementSession, loaded: LoadedTable, asked: Asked) -> int:
+    given: Mapping[str, str] = asked["options"]
+    at = loaded.at
+    snapshot_id = loaded.snapshot_id
+    if given:
+        at, snapshot_id = ReadOptions.parse({TABLE: str(loaded.name), **given}), None
+    read = replace(at, columns=tuple(asked["columns"]))
+    return session.give(read_loaded(session.spark, loaded.table, read, snapshot_id))
+
+
+ANSWERS: Final[Mapping[str, Answer]] = {"load table": load_table}
