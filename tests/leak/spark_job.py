@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
+from icelock.spark.driver import rewrite_here
 from icelock.spark.settings.session import attached
 from tests.helpers.spark import session
 
@@ -35,6 +36,7 @@ def main(settings: dict[str, Any]) -> None:
     writer = icelock.spark.write_to(source.repartition(2), "test.db.spark")
     writer.tableProperty("encryption.key-id", "keyA").tableProperty("write.merge.mode", "merge-on-read").create()
     source.write.format("icelock").mode("append").save("test.db.spark")
+    rewrite_here.SMALL = -1  # splits go to tasks, through Spark's plan
     icelock.spark.delete(spark, "test.db.spark", f"id = {settings['number'] + 3}")
     icelock.spark.upsert(source.limit(7).selectExpr("id", "'x' name", "part", "tags", "blob"), "test.db.other", ["id"])
     rows = spark.read.format("icelock").load("test.db.spark")

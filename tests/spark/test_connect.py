@@ -58,10 +58,15 @@ try:
 except Exception as e:
     found["error"] = "did you mean 'snapshot-id'" in str(e)
 made = "test.db.made"
-icelock.spark.write_to(df, made).tableProperty("encryption.key-id", "keyA").partitionedBy("bucket(2, id)").create()
-icelock.spark.delete(spark, made, "name = 'filter-value-4711' or id = 5 or id >= 900")
-icelock.spark.upsert(df.filter("id >= 890").selectExpr("id", "'new' name", "city"), made, ["id"])
-icelock.spark.write_to(df.limit(2).selectExpr("id", "'other' name", "city"), made).overwrite("id < 100")
+done = [
+    icelock.spark.write_to(df, made).tableProperty("encryption.key-id", "keyA").partitionedBy("bucket(2, id)").create(),
+    icelock.spark.delete(spark, made, "name = 'filter-value-4711' or id = 5 or id >= 900"),
+    icelock.spark.upsert(df.filter("id >= 890").selectExpr("id", "'new' name", "city"), made, ["id"]),
+    icelock.spark.write_to(df.limit(2).selectExpr("id", "'other' name", "city"), made).overwrite("id < 100"),
+    icelock.spark.delete(spark, made, "id = 5000"),
+]
+found["done"] = [[one.rows_inserted, one.rows_updated, one.rows_deleted] for one in done]
+found["snapshots"] = [one.snapshot_id for one in done]
 back = spark.read.format("icelock").load(made)
 found["made"] = [back.count(), back.filter("name = 'new'").count(), back.filter("name = 'other'").count(), back.filter("id = 5").count()]
 try:
@@ -94,9 +99,12 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     )
     answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert answers, done.stderr[:5000]
-    assert json.loads(answers[0].removeprefix("FOUND ")) == {
+    found = json.loads(answers[0].removeprefix("FOUND "))
+    snapshots = lake.catalog().load_table("db.made").snapshots()
+    assert found.pop("snapshots") == [*(snapshot.snapshot_id for snapshot in snapshots), None]
+    assert found == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
-        "made": [902, 110, 2, 0], "twice": True,
+        "made": [902, 110, 2, 0], "twice": True, "done": [[1000, 0, 0], [0, 0, 101], [100, 10, 0], [2, 0, 99], [0, 0, 0]],
     }  # fmt: skip
     logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())
     assert b"icelock" in logged
