@@ -306,7 +306,7 @@ def test_a_listener_hears_keys_that_are_read_and_none_that_are_written(cluster_s
     icelock.spark.delete(cluster_spark, TABLE, "id in (7, 507)")
     rewritten = deks(there)
     assert len(rewritten | written) == 4
-    assert tap.heard(b"rewrite_sealed")  # the work of the tasks, and with it the key under which their splits are sealed
+    assert tap.heard(b"ParallelCollectionPartition")  # in which a task gets its split, sealed; the key for that goes with the function
     assert not any(tap.heard(dek) for dek in written)
     assert not any(tap.heard(dek) for dek in rewritten)
 

@@ -25,6 +25,7 @@ from icelock.spark.sealed.splits import KEY_LENGTH, seal_split
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
 
 SMALL: Final = 4 << 20
+_FEW_ROWS: Final = 1_000_000  # a small file of equal values may hold very many
 _PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
 
 
@@ -37,7 +38,8 @@ def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[Rewrit
     """
     if not splits:
         return []
-    if sum(task.file_size for split in splits for task in split.tasks) <= SMALL:
+    tasks = [task for split in splits for task in split.tasks]
+    if sum(task.file_size for task in tasks) <= SMALL and sum(task.record_count for task in tasks) <= _FEW_ROWS:
         return [rewrite_files(plan, splits)]
     entropy = SystemEntropy()
     key = entropy.random_bytes(KEY_LENGTH)
