@@ -3,7 +3,7 @@
 Splits have the keys of their files. They are the rows of a DataFrame, one a split, sealed (``spark.sealed.splits``), and each is a
 partition of its own; ``mapInArrow`` does the work and returns the sealed message of each task.
 
-Small work is done in the calling process, without a Spark job: reading ``SMALL`` bytes takes it less than Spark needs to start a task in a
+Small work is done in the calling process, without a Spark job: ``SMALL`` bytes take it less than Spark needs to start a task in a
 Python worker.
 
 Not here: which files (``spark.driver.plan_read``), the work on a file (``spark.task.row_rewrite``).
@@ -24,7 +24,7 @@ from icelock.spark.sealed.messages import SealedFiles
 from icelock.spark.sealed.splits import KEY_LENGTH, seal_split
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
 
-SMALL: Final = 4 << 20
+SMALL: Final = 8 << 20
 _FEW_ROWS: Final = 1_000_000  # a small file of equal values may hold very many
 _PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
 
