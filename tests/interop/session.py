@@ -54,8 +54,11 @@ def interop_session(folder: Path) -> Iterator[Session]:
         MissingToolError: the machine lacks a JDK or Maven.
     """
     jars = class_path()
-    with patch.dict(os.environ, spark_environment()), Metastore(warehouse=folder) as metastore:
-        spark = _spark(folder, metastore.uri, jars)
+    # One class loader must see Iceberg and the KMS. Behind Spark's own jars, not before them as spark.driver.extraClassPath stands, so
+    # that the archive of Spark's classes fits.
+    environment = {**spark_environment(), "SPARK_DIST_CLASSPATH": os.pathsep.join(map(str, jars))}
+    with patch.dict(os.environ, environment), Metastore(warehouse=folder) as metastore:
+        spark = _spark(folder, metastore.uri)
         try:
             properties = catalog_properties(metastore.uri, folder)
             spark.sql(f"CREATE NAMESPACE ice.{DATABASE} LOCATION '{folder.as_uri()}/{DATABASE}.db'")
@@ -76,7 +79,7 @@ def catalog_properties(uri: str, warehouse: Path) -> dict[str, str]:
     }
 
 
-def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:
+def _spark(folder: Path, uri: str) -> Any:
     end_jvm()
     catalog = {
         "": _JAVA_CATALOG,
@@ -89,7 +92,6 @@ def _spark(folder: Path, uri: str, jars: list[Path]) -> Any:
     conf = {
         **_SETTINGS,
         "spark.sql.warehouse.dir": str(folder / "spark"),
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),  # one class loader must see Iceberg and the KMS
         **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()},
     }
     spark = session(conf)
