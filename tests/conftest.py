@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.helpers.class_archive import java_options
+from tests.helpers.places import use_memory
 
 # Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+use_memory()
 
 # Other tests run beside this one: how long an example takes says nothing.
 settings.register_profile("icelock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
