@@ -57,11 +57,10 @@ def written(lake):
     return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 
-@pytest.mark.spark43
 @pytest.mark.parametrize(
     ("properties", "options", "each"),
     [
-        ({}, {}, 1),  # hash, for the table is partitioned
+        pytest.param({}, {}, 1, marks=pytest.mark.spark43),  # hash, for the table is partitioned
         ({"write.distribution-mode": "none"}, {}, 4),  # each of the 4 tasks has rows of each town
         ({"write.distribution-mode": "none"}, {"distribution-mode": "hash"}, 1),
         ({"write.distribution-mode": "range"}, {}, 1),

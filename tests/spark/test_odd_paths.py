@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import icelock.spark
 from tests.spark.native_tables import TABLE, create, native, optional
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "part", StringType()))
 BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
@@ -53,6 +53,7 @@ def expected(start: int) -> list[tuple[int, str | None]]:
     return [(row["id"], row["part"]) for row in rows(start)]
 
 
+@pytest.mark.spark43
 def test_partition_values_in_paths(spark, spark_lake):
     create(spark_lake, SCHEMA, rows(0), partition_spec=BY_PART)
     frame = spark.createDataFrame([(row["id"], row["part"]) for row in rows(100)], "id long, part string").coalesce(1)
@@ -68,7 +69,7 @@ def test_partition_values_in_paths(spark, spark_lake):
         assert native(spark).filter(F.col("part") == value).count() == 2, value
 
 
-@pytest.mark.parametrize("uri", ["file://", "file:", ""])
+@pytest.mark.parametrize("uri", [pytest.param("file://", marks=pytest.mark.spark43), "file:", ""])
 def test_places_of_tables(spark, spark_lake, tmp_path, uri):
     place = tmp_path / "/".join(PLACES) / "t"
     create(spark_lake, SCHEMA, [{"id": 1, "part": "a"}, {"id": 2, "part": "b"}], location=f"{uri}{place}", partition_spec=BY_PART)

@@ -15,7 +15,7 @@ from pyspark.sql import types as sp
 
 from tests.lakes.sqlite import KEYED
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 UTC = dt.UTC
 PRIMITIVES = (
@@ -93,6 +93,7 @@ def spark_type(kind):
 FLAT = sp.StructType([sp.StructField(name, spark_type(kind)) for name, kind in zip(NAMES, PRIMITIVES, strict=True)])
 
 
+@pytest.mark.spark43
 def test_every_primitive_type(spark, spark_lake):
     spark_lake.catalog().create_table("db.flat", Schema(*optional(NAMES, PRIMITIVES)), properties=KEYED)
     spark.createDataFrame(ROWS, FLAT).write.format("icelock").mode("append").save("test.db.flat")
@@ -110,6 +111,7 @@ def test_every_primitive_type(spark, spark_lake):
     assert stored[-2147483648]["fx"] == bytes(4)
 
 
+@pytest.mark.spark43
 def test_nested_types_with_every_primitive_inside(spark, spark_lake):
     """UUID and fixed have other forms in Spark, below structs, lists and maps too."""
     kinds = tuple(PRIMITIVES)
@@ -159,6 +161,7 @@ def test_nested_types_with_every_primitive_inside(spark, spark_lake):
     assert spark_lake.catalog().load_table("db.nested").scan().to_arrow().num_rows == 3
 
 
+@pytest.mark.spark43
 def test_empty_nested_columns(spark, spark_lake):
     """C-57: Spark sends empty nested columns with offset buffers of 0 bytes."""
     schema = Schema(
@@ -179,6 +182,7 @@ def test_empty_nested_columns(spark, spark_lake):
     assert back.filter("size(ls) = 0 and size(m) = 0 and size(ll) = 1 and size(ll[0]) = 0 and n is null").count() == 100
 
 
+@pytest.mark.spark43
 def test_nan_and_zero_come_back_bit_for_bit(spark, spark_lake):
     schema = Schema(ice.NestedField(1, "d", ice.DoubleType(), required=False), ice.NestedField(2, "f", ice.FloatType(), required=False))
     spark_lake.catalog().create_table("db.floats", schema, properties=KEYED)
@@ -188,7 +192,7 @@ def test_nan_and_zero_come_back_bit_for_bit(spark, spark_lake):
     assert got == {"(-0.0, -0.0)", "(inf, -inf)", "(5e-324, 1.401298464324817e-45)", "(nan, nan)"}
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "America/Denver", "Asia/Kolkata"])
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", pytest.param("America/Denver", marks=pytest.mark.spark43), "Asia/Kolkata"])
 def test_instants_do_not_depend_on_the_session_zone(spark, spark_lake, zone):
     """C-52: at changes to and from summer time, before 1970, in structs and lists."""
     table = "test.db.zones"

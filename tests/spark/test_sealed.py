@@ -23,8 +23,6 @@ from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, job_of, paths, sent, settings, told
 
-pytestmark = pytest.mark.spark43
-
 SECRET = bytes(range(32))
 JOB = ("5f0c5f4e-3c43-4b0c-a9a5-1f6b8f2c9a11", "append")
 RECIPIENT = Recipient.of(SECRET, JOB)

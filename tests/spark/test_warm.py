@@ -31,8 +31,7 @@ def started(code: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.spark43
-@pytest.mark.parametrize("worker", ["pyspark.worker", "pyspark.sql.worker.plan_data_source_read"])
+@pytest.mark.parametrize("worker", [pytest.param("pyspark.worker", marks=pytest.mark.spark43), "pyspark.sql.worker.plan_data_source_read"])
 def test_a_daemon_imports_what_its_workers_need(worker):
     assert started(IMPORTED, "pyspark.daemon", worker) == ["True"]
     assert started(IMPORTED, "tests.spark.watched_daemon", worker) == ["False"]
