@@ -81,14 +81,14 @@ def test_the_storage_is_chosen_by_the_scheme_whatever_follows(tmp_path: Path) ->
 @BOTH
 @pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "socket", "device", "directory"])
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"], ids=["path", "file:", "file://"])
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, io: Any, kind: str, prefix: str) -> None:
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, io: Any, kind: str, prefix: str) -> None:
     """A pipe without a writer would hang, /dev/zero would never end."""
     path = tmp_path / "x"
     if kind.endswith("pipe"):
         os.mkfifo(tmp_path / "pipe")
         (tmp_path / "x").symlink_to(tmp_path / "pipe")
     elif kind == "socket":
-        os.chdir(tmp_path)
+        monkeypatch.chdir(tmp_path)
         with socket.socket(socket.AF_UNIX) as server:
             server.bind("x")
     elif kind == "device":
