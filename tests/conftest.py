@@ -1,4 +1,4 @@
-"""What every test shares. Fixtures stand beside the tests that use them.
+"""What every test shares. Fixtures stand beside the tests that use them; here are the servers that several folders use.
 
 With ``ICELOCK_NO_SKIP=1`` (CI) a skipped test is a failed one, so that nothing drops out of the suite unnoticed.
 """
@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.helpers.class_archive import java_options
 from tests.helpers.places import use_memory
+
+if TYPE_CHECKING:
+    from tests.servers.metastore import Metastore
+    from tests.servers.postgres import Postgres
 
 # Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -42,3 +48,23 @@ def pytest_runtest_makereport(item, call):  # noqa: ARG001
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):  # noqa: ARG001
     return _fail_skips((yield))
+
+
+# One server of a kind for the whole run, started when it is first needed: a metastore takes 6 s of CPU to start. Tests keep apart by
+# databases and names of their own. Imported here only by those who need them.
+
+
+@pytest.fixture(scope="session")
+def metastore() -> Iterator[Metastore]:
+    from tests.servers.metastore import Metastore  # noqa: PLC0415
+
+    with Metastore() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    from tests.servers.postgres import Postgres  # noqa: PLC0415
+
+    with Postgres() as server:
+        yield server

@@ -1,4 +1,4 @@
-"""One server of each kind for the session, started when it is first needed; one lake for a test."""
+"""One lake for a test, on the session's server of its kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.lakes.catalogs import CatalogLake, Glue, GlueLake, HiveLake, MemoryLake, PostgresLake, RestLake
-from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
 from tests.servers.rest import RestServer
 
@@ -21,16 +20,10 @@ def rest_server() -> Iterator[RestServer]:
 
 
 @pytest.fixture(scope="session")
-def metastore() -> Iterator[Metastore]:
-    with Metastore() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        server.make("lakes")
-        yield server
+def postgres(postgres: Postgres) -> Postgres:
+    """The server, with a database for all lakes here."""
+    postgres.make("lakes")
+    return postgres
 
 
 @pytest.fixture(scope="session")

@@ -11,27 +11,14 @@ import pytest
 from tests.concurrency.race_places import Place, sqlite_lake
 from tests.lakes.hive import HiveLake
 from tests.lakes.postgres import PostgresLake
-from tests.servers.metastore import Metastore
-from tests.servers.postgres import Postgres
 from tests.servers.rest import RestServer
 
 KINDS = ("sqlite", "postgres", pytest.param("hive", marks=pytest.mark.hive))
 
 
-@pytest.fixture(scope="session")
-def metastore() -> Iterator[Metastore]:
-    with Metastore() as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as started:
-        yield started
-
-
 @pytest.fixture
 def rest_server() -> Iterator[RestServer]:
+    """One of the test's own: each makes the namespace ``db`` in it."""
     with RestServer() as started:
         yield started
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.lakes.hive import HiveLake
@@ -17,9 +15,8 @@ pytestmark = pytest.mark.hive
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveLake]:
-    with Metastore() as metastore:
-        yield HiveLake(tmp_path_factory.mktemp("operations"), metastore.uri)
+def lake(metastore: Metastore, tmp_path_factory: pytest.TempPathFactory) -> HiveLake:
+    return HiveLake(tmp_path_factory.mktemp("operations"), metastore.uri)
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,13 @@
-"""One server for the session, one database for a test."""
+"""A database of the session's server for each test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lakes.postgres import PostgresLake
 from tests.servers.postgres import Postgres
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as started:
-        yield started
 
 
 @pytest.fixture
