@@ -17,7 +17,7 @@ import array
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final
 
@@ -214,6 +214,19 @@ def _positions_of(context: ReadContext, delete: DeleteFile, data_file: str) -> B
     if _is_vector(delete):
         return _deletion_vector(context, delete)
     return _position_deletes(context, delete).get(data_file, BitMap64())
+
+
+def deleted_positions(context: ReadContext, delete: DeleteFile) -> Mapping[str, BitMap64]:
+    """Return the positions of a vector or a position delete file, by data file.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError, OSError: the file cannot be read.
+    """
+    if not _is_vector(delete):
+        return _position_deletes(context, delete)
+    if delete.referenced_data_file is None:
+        raise FormatError(f"the deletion vector in {delete.path} names no data file; {RESTORE}")
+    return {delete.referenced_data_file: _deletion_vector(context, delete)}
 
 
 def _check_range(positions: BitMap64, delete: DeleteFile, task: ScanTask) -> None:

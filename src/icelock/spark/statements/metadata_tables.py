@@ -1,30 +1,100 @@
-"""Metadata tables: ``catalog.namespace.table.snapshots`` and the like, with Java's names."""
+"""Metadata tables: ``catalog.namespace.table.snapshots`` and the like, with Java's names and columns.
+
+Their rows are made in this process, when a query is planned, and come to Spark as a local relation, or in parallel when they are many.
+Not here: columns and rows (``table.metadata_tables``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql.pandas.types import from_arrow_schema
+import pyarrow as pa
+from pyiceberg import types as ice
+from pyiceberg.schema import Schema
+from pyspark.sql.types import StructType
 
-from icelock.spark.settings.options import ReadOptions, TableName
-from icelock.spark.statements.asked import Answer, StatementSession
+from icelock.errors import PolicyError
+from icelock.spark.columns.types import arrow_schema, has_spark_type, spark_schema
+from icelock.spark.settings.catalogs import scan_of
+from icelock.spark.settings.options import TABLE, ReadOptions, TableName
+from icelock.spark.statements.asked import Answer, Asked, StatementSession
+from icelock.table.metadata_tables.columns import METADATA_TABLES, POSITION_DELETES, columns_of
+from icelock.table.metadata_tables.position_deletes import position_delete_rows
+from icelock.table.metadata_tables.rows import rows_of
 from icelock.table.table import Table
 
-METADATA_TABLES: Final = frozenset({"snapshots", "history", "refs", "files", "all_files", "entries", "manifests", "partitions"})
 ANSWERS: Final[Mapping[str, Answer]] = {}
+__all__ = ["ANSWERS", "METADATA_TABLES", "load_metadata_table"]
 
 
 def load_metadata_table(session: StatementSession, table: Table, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:
-    """Return what Spark has to know of a metadata table."""
-    rows = getattr(table.inspect, kind)()
+    """Return what Spark has to know of a metadata table.
+
+    Raises:
+        PolicyError: no such version, or a version of a table of all snapshots.
+    """
+    whole = f"{name}.{kind}"
+    table = table.at_one_version()
+    _snapshot(table, kind, at)
+    columns = spark_schema(Schema(*_known_to_spark(columns_of(kind, table.metadata)).fields), table=whole)
+
+    def rows(asking: StatementSession, asked: Asked) -> int:
+        given: Mapping[str, str] = asked["options"]
+        version = ReadOptions.parse({TABLE: str(name), **given}) if given else at
+        schema = StructType([columns[column] for column in asked["columns"]])
+        found = _rows(table, kind, version, arrow_schema(schema))
+        return asking.give(asking.spark.createDataFrame(found, schema))
+
     return {
-        "target": session.target({"rows": lambda asking, asked: asking.give(asking.spark.createDataFrame(rows).select(*asked["columns"]))}),
-        "name": f"{name}.{kind}",
-        "schema": from_arrow_schema(rows.schema).json(),
+        "target": session.target({"rows": rows}),
+        "name": whole,
+        "schema": columns.json(),
         "properties": {},
         "partitioning": [],
         "metadata_columns": [],
         "key": f"{table.metadata.table_uuid} {table.metadata_location} {kind} {at}",
         "writable": False,
     }
+
+
+def _snapshot(table: Table, kind: str, at: ReadOptions) -> Any:
+    if kind.startswith("all_") and any(value is not None for value in (at.snapshot_id, at.as_of_ms, at.branch, at.tag)):
+        raise PolicyError(f"{kind} of table {at.table} shows all snapshots, so none can be selected; {kind.removeprefix('all_')} shows one")
+    return scan_of(table, at).snapshot()
+
+
+def _rows(table: Table, kind: str, at: ReadOptions, schema: pa.Schema) -> pa.Table:
+    snapshot = _snapshot(table, kind, at)
+    if kind != POSITION_DELETES:
+        return pa.Table.from_pylist(list(rows_of(kind, table, snapshot)), schema=schema)
+    parts = [schema.empty_table()]
+    for row, positions in position_delete_rows(table, snapshot):
+        one = pa.Table.from_pylist([{**row, "pos": 0}], schema=schema)
+        many = one.take(pa.repeat(pa.scalar(0), len(positions)))
+        index = schema.get_field_index("pos")
+        parts.append(many if index < 0 else many.set_column(index, schema.field(index), positions))
+    return pa.concat_tables(parts)
+
+
+def _known_to_spark(struct: ice.StructType) -> ice.StructType:
+    """Leave out what Spark has no type for, such as the bounds of a column of times, and structs without fields."""
+    return ice.StructType(*(field for given in struct.fields if (field := _field(given)) is not None))
+
+
+def _field(field: ice.NestedField) -> ice.NestedField | None:
+    kind = field.field_type
+    if isinstance(kind, ice.StructType):
+        inner = _known_to_spark(kind)
+        return ice.NestedField(field.field_id, field.name, inner, required=field.required, doc=field.doc) if inner.fields else None
+    return field if _has_type(kind) else None
+
+
+def _has_type(kind: ice.IcebergType) -> bool:
+    if isinstance(kind, ice.StructType):
+        return all(_has_type(field.field_type) for field in kind.fields)
+    if isinstance(kind, ice.ListType):
+        return _has_type(kind.element_type)
+    if isinstance(kind, ice.MapType):
+        return _has_type(kind.key_type) and _has_type(kind.value_type)
+    return has_spark_type(kind)

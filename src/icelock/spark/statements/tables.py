@@ -61,13 +61,13 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
         table = table_of(catalog, name)
     except NoSuchTableError:
         *front, suffix = name.identifier
-        if len(front) < 2 or (suffix not in METADATA_TABLES and not suffix.startswith(_REFS)):  # noqa: PLR2004 - as above
+        if len(front) < 2 or (suffix.lower() not in METADATA_TABLES and not suffix.startswith(_REFS)):  # noqa: PLR2004 - as above
             raise
         name = replace(name, identifier=tuple(front))
         table = table_of(catalog, name)
     at = _version(table, name, suffix, asked)
-    if suffix in METADATA_TABLES:
-        return load_metadata_table(session, table, name, suffix, at)
+    if suffix.lower() in METADATA_TABLES:
+        return load_metadata_table(session, table, name, suffix.lower(), at)
     snapshot = scan_of(table, at).snapshot()
     loaded = LoadedTable(name=name, table=table, at=at, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
     return _described(session, loaded)
