@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
+from icelock.spark.driver.result import ChangeResult
 from tests.lakes.sqlite import KEYED
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
@@ -365,3 +366,26 @@ def test_changes_of_a_branch(town, spark_lake):
     town("delete from test.db.t.branch_side where id in (select 2l)")
     assert town("select * from test.db.t.branch_side where id < 4 order by id") == [(0, "town-0"), (1, "far"), (3, "town-0")]
     assert town("select count(*) from test.db.t where city = 'far'") == [(0,)]
+
+
+def test_merge_in_python_says_what_it_did(town, spark):
+    source = spark.createDataFrame(
+        [(1, "x", False), (2, None, True), (10, "y", False), (11, "z", True)], "id bigint, city string, gone boolean"
+    )
+    result = (
+        icelock.spark.merge(spark, "test.db.t", source, ["id"])
+        .when_matched_delete(condition="s.gone")
+        .when_matched_update({"city": "concat(t.city, s.city)"})
+        .when_not_matched_insert({"id": "s.id", "city": "upper(s.city)"}, condition="not s.gone")
+        .when_not_matched_by_source_update({"city": "'last'"}, condition="t.id = 9")
+        .when_not_matched_by_source_delete(condition="t.id = 8")
+        .execute()
+    )
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 2, 2)
+    assert result.snapshot_id == town("select max_by(snapshot_id, committed_at) from test.db.t.snapshots")[0][0]
+    assert town("select id, city from test.db.t where id in (1, 2, 8, 9, 10, 11) order by id") == [(1, "town-1x"), (9, "last"), (10, "Y")]
+    assert town("show views in spark_catalog.default like 'icelock*'") == []
+    nothing = icelock.spark.merge(spark, "test.db.t", source, "t.id = s.id + 1000").when_matched_delete().execute()
+    assert nothing == ChangeResult()
+    with pytest.raises(PolicyError, match="no clause"):
+        icelock.spark.merge(spark, "test.db.t", source, "t.id = s.id").execute()

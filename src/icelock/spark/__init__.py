@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from icelock.spark.change_rows import add_files, delete, upsert
     from icelock.spark.driver.result import ChangeResult
+    from icelock.spark.merge_rows import merge
     from icelock.spark.read_table import read
     from icelock.spark.session import register
     from icelock.spark.sql_tables import attach, sql
     from icelock.spark.table_writer import write_to
 
-__all__ = ["ChangeResult", "add_files", "attach", "delete", "read", "register", "sql", "upsert", "write_to"]
+__all__ = ["ChangeResult", "add_files", "attach", "delete", "merge", "read", "register", "sql", "upsert", "write_to"]
 
 # No module of this package may have the name of a function: importing the module would replace the function.
 _MODULES: Final = {
@@ -24,6 +25,7 @@ _MODULES: Final = {
     "add_files": "change_rows",
     "attach": "sql_tables",
     "delete": "change_rows",
+    "merge": "merge_rows",
     "read": "read_table",
     "register": "session",
     "sql": "sql_tables",

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.driver.result import ChangeResult
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.rules import activate
 from icelock.spark.read_table import session_catalog
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import settings_of
+
+_STATEMENT: Final = "icelock.statement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +50,40 @@ class Asked:
 Answer = Callable[["StatementSession", Asked], Any]
 
 
+class Results:
+    """What statements of this process did, for those who ask for it: Spark returns nothing of a command."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._wanted: dict[str, ChangeResult] = {}
+
+    def of(self, run: Callable[[], object]) -> ChangeResult:
+        """Run a statement that changes a table; return what it did."""
+        number = uuid.uuid4().hex
+        before = self._context.getLocalProperty(_STATEMENT)
+        self._wanted[number] = ChangeResult()
+        # It goes with the statement to the thread that answers, as Spark's job group does.
+        self._context.setLocalProperty(_STATEMENT, number)
+        try:
+            run()
+        finally:
+            self._context.setLocalProperty(_STATEMENT, before)  # type: ignore[arg-type]  # None takes it away
+            result = self._wanted.pop(number)
+        return result
+
+    def put(self, result: ChangeResult) -> None:
+        """Keep what the statement of this thread did, if anybody asked for it."""
+        number = self._context.getLocalProperty(_STATEMENT)
+        if number in self._wanted:
+            self._wanted[number] = result
+
+
 class StatementSession:
     """A classic session, as the answers need it."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.results = Results(spark)
         self._jvm: Any = spark._jvm
         self._callbacks = callbacks_of(spark)
 

@@ -40,16 +40,17 @@ def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
         writer.option("branch", loaded.at.branch)
     mode = asked["mode"]
     if mode == "append":
-        writer.append()
+        result = writer.append()
     elif mode == "overwritePartitions":
-        writer.overwritePartitions()
+        result = writer.overwritePartitions()
     else:
-        writer.overwrite("true" if mode == "truncate" else _where(loaded, asked))
+        result = writer.overwrite("true" if mode == "truncate" else _where(loaded, asked))
+    session.results.put(result)
 
 
 def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     """Delete the rows that a filter finds."""
-    delete(session.spark, str(loaded.name), _where(loaded, asked), branch=loaded.at.branch or MAIN)
+    session.results.put(delete(session.spark, str(loaded.name), _where(loaded, asked), branch=loaded.at.branch or MAIN))
 
 
 def create_table(session: StatementSession, asked: Asked) -> None:
@@ -94,7 +95,7 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
     with jobs_of(session.spark, loaded.name) as jobs:
-        jobs.write(job, _changed(loaded, session.rows(asked.given), asked), spread, known.layout)
+        session.results.put(jobs.write(job, _changed(loaded, session.rows(asked.given), asked), spread, known.layout))
 
 
 def _changed(loaded: LoadedTable, rows: DataFrame, asked: Asked) -> DataFrame:

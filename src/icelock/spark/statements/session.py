@@ -21,7 +21,7 @@ from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
 from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic
 from icelock.spark.statements import changes, definitions, metadata_tables, procedures, tables
-from icelock.spark.statements.asked import Answer, StatementSession
+from icelock.spark.statements.asked import Answer, Results, StatementSession
 
 _CONNECTED: Final = "_icelock_statements"
 _RULE: Final = "icelock.TableRelations"
@@ -55,16 +55,22 @@ def connect_catalogs(spark: SparkSession, names: Iterable[str]) -> None:
 
 def _connected(spark: SparkSession) -> str:
     """Return the id of a session that the JVM can ask; it is connected once."""
-    found: str | None = getattr(spark, _CONNECTED, None)
+    found: tuple[str, StatementSession] | None = getattr(spark, _CONNECTED, None)
     if found is not None:
-        return found
+        return found[0]
     classes = load_native(spark)
     session: Any = spark._jsparkSession
     if not has_rule(session, _RULE):
         session.extensions().injectOptimizerRule(classes.TableRelations.builder())
         session.extensions().injectPlannerStrategy(classes.TableCommands.builder())
-    number = uuid.uuid4().hex
-    target = callbacks_of(spark).statement_target(StatementSession(spark).function(_ANSWERS))
-    classes.SparkCatalog.serve(number, target)
-    setattr(spark, _CONNECTED, number)
+    number, statements = uuid.uuid4().hex, StatementSession(spark)
+    classes.SparkCatalog.serve(number, callbacks_of(spark).statement_target(statements.function(_ANSWERS)))
+    setattr(spark, _CONNECTED, (number, statements))
     return number
+
+
+def results_of(spark: SparkSession) -> Results:
+    """Return what keeps the results of a session's statements."""
+    _connected(spark)
+    statements: StatementSession = getattr(spark, _CONNECTED)[1]
+    return statements.results
