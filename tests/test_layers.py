@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "icelock"
-ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "spark", "maintenance", "cli")
+ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "maintenance", "spark", "cli")
 # Modules beside the packages: the base is below every layer, ``testing`` may use the KMS clients, ``__init__`` gathers the public names.
 BASE = {"errors", "secret", "properties", "single_flight", "_moved"}
 RANK = (

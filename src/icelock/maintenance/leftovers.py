@@ -174,7 +174,7 @@ class _Search:
             found = [file for file in found if place_of(file.location) not in late]
         for file in sorted(found, key=lambda file: file.location):
             content = _content(self._table.storage, file.location)
-            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=_kind(file.location), content=content)
+            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=kind_of(file.location), content=content)
 
     def keys(self) -> tuple[str, ...]:
         """Return the key entries that nothing needs, in the latest metadata."""
@@ -203,7 +203,7 @@ class _Search:
         for file in list_files(table.storage, table.location()):
             place = place_of(file.location)
             must_be_seen.discard(place)
-            if _kind(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
+            if kind_of(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
                 self.foreign = file.location
             old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
             if old and not _belongs(place, reached_places, folder):
@@ -230,7 +230,8 @@ def _checked(name: str) -> str:
     return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
 
 
-def _kind(location: str) -> Kind:
+def kind_of(location: str) -> Kind:
+    """Return what a file is, by its name."""
     name = _checked(location.rpartition("/")[2])
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), Kind.OTHER)
 

@@ -160,6 +160,18 @@ def test_without_arguments_the_tables_retention_counts(lake: TestLake) -> None:
     assert len(table.maintenance.expire_snapshots().commit().snapshots) == 1
 
 
+def test_retain_last_keeps_as_many_of_each_branch(lake: TestLake) -> None:
+    table = make(lake, 5, **{"history.expire.min-snapshots-to-keep": "4"})
+    there = set(lake.files())
+    oldest = [snapshot.snapshot_id for snapshot in table.snapshots()][:3]
+    done = table.maintenance.expire_snapshots().older_than(SOON).retain_last(2).commit()
+    assert done.snapshots == tuple(sorted(oldest))
+    assert len(done.files) == done.deleted == 3  # the three lists: the snapshots that are left have all manifests and rows
+    assert {Path(file).name for file in done.files} == {Path(file).name for file in there - set(lake.files())}
+    with pytest.raises(PolicyError, match="at least 1"):
+        table.maintenance.expire_snapshots().retain_last(0)
+
+
 def test_another_writers_snapshot_is_kept(lake: TestLake) -> None:
     table = make(lake, 5)
     before_the_commit(table, lambda: load(lake).append(people(500, 1)))

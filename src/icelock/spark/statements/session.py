@@ -20,8 +20,9 @@ from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
 from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic
-from icelock.spark.statements import changes, definitions, metadata_tables, procedures, tables
+from icelock.spark.statements import changes, definitions, metadata_tables, tables
 from icelock.spark.statements.asked import Answer, Results, StatementSession
+from icelock.spark.statements.procedures import registry
 
 _CONNECTED: Final = "_icelock_statements"
 _RULE: Final = "icelock.TableRelations"
@@ -30,7 +31,7 @@ _ANSWERS: Final[Mapping[str, Answer]] = {
     **definitions.ANSWERS,
     **changes.ANSWERS,
     **metadata_tables.ANSWERS,
-    **procedures.ANSWERS,
+    **registry.ANSWERS,
 }
 _logger = logging.getLogger(__name__)
 

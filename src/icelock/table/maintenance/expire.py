@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What an expiry removed: ids of snapshots, names of refs, ids of key entries, and the number of deleted files.
+    """What an expiry removed: ids of snapshots, names of refs, ids of key entries, and the deleted files, with their number.
 
     ``left`` are files that nothing reaches any more but that could not be deleted; ``icelock.maintenance.leftovers`` lists them too.
     """
@@ -53,6 +53,7 @@ class Expired:
     refs: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     deleted: int = 0
+    files: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -76,8 +77,8 @@ class MaintenanceTable:
 class ExpireSnapshots(IcebergExpireSnapshots):
     """Expires snapshots by id, by age, or, without either, by the retention settings of the table and its refs.
 
-    The snapshot of a branch or tag never expires. ``older_than`` overrides the table's ``history.expire.max-snapshot-age-ms``;
-    ``min-snapshots-to-keep`` and the refs' own settings still apply, as in Java.
+    The snapshot of a branch or tag never expires. ``older_than`` overrides the table's ``history.expire.max-snapshot-age-ms``,
+    ``retain_last`` its ``min-snapshots-to-keep``; the refs' own settings still apply, as in Java.
     """
 
     def __init__(self, table: OpenTable) -> None:
@@ -85,6 +86,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._shared = table
         self._table = table.at_one_version()
         self._older_than_ms: int | None = None
+        self._retain_last: int | None = None
         self._clean = True
         self._refused = False
         self._now_ms = table.encryption.clock()
@@ -96,6 +98,17 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             PolicyError: a time without a zone.
         """
         self._older_than_ms = to_millis(dt, name="older_than")
+        return self
+
+    def retain_last(self, number: int) -> Self:
+        """Keep this many snapshots of each branch without a number of its own, in the place of the table's ``min-snapshots-to-keep``.
+
+        Raises:
+            PolicyError: a number below 1.
+        """
+        if number < 1:
+            raise PolicyError(f"retain_last is {number}; it must be at least 1, since a branch keeps its snapshot")
+        self._retain_last = number
         return self
 
     def clean_expired_files(self, clean: bool) -> Self:
@@ -129,11 +142,13 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 e.add_note("The snapshots are expired, but no file was deleted: icelock.maintenance.leftovers lists the unused ones.")
                 raise
             left = delete_files(self._table.storage, files)
+        unremoved = set(left)
         return Expired(
             snapshots=tuple(sorted(plan.snapshots)),
             refs=tuple(sorted(plan.refs)),
             keys=plan.keys,
             deleted=len(files) - len(left),
+            files=tuple(file for file in files if file not in unremoved),
             left=tuple(left),
         )
 
@@ -169,8 +184,8 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         named = {ref.snapshot_id for ref in metadata.refs.values()}
         there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
         by_rule = Expirable()
-        if not self._snapshot_ids_to_expire or self._older_than_ms is not None:
-            by_rule = expirable(metadata, now_ms=self._now_ms, older_than_ms=self._older_than_ms)
+        if not self._snapshot_ids_to_expire or self._older_than_ms is not None or self._retain_last is not None:
+            by_rule = expirable(metadata, now_ms=self._now_ms, older_than_ms=self._older_than_ms, retain_last=self._retain_last)
         snapshots = by_rule.snapshots | (self._snapshot_ids_to_expire & there - named)
         return replace(by_rule, snapshots=snapshots, keys=dead_keys(metadata, snapshots, now_ms=self._now_ms))
 

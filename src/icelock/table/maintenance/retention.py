@@ -50,11 +50,15 @@ class Expirable:
         return self.snapshots <= other.snapshots and self.refs <= other.refs and set(self.keys) <= set(other.keys)
 
 
-def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None = None) -> Expirable:
-    """Return the snapshots and refs that may expire; ``older_than_ms`` instead of the table's ``history.expire.max-snapshot-age-ms``."""
+def expirable(metadata: TableMetadata, *, now_ms: int, older_than_ms: int | None = None, retain_last: int | None = None) -> Expirable:
+    """Return the snapshots and refs that may expire.
+
+    ``older_than_ms`` and ``retain_last`` are in the place of the table's ``history.expire.max-snapshot-age-ms`` and
+    ``min-snapshots-to-keep``; those of branches stay.
+    """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     limit = older_than_ms if older_than_ms is not None else now_ms - _setting(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS, _FIVE_DAYS)
-    least = max(1, _setting(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
+    least = retain_last or max(1, _setting(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
     old_refs = {name for name, ref in metadata.refs.items() if name != MAIN_BRANCH and _is_old(metadata, ref, by_id, now_ms)}
     kept, led_to = set(), set()
     for name, ref in metadata.refs.items():

@@ -27,7 +27,7 @@ public class SparkProcedure implements UnboundProcedure, BoundProcedure {
   private final Map<?, ?> described;
 
   /**
-   * @param described name, description, parameters (name, type, and its default in SQL or null) and result (columns in DDL)
+   * @param described name, its catalog, description, parameters (name, type, and its default in SQL or null) and result (columns in DDL)
    */
   SparkProcedure(PythonProcess python, Map<?, ?> described) {
     this.python = python;
@@ -76,6 +76,7 @@ public class SparkProcedure implements UnboundProcedure, BoundProcedure {
           parameters[i].name(), input.isNullAt(i) ? null : json(input.get(i, parameters[i].dataType()), parameters[i].dataType()));
     }
     Map<Object, Object> request = PythonProcess.request("call");
+    request.put("catalog", described.get("catalog"));
     request.put("procedure", described.get("name"));
     request.put("arguments", arguments);
     List<?> rows = (List<?>) python.call(request);

@@ -1,0 +1,96 @@
+"""Procedures on partitioning and sort order, in place of Iceberg's DDL: ``ADD`` and ``DROP PARTITION FIELD``, ``WRITE ORDERED BY``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder
+
+from icelock.errors import PolicyError
+from icelock.spark.driver.new_table import partition_spec
+from icelock.spark.statements.procedures.call import Call, Procedure
+from icelock.table.table import Table
+
+_BETWEEN: Final = re.compile(r",(?![^(]*\))")  # a comma that is not inside of a transform
+_ORDER: Final = re.compile(r"(?P<term>.+?)(\s+(?P<direction>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+_SPEC: Final = "spec_id int not null, partition_field string not null"
+
+
+def _transform(call: Call, table: Table, text: str) -> PartitionField:
+    return partition_spec(table.schema(), (text.strip(),), table=str(call.name)).fields[0]
+
+
+def _column(schema: Schema, field: PartitionField) -> str:
+    return str(schema.find_column_name(field.source_id))
+
+
+def _add_partition_field(call: Call) -> Sequence[Sequence[Any]]:
+    table = call.table
+    field = _transform(call, table, call.required("transform"))
+    before = {known.field_id for known in table.spec().fields}
+    try:
+        table.update_spec().add_field(_column(table.schema(), field), field.transform, call["name"]).commit()
+    except ValueError as e:
+        raise PolicyError(f"{call.procedure}: table {call.name} cannot be partitioned by {call['transform']!r} too: {e}") from e
+    added = [known.name for known in table.spec().fields if known.field_id not in before]
+    return [(table.spec().spec_id, ", ".join(added))]
+
+
+def _drop_partition_field(call: Call) -> Sequence[Sequence[Any]]:
+    table, wanted = call.table, call.required("field")
+    fields = table.spec().fields
+    found = next((field.name for field in fields if field.name == wanted), None)
+    if found is None and (wanted in table.schema().column_names or "(" in wanted):
+        given = _transform(call, table, wanted)
+        same = (field.name for field in fields if (field.source_id, field.transform) == (given.source_id, given.transform))
+        found = next(same, None)
+    if found is None:
+        names = ", ".join(field.name for field in fields) or "none"
+        raise PolicyError(f"{call.procedure}: table {call.name} has no partition field {wanted!r}; it has {names}")
+    table.update_spec().remove_field(found).commit()
+    return [(table.spec().spec_id, found)]
+
+
+def _set_write_order(call: Call) -> Sequence[Sequence[Any]]:
+    table, text = call.table, call["sort_order"] or ""
+    update = table.update_sort_order()
+    for given in _BETWEEN.split(text) if text.strip() else []:
+        match = _ORDER.fullmatch(given.strip())
+        if match is None:
+            raise PolicyError(f"{call.procedure}: {given.strip()!r} is not a sort key: use 'column desc nulls last', or a transform")
+        field = _transform(call, table, match["term"])
+        down = (match["direction"] or "asc").lower() == "desc"
+        nulls = (match["nulls"] or ("last" if down else "first")).lower()  # Java's defaults
+        add = update.desc if down else update.asc
+        add(_column(table.schema(), field), field.transform, NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST)
+    update.commit()
+    return [(table.sort_order().order_id,)]
+
+
+PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "add_partition_field": Procedure(
+        description="Partition new rows by a column or a transform too",
+        parameters={"table": "string", "transform": "string"},
+        optional={"name": "string"},
+        result=_SPEC,
+        run=_add_partition_field,
+    ),
+    "drop_partition_field": Procedure(
+        description="Partition new rows no longer by a field, which is given by name or transform",
+        parameters={"table": "string", "field": "string"},
+        optional={},
+        result=_SPEC,
+        run=_drop_partition_field,
+    ),
+    "set_write_order": Procedure(
+        description="Sort new rows within files by 'column desc nulls last, bucket(4, id)'; without an order, not at all",
+        parameters={"table": "string"},
+        optional={"sort_order": "string"},
+        result="order_id int not null",
+        run=_set_write_order,
+    ),
+}
