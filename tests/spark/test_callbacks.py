@@ -160,7 +160,7 @@ def test_the_attack_works_on_a_server_of_py4j():
     server = CallbackServer(pool, gateway._gateway_client, callback_server_parameters=parameters)
     server.start()
     port = server.get_listening_port()
-    assert port in listening(os.getpid())
+    assert wait_until(lambda: port in listening(os.getpid()))  # its thread listens, after start() has bound the port
     thread = threading.Thread(target=server.shutdown)
     found = as_other_user(lambda: attack([port]))
     thread.start()
