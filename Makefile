@@ -24,7 +24,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test ci test43 test-spark test-interop test-others test-services test-quick test-next tools
-.PHONY: interop interop-docs operations-docs check bench venv clean java python
+.PHONY: interop interop-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -46,9 +46,9 @@ LANE = -m pytest --durations=25 -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 test: java
 	$(MAKE) $(SIDE_BY_SIDE) $(LANES)
 
-# make check and make test at once.
+# make check and make test at once; the tests that check runs are in the lanes.
 ci: java
-	$(MAKE) $(SIDE_BY_SIDE) check $(LANES)
+	$(MAKE) $(SIDE_BY_SIDE) static $(LANES)
 
 test43: java $(VENV43)/.test $(AFTER)
 	$(VENV43)/bin/python $(LANE) -m spark43 $$(grep -rl --include='test_*.py' spark43 tests | sort)
@@ -93,13 +93,16 @@ operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
 	$(BIN)/python -m tools.operations.page
 
-check: java $(VENV)/.dev
+# What no lane does, which is what make ci has beside the lanes.
+static: java $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/icelock/spark/jvm/java/*.java
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
+
+check: static
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done
