@@ -18,11 +18,9 @@ from tests.concurrency.race_jobs import GROUPS, ROWS, SCHEMA, appends, mixed, ro
 from tests.concurrency.race_places import Place, RestLake
 from tests.concurrency.whole_table import assert_whole, ids, in_order
 from tests.helpers.places import python_path
-from tests.lakes.hive import HiveLake
-from tests.servers.metastore import Metastore
 from tests.servers.rest import RestServer
 
-WRITERS, APPENDS, STEPS = 8, 10, 8  # Java loses 13 to 20 of as many appends through Hive (J-06)
+WRITERS, APPENDS, STEPS = 8, 10, 8
 BY_GROUP = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "grp"))
 LEVELS = {
     "serializable": {"write.delete.mode": "copy-on-write"},
@@ -67,6 +65,7 @@ def assert_appended(table: Any, count: int, *, of_the_server: tuple[str, ...] = 
 
 
 def test_processes_that_append(place: Place, tmp_path: Path) -> None:
+    """J-06: each with a catalog of its own, under default settings; of as many through Hive Java loses 13 to 20."""
     place.make()
     in_processes(place, "appends", APPENDS, tmp_path)
     assert_appended(place.load(), APPENDS)
@@ -77,15 +76,6 @@ def test_threads_that_append_through_one_table_object(place: Place) -> None:
     in_threads(lambda number: appends(table, number, APPENDS))
     assert table.metadata_location == place.load().metadata_location, "the object is at the last commit"
     assert_appended(table, APPENDS)
-
-
-@pytest.mark.hive
-def test_a_race_through_hive_under_default_settings(metastore: Metastore, tmp_path: Path) -> None:
-    """J-06: 8 threads x 10 appends, each with a catalog of its own; Java loses 13 to 20 of the 80."""
-    place = Place(HiveLake(tmp_path, metastore.uri))
-    place.make()
-    in_threads(lambda number: appends(place.load(), number, 10))
-    assert_appended(place.load(), 10)
 
 
 @pytest.mark.parametrize("writers", ["processes", "threads"])

@@ -14,8 +14,8 @@ import importlib
 import importlib.util
 import pkgutil
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import icelock
@@ -36,9 +36,9 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def sources(folder: Path) -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(folder.rglob("*.py")):
-        yield path.relative_to(folder).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def sources(folder: Path) -> list[tuple[str, ast.Module]]:
+    return [(path.relative_to(folder).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(folder.rglob("*.py"))]
 
 
 def defined(tree: ast.AST) -> set[str]:
@@ -94,14 +94,15 @@ def overridden() -> dict[Seam, set[str]]:
 
 def asked_for() -> dict[Seam, set[str]]:
     """Private attributes that a module of ours reads and no module of ours defines, but PyIceberg does."""
-    trees = list(sources(OURS))
+    trees = sources(OURS)
     own = set().union(*(defined(tree) | slots(tree) for _, tree in trees))
     theirs = pyiceberg_definitions()
     found = defaultdict(set)
     for path, tree in trees:
         for node in ast.walk(tree):
-            inherited = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "super()"
-            if isinstance(node, ast.Attribute) and private(node.attr) and node.attr in theirs and (inherited or node.attr not in own):
+            if not (isinstance(node, ast.Attribute) and private(node.attr) and node.attr in theirs):
+                continue
+            if node.attr not in own or ast.unparse(node.value) == "super()":
                 found[Seam("*", node.attr)].add(path)
     return found
 
@@ -113,6 +114,7 @@ def slots(tree: ast.AST) -> set[str]:
     return {name for name in fields | texts if private(name)}
 
 
+@cache
 def all_seams() -> dict[Seam, set[str]]:
     return {**imported(), **overridden(), **asked_for()}
 

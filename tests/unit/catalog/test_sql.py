@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +23,6 @@ from icelock.catalog.sql.catalog import SqlCatalog
 from icelock.catalog.sql.facts import TableFacts
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.table.table import Table
-from tests.helpers.places import python_path
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 SCHEMA = people().schema
@@ -168,34 +163,6 @@ def test_a_commit_that_the_database_refuses_by_a_rule_of_its_own_is_a_failed_one
         database.execute("drop trigger no")
     table.append(people())
     assert lake.catalog().load_table("db.t").scan().count() == people().num_rows
-
-
-def test_many_processes_append_to_one_table(lake: TestLake) -> None:
-    """C-05: 4 processes x 5 appends; every row is there once and every snapshot opens."""
-    lake.catalog().create_table("db.t", SCHEMA, properties={**KEYED, "commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "10"})
-    script = (
-        "import json, sys, icelock; from tests.lakes.sqlite import people\n"
-        "t = icelock.load_catalog('test', **json.loads(sys.argv[1])).load_table('db.t')\n"
-        "for i in range(5): t.append(people(int(sys.argv[2]) * 1000 + i * 10))"
-    )
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, json.dumps(lake.properties()), str(number)], env={**os.environ, "PYTHONPATH": python_path()}
-        )
-        for number in range(4)
-    ]
-    assert [process.wait(timeout=240) for process in started] == [0, 0, 0, 0]
-    table = lake.catalog().load_table("db.t")
-    wanted = sorted(number * 1000 + i for number in range(4) for i in range(50))
-    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == wanted
-    assert len(table.snapshots()) == 20
-    assert [table.scan(snapshot_id=s.snapshot_id).count() for s in sorted(table.snapshots(), key=lambda s: s.sequence_number)] == list(
-        range(10, 201, 10)
-    )
-    used = {s.key_id for s in table.snapshots()} | {key.encrypted_by_id for key in table.metadata.encryption_keys}
-    assert {key.key_id for key in table.metadata.encryption_keys} <= used
-    lists = [name for name in lake.files() if "/snap-" in name]
-    assert len(lists) == 20, "no list of a failed attempt is left"
 
 
 def test_threads_that_are_the_first_to_use_a_catalog_share_its_facts(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
