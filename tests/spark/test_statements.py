@@ -389,3 +389,28 @@ def test_merge_in_python_says_what_it_did(town, spark):
     assert nothing == ChangeResult()
     with pytest.raises(PolicyError, match="no clause"):
         icelock.spark.merge(spark, "test.db.t", source, "t.id = s.id").execute()
+
+
+@pytest.mark.parametrize("rows", ["(a int)", "as select 1 as a"])
+def test_location(sql, spark_lake, tmp_path, rows):
+    columns, query = (rows, "") if rows.startswith("(") else ("", rows)
+    sql(f"create table test.db.t {columns} location '{tmp_path}/elsewhere' {KEY} {query}")
+    assert spark_lake.catalog().load_table("db.t").location().removeprefix("file:") == f"{tmp_path}/elsewhere"
+    with pytest.raises(PolicyError, match="moving it from"):
+        sql(f"create or replace table test.db.t {columns} location '{tmp_path}/third' {query}")
+
+
+def test_catalogs_of_settings_and_names_that_are_sparks_own(spark, spark_lake):
+    other = spark.newSession()
+    other.conf.set("spark.sql.catalog.test", "icelock.SparkCatalog")
+    for name, value in spark_lake.properties().items():
+        other.conf.set(f"spark.sql.catalog.test.{name}", value)
+    other.sql("create table default.plain_one using parquet as select 1 as a")
+    try:
+        icelock.spark.register(other, {"default": spark_lake.properties()})
+        assert [tuple(row) for row in other.sql("show namespaces in test").collect()] == [("db",)]
+        assert other.sql("select * from default.plain_one").count() == 1
+        icelock.spark.register(other)
+        assert other.sql("show tables in test.db").count() == 0
+    finally:
+        other.sql("drop table default.plain_one")

@@ -10,7 +10,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested
@@ -69,7 +68,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     if is_classic(spark):
         from icelock.spark.statements.session import connect_catalogs
 
-        connect_catalogs(spark, [*checked, *known_catalogs(read_configuration())])
+        connect_catalogs(spark, checked)
 
 
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:

@@ -11,7 +11,7 @@ Not here: what a job does (``spark.sealed.job``), changes of rows (``spark.chang
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Final, Self
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import DataFrame
@@ -24,6 +24,8 @@ from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
+
+LOCATION: Final = "location"
 
 
 def write_to(df: DataFrame, table: str) -> TableWriter:
@@ -86,7 +88,7 @@ class TableWriter:
         return self
 
     def tableProperty(self, name: str, value: object) -> Self:
-        """Set a property of the new table, such as ``encryption.key-id``."""
+        """Set a property of the new table, such as ``encryption.key-id``; ``location`` is where it is, as in Spark."""
         self._properties[name] = str(value)
         return self
 
@@ -137,7 +139,9 @@ class TableWriter:
     def _make(self, action: Action) -> ChangeResult:
         if BRANCH in {name.lower() for name in self._options}:
             raise PolicyError(f"a new table has its main branch only: leave the option {BRANCH} out")
-        new = NewTable(properties=dict(self._properties), partitioned_by=self._partitioned_by)
+        properties = dict(self._properties)
+        location = properties.pop(LOCATION, None)
+        new = NewTable(properties=properties, partitioned_by=self._partitioned_by, location=location)
         job = replace(self._of_options(action), new_table=new)
         return self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))
 

@@ -61,6 +61,7 @@ def new_table_transaction(catalog: EncryptedCatalog, job: Job, given: sp.StructT
     transaction = make(
         job.table.identifier,
         schema,
+        location=new.location,
         partition_spec=partition_spec(schema, new.partitioned_by, table=str(job.table)),
         properties=dict(new.properties),
     )

@@ -88,10 +88,11 @@ class PlannedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to create or replace; ``partitioned_by`` holds transforms as text, such as ``days(ts)``."""
+    """A table to create or replace; ``partitioned_by`` holds transforms as text, such as ``days(ts)``; location None: the catalog's."""
 
     properties: Mapping[str, str]
     partitioned_by: tuple[str, ...]
+    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from icelock.spark.columns.types import spark_type
 from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec
 from icelock.spark.settings.catalogs import table_of
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
+from icelock.spark.table_writer import LOCATION
 
-LOCATION: Final = "location"
 _FIRST: Final = "FIRST"
 _LITERALS: Final[dict[type[IcebergType], str]] = {
     ice.DateType: "DATE",
@@ -35,7 +35,7 @@ _LITERALS: Final[dict[type[IcebergType], str]] = {
 _CAST: Final = (ice.FloatType, ice.DoubleType, ice.DecimalType, ice.LongType)
 _PROVIDERS: Final = frozenset({"iceberg", "icelock"})
 # What Spark adds to the properties of a new table.
-_SPARKS: Final = frozenset({"provider", "owner", "external", "is_managed_location", LOCATION})
+_SPARKS: Final = frozenset({"provider", "owner", "external", "is_managed_location"})
 _OPTION: Final = "option."
 # Metadata of a column: the default of new rows as it was given, and as a literal.
 DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
@@ -51,11 +51,12 @@ def create_table(session: StatementSession, asked: Asked) -> None:
     name, given = asked.table, sp.StructType.fromJson(json.loads(asked["schema"]))
     catalog = session.catalog(name.catalog)
     schema = with_defaults(session, iceberg_schema(given, required=True), given)
-    form = {
+    properties = table_properties(asked["properties"], table=str(name))
+    form: dict[str, Any] = {
         "schema": schema,
-        "location": asked["properties"].get(LOCATION),
+        "location": properties.pop(LOCATION, None),
         "partition_spec": partition_spec(schema, tuple(asked["partitioned_by"]), table=str(name)),
-        "properties": table_properties(asked["properties"], table=str(name)),
+        "properties": properties,
     }
     if asked["mode"] == "create":
         catalog.create_table(name.identifier, **form)
@@ -66,7 +67,7 @@ def create_table(session: StatementSession, asked: Asked) -> None:
 
 
 def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
-    """Return the properties that a statement gives a new table, without those that Spark adds.
+    """Return the properties that a statement gives a new table, its location too, without those that Spark adds.
 
     Raises:
         PolicyError: USING names another format.

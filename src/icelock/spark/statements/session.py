@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
@@ -24,6 +25,7 @@ from icelock.spark.statements import changes, definitions, metadata_tables, tabl
 from icelock.spark.statements.asked import Answer, Results, StatementSession
 from icelock.spark.statements.procedures import registry
 
+_SPARKS: Final = frozenset({"builtin", "default", "global_temp", "session", "spark_catalog", "system"})
 _CONNECTED: Final = "_icelock_statements"
 _RULE: Final = "icelock.TableRelations"
 _ANSWERS: Final[Mapping[str, Answer]] = {
@@ -37,16 +39,24 @@ _logger = logging.getLogger(__name__)
 
 
 def connect_catalogs(spark: SparkSession, names: Iterable[str]) -> None:
-    """Let a classic session's statements find catalogs; one that the session has under another class is left alone."""
+    """Let a classic session's statements find catalogs, with those of PyIceberg's configuration.
+
+    One that the session has under another class is left alone, and so are names that mean something else to Spark: with a catalog
+    ``default`` Spark would no longer find the tables of its own database of that name.
+    """
     if not is_classic(spark):
         return
     try:
         session = _connected(spark)
+        known = {*names, *known_catalogs(read_configuration())}
     except Exception as e:  # noqa: BLE001 - whatever a platform's Spark says
         _logger.warning("in this session SQL does not know icelock's tables: %s", first_line(e))
         return
-    for name in names:
+    for name in sorted(known):
         setting = f"{CATALOG}{name}"
+        if name in _SPARKS or "." in name:
+            _logger.info("SQL does not know catalog %s, whose name is Spark's own: give it another one", name)
+            continue
         if spark.conf.get(setting, SPARK_CATALOG) != SPARK_CATALOG:
             _logger.warning("the session has a catalog %s of class %s, so SQL uses that one", name, spark.conf.get(setting))
             continue
