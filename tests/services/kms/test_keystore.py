@@ -44,6 +44,8 @@ def settings(store) -> dict[str, str]:
 
 
 class TestContract(ServiceContract):
+    SNAPSHOTS = 40
+
     @pytest.fixture
     def properties(self, settings):
         return settings
