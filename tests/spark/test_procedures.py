@@ -101,6 +101,17 @@ def test_moving_the_main_branch(spark, town, ids, spark_lake):
         town("use spark_catalog.default")
 
 
+def test_a_cached_table_is_read_again_after_a_rollback(spark, town, ids):
+    town("cache table test.db.t")
+    try:
+        assert town("select count(*) from test.db.t") == [(3,)]
+        town(f"call test.system.rollback_to_snapshot('db.t', {ids[0]})")
+        assert town("select * from test.db.t") == [(0, "town-0")]
+        assert town("select count(*) from test.db.t.files") == [(1,)]
+    finally:
+        spark.catalog.clearCache()
+
+
 def test_branches_and_tags(town, ids):
     first, _, third = ids
     assert town("call test.system.create_branch('db.t', 'side')") == [("side", third)]

@@ -75,10 +75,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
-    """A procedure: ``parameters`` and ``result`` are columns in Spark's DDL; parameters in ``optional`` come last, and may be left out."""
+    """A procedure: ``parameters`` and ``result`` are columns in Spark's DDL; parameters in ``optional`` come last, and may be left out.
+
+    ``changes``: whether a table that is cached has to be read again.
+    """
 
     description: str
     parameters: Mapping[str, str]
     optional: Mapping[str, str]
     result: str
     run: Callable[[Call], Sequence[Sequence[Any]]]
+    changes: bool = True

@@ -125,6 +125,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         },
         result="orphan_file_location string not null",
         run=_remove_orphan_files,
+        changes=False,
     ),
     "add_files": Procedure(
         description="Append the rows of plain Parquet files, encrypted; the plain files are kept",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from icelock.errors import PolicyError
+from icelock.spark.columns.types import quoted
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.procedures import files, layout, snapshots
 from icelock.spark.statements.procedures.call import Call, Procedure
@@ -45,7 +46,10 @@ def call_procedure(session: StatementSession, asked: Asked) -> list[list[Any]]:
     """Run a procedure; return the rows of its result."""
     name = asked["procedure"]
     call = Call(session=session, catalog=asked["catalog"], procedure=name, arguments=asked["arguments"])
-    return [list(row) for row in _PROCEDURES[name].run(call)]
+    rows = [list(row) for row in _PROCEDURES[name].run(call)]
+    if _PROCEDURES[name].changes:
+        session.spark.catalog.refreshTable(quoted(call.catalog, *call.name.identifier))  # one that is cached is read again
+    return rows
 
 
 ANSWERS: Final[Mapping[str, Answer]] = {

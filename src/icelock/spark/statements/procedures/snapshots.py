@@ -141,6 +141,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         optional={"snapshot_id": "bigint"},
         result="snapshot_id bigint, timestamp bigint",
         run=_ancestors_of,
+        changes=False,
     ),
     "create_branch": Procedure(
         description="Create a branch at a snapshot, or at the current one",
