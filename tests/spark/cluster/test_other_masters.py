@@ -59,10 +59,10 @@ def test_local_cluster(tmp_path, lake, monkeypatch):
         assert len(list((home / "work").glob("*/*/stderr"))) >= 2, "executors of their own"
 
 
-def test_dynamic_allocation(tmp_path, lake):
+def test_dynamic_allocation(cluster, lake):
     """Executors that come after others went have the classes of the scan too."""
     make(lake)
-    with Cluster.start(tmp_path / "cluster") as cluster, connected(cluster, DYNAMIC) as spark:
+    with connected(cluster, DYNAMIC) as spark:
         check(spark, lake)
         first = set(cluster.executors())
         assert first

@@ -61,12 +61,6 @@ IN_THE_CLEAR = "cross the network in the clear"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster.start(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def tap():
     tap = Tap()
     yield tap
