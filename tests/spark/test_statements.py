@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
@@ -414,3 +415,74 @@ def test_catalogs_of_settings_and_names_that_are_sparks_own(spark, spark_lake):
         assert other.sql("show tables in test.db").count() == 0
     finally:
         other.sql("drop table default.plain_one")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        ("int", "bigint", True),
+        ("float", "double", True),
+        ("decimal(10, 2)", "decimal(14, 2)", True),
+        ("int", "double", False),
+        ("int", "string", False),
+        ("bigint", "decimal(20, 0)", False),
+        ("decimal(10, 2)", "decimal(14, 4)", False),
+        ("date", "timestamp", False),
+        ("timestamp", "timestamp_ntz", False),
+        ("boolean", "string", False),
+    ],
+)
+def test_types_change_as_the_specification_allows(sql, before, after, allowed):
+    sql(f"create table test.db.t (x {before}, k int) {KEY}")
+    if not allowed:
+        with pytest.raises(PolicyError, match="cannot become"):
+            sql(f"alter table test.db.t alter column x type {after}")
+        return
+    sql("insert into test.db.t values (7, 1)")
+    sql(f"alter table test.db.t alter column x type {after}")
+    assert sql("select k from test.db.t where x = 7") == [(1,)]
+
+
+def test_a_column_does_not_become_required(town):
+    with pytest.raises(AnalysisException, match="nullable column to non-nullable"):
+        town("alter table test.db.t alter column city set not null")
+    with pytest.raises(PolicyError, match="required"):
+        town("alter table test.db.t add column more int not null")
+
+
+def test_a_plain_table_is_neither_made_nor_in_the_way(sql, spark_lake):
+    with pytest.raises(PolicyError, match="would be plain"):
+        sql("create table test.db.p (id int) tblproperties ('icelock.plain' = 'true')")
+    catalog = spark_lake.catalog()
+    assert not catalog.table_exists("db.p")
+    catalog.create_table("db.p", pa.schema([("id", pa.int32())]), properties={"icelock.plain": "true"})
+    with pytest.raises(PolicyError, match="format version 2"):
+        sql("select * from test.db.p")
+    sql("drop table test.db.p")
+    assert not catalog.table_exists("db.p")
+
+
+def test_what_sparks_own_writer_asks_for(sql, spark, spark_lake):
+    icelock.spark.register(spark, {"test": {**spark_lake.properties(), "table-default.encryption.key-id": KEYED["encryption.key-id"]}})
+    rows = spark.createDataFrame([(1, "x")], "id bigint, city string")
+    rows.write.saveAsTable("test.db.t")
+    rows.write.mode("append").saveAsTable("test.db.t")
+    assert sql("select * from test.db.t") == [(1, "x"), (1, "x")]
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        sql("insert overwrite test.db.t values (2, 'y')")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert sql("select * from test.db.t") == [(2, "y")]
+    shown = sql("show create table test.db.t")[0][0]
+    sql("drop table test.db.t")
+    sql(shown)
+    assert sql("select count(*) from test.db.t") == [(0,)]
+
+
+def test_errors_are_sparks_own_or_sentences(town, spark):
+    assert town("show tables in test") == []
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_EMPTY"):
+        town("drop namespace test.db")
+    with pytest.raises(Exception, match=r"does not support overwrite by expression: test\.db\.t"):
+        spark.table("test.db.t").writeTo("test.db.t").overwrite(F.length("city") > 2)

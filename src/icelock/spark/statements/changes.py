@@ -41,10 +41,10 @@ def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     mode = asked["mode"]
     if mode == "append":
         result = writer.append()
-    elif mode == "overwritePartitions":
+    elif mode == "overwritePartitions" and loaded.table.spec().fields:
         result = writer.overwritePartitions()
-    else:
-        result = writer.overwrite("true" if mode == "truncate" else _where(loaded, asked))
+    else:  # a table without partitions is one
+        result = writer.overwrite(_where(loaded, asked) if mode == "overwrite" else "true")
     session.results.put(result)
 
 

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
+from icelock import properties as names
 from icelock.arrow.types import output_type
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
@@ -25,17 +26,21 @@ from icelock.spark.driver.new_table import column_type, iceberg_schema, partitio
 from icelock.spark.settings.catalogs import table_of
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.table_writer import LOCATION
+from icelock.table.table import Table
 
 _FIRST: Final = "FIRST"
+_PROMOTIONS: Final = frozenset({(ice.IntegerType, ice.LongType), (ice.FloatType, ice.DoubleType)})
 _LITERALS: Final[dict[type[IcebergType], str]] = {
     ice.DateType: "DATE",
     ice.TimestampType: "TIMESTAMP_NTZ",
     ice.TimestamptzType: "TIMESTAMP",
 }
 _CAST: Final = (ice.FloatType, ice.DoubleType, ice.DecimalType, ice.LongType)
-_PROVIDERS: Final = frozenset({"iceberg", "icelock"})
+_PROVIDERS: Final = frozenset({"iceberg", "icelock", "parquet"})
 # What Spark adds to the properties of a new table.
 _SPARKS: Final = frozenset({"provider", "owner", "external", "is_managed_location"})
+# What SHOW CREATE TABLE shows beside a table's own properties.
+_SHOWN: Final = frozenset({"current-snapshot-id", "format"})
 _OPTION: Final = "option."
 # Metadata of a column: the default of new rows as it was given, and as a literal.
 DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
@@ -52,6 +57,11 @@ def create_table(session: StatementSession, asked: Asked) -> None:
     catalog = session.catalog(name.catalog)
     schema = with_defaults(session, iceberg_schema(given, required=True), given)
     properties = table_properties(asked["properties"], table=str(name))
+    if asked["mode"] == "create" and names.ENCRYPTION_KEY_ID not in catalog.new_tables.of_new(properties, table=str(name)):
+        raise PolicyError(
+            f"table {name} would be plain, and statements make encrypted tables only: name its master key by TBLPROPERTIES "
+            f"('{names.ENCRYPTION_KEY_ID}' = '...'), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
+        )
     form: dict[str, Any] = {
         "schema": schema,
         "location": properties.pop(LOCATION, None),
@@ -73,11 +83,12 @@ def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
         PolicyError: USING names another format.
     """
     provider = given.get("provider")
+    # saveAsTable gives Spark's own default, parquet, as the provider.
     if provider is not None and provider.lower() not in _PROVIDERS:
         raise PolicyError(
             f"table {table}: a catalog of icelock has Iceberg tables, not {provider!r}: leave USING out, or say USING iceberg"
         )
-    return {name.removeprefix(_OPTION): value for name, value in given.items() if name not in _SPARKS}
+    return {name.removeprefix(_OPTION): value for name, value in given.items() if name not in _SPARKS | _SHOWN}
 
 
 def with_defaults(session: StatementSession, schema: Schema, given: sp.StructType) -> Schema:
@@ -126,13 +137,23 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
     table = table_of(session.catalog(asked.table.catalog), asked.table)
     with table.transaction() as transaction:
         if columns:
-            with transaction.update_schema(allow_incompatible_changes=True) as update:
-                for change in columns:
-                    _alter_column(session, table.schema(), update, change)
+            _alter_columns(session, table, transaction, columns)
         if properties:
             transaction.set_properties(properties)
         if removed:
             transaction.remove_properties(*removed)
+
+
+def _alter_columns(session: StatementSession, table: Table, transaction: Any, changes: list[dict[str, Any]]) -> None:
+    """Stage changes of columns that Iceberg's rules allow: rows that are there keep their meaning (spec, "Schema Evolution")."""
+    try:
+        with transaction.update_schema() as update:
+            for change in changes:
+                _alter_column(session, table.schema(), update, change)
+    except PolicyError:
+        raise
+    except (ValueError, ValidationError) as e:  # PyIceberg's
+        raise PolicyError(f"table {'.'.join(table.name())}: {e}") from e
 
 
 def _alter_column(session: StatementSession, schema: Schema, update: Any, change: Mapping[str, Any]) -> None:
@@ -148,7 +169,13 @@ def _alter_column(session: StatementSession, schema: Schema, update: Any, change
     elif kind == "RenameColumn":
         update.rename_column(path, change["name"])
     elif kind == "UpdateColumnType":
-        update.update_column(path, field_type=column_type(_spark_type(change["type"])))
+        known, wanted = schema.find_type(".".join(path)), column_type(_spark_type(change["type"]))
+        if not _promotes(known, wanted):
+            raise PolicyError(
+                f"column {'.'.join(path)!r} is {known}, and cannot become {wanted}: rows that are there would be misread; Iceberg lets int "
+                "become long, float double, and a decimal get more digits before the point. Add a column, and fill it with an UPDATE"
+            )
+        update.update_column(path, field_type=wanted)
     elif kind == "UpdateColumnNullability":
         update.update_column(path, required=not change["nullable"])
     elif kind == "UpdateColumnComment":
@@ -161,6 +188,13 @@ def _alter_column(session: StatementSession, schema: Schema, update: Any, change
         update.set_default_value(path, _value(session, default, spark_type(altered, name, name), altered) if default else None)
     else:
         raise PolicyError(f"icelock cannot make the change {kind} of column {'.'.join(path)}")
+
+
+def _promotes(known: IcebergType, wanted: IcebergType) -> bool:
+    """Whether a column's type may become another one (spec, "Schema Evolution"); PyIceberg lets a decimal's scale change too."""
+    if isinstance(known, ice.DecimalType) and isinstance(wanted, ice.DecimalType):
+        return known.scale == wanted.scale and known.precision <= wanted.precision
+    return known == wanted or (type(known), type(wanted)) in _PROMOTIONS
 
 
 def _spark_type(text: str) -> sp.DataType:
@@ -201,7 +235,9 @@ def rename_table(session: StatementSession, asked: Asked) -> None:
 
 
 def list_tables(session: StatementSession, asked: Asked) -> list[str]:
-    """Return the names of a namespace's tables."""
+    """Return the names of a namespace's tables; a catalog itself has none."""
+    if not asked.namespace:
+        return []
     return sorted(identifier[-1] for identifier in session.catalog(asked["catalog"]).list_tables(asked.namespace))
 
 

@@ -61,7 +61,7 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
         table = table_of(catalog, name)
     except NoSuchTableError:
         *front, suffix = name.identifier
-        if len(front) < 2 or (suffix.lower() not in METADATA_TABLES and not suffix.startswith(_REFS)):  # noqa: PLR2004 - as above
+        if len(front) < 2 or not _is_part(suffix):  # noqa: PLR2004 - as above
             raise
         name = replace(name, identifier=tuple(front))
         table = table_of(catalog, name)
@@ -71,6 +71,20 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
     snapshot = scan_of(table, at).snapshot()
     loaded = LoadedTable(name=name, table=table, at=at, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
     return _described(session, loaded)
+
+
+def table_exists(session: StatementSession, asked: Asked) -> bool:
+    """Whether a catalog has a table of that name, encrypted or plain; its metadata tables and refs are there with it."""
+    catalog, name = session.catalog(asked.table.catalog), asked.table.identifier
+    *front, last = name
+    if front and catalog.table_exists(name):
+        return True
+    return len(front) > 1 and _is_part(last) and catalog.table_exists(tuple(front))
+
+
+def _is_part(name: str) -> bool:
+    """Whether a name that follows a table's may be one of a metadata table or a ref."""
+    return name.lower() in METADATA_TABLES or name.startswith(_REFS)
 
 
 def _version(table: Table, name: TableName, suffix: str, asked: Asked) -> ReadOptions:
@@ -163,4 +177,4 @@ def _rows(session: StatementSession, loaded: LoadedTable, asked: Asked) -> int:
     return session.give(read_loaded(session.spark, loaded.table, read, snapshot_id))
 
 
-ANSWERS: Final[Mapping[str, Answer]] = {"load table": load_table}
+ANSWERS: Final[Mapping[str, Answer]] = {"load table": load_table, "table exists": table_exists}

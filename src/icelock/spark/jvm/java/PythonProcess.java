@@ -12,6 +12,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -28,8 +29,8 @@ public class PythonProcess {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Object, Object> OBJECTS = new ConcurrentHashMap<>();
   private static final AtomicLong NUMBERS = new AtomicLong();
-  private static final String[] PYTHON_ERRORS = {
-      "NoSuchTableError", "NoSuchNamespaceError", "TableAlreadyExistsError", "NamespaceAlreadyExistsError", "NoSuchIcebergTableError"};
+  private static final String[] PYTHON_ERRORS = {"NoSuchTableError", "NoSuchNamespaceError", "TableAlreadyExistsError",
+      "NamespaceAlreadyExistsError", "NamespaceNotEmptyError", "NoSuchIcebergTableError"};
   private final Callbacks.Target target;
 
   PythonProcess(Callbacks.Target target) {
@@ -110,6 +111,9 @@ public class PythonProcess {
     }
     if (kind.equals("NamespaceAlreadyExistsError")) {
       return new NamespaceAlreadyExistsException(parts);
+    }
+    if (kind.equals("NamespaceNotEmptyError")) {
+      return new NonEmptyNamespaceException(parts);
     }
     Identifier table = Identifier.of(front(parts), parts[parts.length - 1]);
     return kind.equals("TableAlreadyExistsError") ? new TableAlreadyExistsException(table) : new NoSuchTableException(table);

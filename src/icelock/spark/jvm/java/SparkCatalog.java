@@ -91,6 +91,12 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     return made;
   }
 
+  /** Of a table that cannot be read here too, so that it can be dropped. */
+  @Override
+  public boolean tableExists(Identifier table) {
+    return Boolean.TRUE.equals(python.call(request("table exists", table)));
+  }
+
   @Override
   public Table loadTable(Identifier table) {
     return loaded(request("load table", table));

@@ -107,6 +107,12 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns {
     return made;
   }
 
+  /** Spark's own errors name a table so. */
+  @Override
+  public String toString() {
+    return name();
+  }
+
   /** Equal tables share what is cached. */
   @Override
   public boolean equals(Object other) {
