@@ -24,6 +24,7 @@ from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.driver.commit import end_job, remove, sweep
 from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.plan_read import RewritePlanning
 from icelock.spark.driver.plan_write import planned_change, planned_write
 from icelock.spark.driver.result import ChangeResult
@@ -92,6 +93,7 @@ class JobsHere(Jobs):
         rows = distributed(rows, layout or Layout.of(context), options, case_sensitive=self._settings.case_sensitive)
         try:
             messages = write_here(plan, rows)
+            check()
         except BaseException:
             sweep(context)
             raise
@@ -117,6 +119,7 @@ class JobsHere(Jobs):
         context = plan.write.context()
         try:
             messages = rewrite_here(self._spark, plan, splits)
+            check()
         except BaseException:
             remove(context.io, () if staged is None else staged.written.paths)
             sweep(context)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from icelock.catalog.base import EncryptedCatalog
+from icelock.spark.driver.interrupts import begin
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.rules import activate
@@ -107,6 +108,7 @@ class StatementSession:
         """Return a function from requests to answers, both JSON."""
 
         def answer(question: bytes) -> bytes:
+            begin()
             fields: dict[str, Any] = json.loads(question)
             process: Any = self._jvm.icelock.PythonProcess
             activate(self.spark)

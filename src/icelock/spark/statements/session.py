@@ -17,6 +17,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from icelock.catalog.configuration import known_catalogs, read_configuration
+from icelock.spark.driver.interrupts import watch
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
@@ -77,6 +78,7 @@ def _connected(spark: SparkSession) -> str:
     number, statements = uuid.uuid4().hex, StatementSession(spark)
     classes.SparkCatalog.serve(number, callbacks_of(spark).statement_target(statements.function(_ANSWERS)))
     setattr(spark, _CONNECTED, (number, statements))
+    watch(spark)
     return number
 
 
