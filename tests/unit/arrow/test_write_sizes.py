@@ -129,10 +129,11 @@ def test_a_file_with_all_its_row_groups_is_followed_by_another(tmp_path):
 def test_pages_beyond_the_numbers_fail_with_the_property_to_change(tmp_path):
     """Below the bounds of the writer, Arrow's own refusal is passed on with a remedy."""
     options = WriteOptions.parse({"write.parquet.page-row-limit": "2"})
-    schema = write_schema(ID_AND_TEXT).arrow
-    file = EncryptedParquetFile(PyArrowFileIO(), f"file:{tmp_path}/x.parquet", schema, options, mint_file_key(SystemEntropy(), 16), [])
+    schema = write_schema(ID_AND_TEXT)
+    rows = id_table(70_000).cast(schema.arrow)
+    file = EncryptedParquetFile(PyArrowFileIO(), f"file:{tmp_path}/x.parquet", schema, options, mint_file_key(SystemEntropy(), 16), rows)
     with pytest.raises(PolicyError, match=r"write\.parquet\.page-row-limit"):
-        file.write(id_table(70_000).cast(schema))
+        file.write(rows)
     file.abort()
 
 
