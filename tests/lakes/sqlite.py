@@ -11,6 +11,8 @@ import icelock
 from tests.helpers.counting_kms import Calls
 
 KEYED = {"encryption.key-id": "keyA"}
+# The same in a statement of Spark's.
+KEY = "TBLPROPERTIES ('encryption.key-id' = 'keyA')"
 
 
 class TestLake:

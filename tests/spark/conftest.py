@@ -74,3 +74,9 @@ def golden(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
         return f"golden.g.{name}"
 
     return register
+
+
+@pytest.fixture
+def sql(spark: SparkSession, spark_lake: TestLake) -> Callable[[str], list[tuple[object, ...]]]:  # noqa: ARG001 - known to the session
+    """Run a statement of Spark's own; return its rows as tuples."""
+    return lambda text: [tuple(row) for row in spark.sql(text).collect()]

@@ -10,10 +10,9 @@ from pyiceberg.types import LongType, NestedField, TimeType
 from pyspark.errors import AnalysisException
 
 from icelock.errors import PolicyError
-from tests.lakes.sqlite import KEYED
+from tests.lakes.sqlite import KEY, KEYED
 
 pytestmark = pytest.mark.spark
-KEY = "TBLPROPERTIES ('encryption.key-id' = '{}')".format(KEYED["encryption.key-id"])
 # DataFile.getType, with the partition where the table has one
 FILE = (
     "content:int,file_path:string,file_format:string,spec_id:int,{}record_count:bigint,file_size_in_bytes:bigint,"
@@ -57,12 +56,6 @@ def columns(partition: str = "") -> dict[str, str]:
         "position_deletes": "file_path:string,pos:bigint,row:struct<id:bigint,city:string>,"
         f"{partition}spec_id:int,delete_file_path:string,content_offset:bigint,content_size_in_bytes:bigint",
     }
-
-
-@pytest.fixture
-def sql(spark, spark_lake):  # noqa: ARG001 - the lake is known to the session
-    """Run a statement; return its rows as tuples."""
-    return lambda text: [tuple(row) for row in spark.sql(text).collect()]
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from icelock.errors import PolicyError
-from tests.lakes.sqlite import KEYED
+from tests.lakes.sqlite import KEY
 
 pytestmark = pytest.mark.spark
-KEY = "TBLPROPERTIES ('encryption.key-id' = '{}')".format(KEYED["encryption.key-id"])
 PARAMETERS = {
     "rollback_to_snapshot": ["table", "snapshot_id"],
     "rollback_to_timestamp": ["table", "timestamp"],
@@ -30,12 +29,6 @@ PARAMETERS = {
     ],
     "add_files": ["table", "source_table", "partition_filter", "check_duplicate_files", "parallelism"],
 }  # fmt: skip
-
-
-@pytest.fixture
-def sql(spark, spark_lake):  # noqa: ARG001 - the lake is known to the session
-    """Run a statement; return its rows as tuples."""
-    return lambda text: [tuple(row) for row in spark.sql(text).collect()]
 
 
 @pytest.fixture

@@ -12,16 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.driver.result import ChangeResult
-from tests.lakes.sqlite import KEYED
+from tests.lakes.sqlite import KEY, KEYED
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark43]
-KEY = "TBLPROPERTIES ('encryption.key-id' = '{}')".format(KEYED["encryption.key-id"])
-
-
-@pytest.fixture
-def sql(spark, spark_lake):  # noqa: ARG001 - the lake is known to the session
-    """Run a statement; return its rows as tuples."""
-    return lambda text: [tuple(row) for row in spark.sql(text).collect()]
 
 
 @pytest.fixture
