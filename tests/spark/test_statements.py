@@ -444,8 +444,9 @@ def test_a_column_does_not_become_required(town):
 
 
 def test_a_plain_table_is_neither_made_nor_in_the_way(sql, spark_lake):
-    with pytest.raises(PolicyError, match="would be plain"):
-        sql("create table test.db.p (id int) tblproperties ('icelock.plain' = 'true')")
+    for create in ("create table", "create or replace table"):
+        with pytest.raises(PolicyError, match="would be plain"):
+            sql(f"{create} test.db.p (id int) tblproperties ('icelock.plain' = 'true')")
     catalog = spark_lake.catalog()
     assert not catalog.table_exists("db.p")
     catalog.create_table("db.p", pa.schema([("id", pa.int32())]), properties={"icelock.plain": "true"})

@@ -45,7 +45,8 @@ def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
     if wanted is not None and names.ENCRYPTION_KEY_ID not in wanted:
         raise PolicyError(
             f"table {job.table} would be plain, and icelock creates encrypted tables only: name its master key by "
-            f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
+            f".tableProperty({names.ENCRYPTION_KEY_ID!r}, ...) or, in SQL, TBLPROPERTIES ({names.ENCRYPTION_KEY_ID!r} = ...), "
+            f"or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
         )
     return job
 

@@ -18,11 +18,11 @@ from pyiceberg.types import IcebergType
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
-from icelock import properties as names
 from icelock.arrow.types import output_type
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
-from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec
+from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec, resolved
+from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.spark.settings.catalogs import table_of
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.table_writer import LOCATION
@@ -42,6 +42,8 @@ _SPARKS: Final = frozenset({"provider", "owner", "external", "is_managed_locatio
 # What SHOW CREATE TABLE shows beside a table's own properties.
 _SHOWN: Final = frozenset({"current-snapshot-id", "format"})
 _OPTION: Final = "option."
+# What Spark asks for, as SparkCatalog.java names it.
+_MODES: Final[Mapping[str, Action]] = {"create": Action.CREATE, "replace": Action.REPLACE, "createOrReplace": Action.CREATE_OR_REPLACE}
 # Metadata of a column: the default of new rows as it was given, and as a literal.
 DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
 
@@ -57,23 +59,19 @@ def create_table(session: StatementSession, asked: Asked) -> None:
     catalog = session.catalog(name.catalog)
     schema = with_defaults(session, iceberg_schema(given, required=True), given)
     properties = table_properties(asked["properties"], table=str(name))
-    if asked["mode"] == "create" and names.ENCRYPTION_KEY_ID not in catalog.new_tables.of_new(properties, table=str(name)):
-        raise PolicyError(
-            f"table {name} would be plain, and statements make encrypted tables only: name its master key by TBLPROPERTIES "
-            f"('{names.ENCRYPTION_KEY_ID}' = '...'), or by the catalog's {names.TABLE_DEFAULT_PREFIX}{names.ENCRYPTION_KEY_ID}"
-        )
+    location = properties.pop(LOCATION, None)
+    new = NewTable(properties=properties, partitioned_by=tuple(asked["partitioned_by"]), location=location)
+    job = resolved(catalog, Job(action=_MODES[asked["mode"]], table=name, new_table=new))
     form: dict[str, Any] = {
         "schema": schema,
-        "location": properties.pop(LOCATION, None),
-        "partition_spec": partition_spec(schema, tuple(asked["partitioned_by"]), table=str(name)),
+        "location": location,
+        "partition_spec": partition_spec(schema, new.partitioned_by, table=str(name)),
         "properties": properties,
     }
-    if asked["mode"] == "create":
+    if job.action == Action.CREATE:
         catalog.create_table(name.identifier, **form)
-    elif asked["mode"] == "replace":
-        catalog.replace_table_transaction(name.identifier, **form).commit_transaction()
     else:
-        catalog.create_or_replace_table_transaction(name.identifier, **form).commit_transaction()
+        catalog.replace_table_transaction(name.identifier, **form).commit_transaction()
 
 
 def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
