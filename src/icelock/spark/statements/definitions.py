@@ -6,7 +6,7 @@ Not here: tables that get rows at once (``changes``).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -208,17 +208,17 @@ def _move(update: Any, path: tuple[str, ...], position: str | None) -> None:
 
 def drop_table(session: StatementSession, asked: Asked) -> bool:
     """Drop a table, its files stay; return whether it was there."""
-    try:
-        session.catalog(asked.table.catalog).drop_table(asked.table.identifier)
-    except NoSuchTableError:
-        return False
-    return True
+    return _dropped(session.catalog(asked.table.catalog).drop_table, asked)
 
 
 def purge_table(session: StatementSession, asked: Asked) -> bool:
     """Drop a table and delete its files; return whether it was there."""
+    return _dropped(session.catalog(asked.table.catalog).purge_table, asked)
+
+
+def _dropped(drop: Callable[[tuple[str, ...]], None], asked: Asked) -> bool:
     try:
-        session.catalog(asked.table.catalog).purge_table(asked.table.identifier)
+        drop(asked.table.identifier)
     except NoSuchTableError:
         return False
     return True

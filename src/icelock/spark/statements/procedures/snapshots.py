@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.table.snapshots import ancestors_of
 
 from icelock.errors import PolicyError
 from icelock.spark.statements.procedures.call import Call, Procedure
+from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.table import Table
 
 _TABLE: Final = {"table": "string"}
@@ -22,27 +23,26 @@ def _current(table: Table) -> int | None:
     return None if snapshot is None else snapshot.snapshot_id
 
 
-def _rollback_to_snapshot(call: Call) -> Sequence[Sequence[Any]]:
+def _moved(call: Call, move: Callable[[ManageSnapshots], ManageSnapshots]) -> Sequence[Sequence[Any]]:
+    """Move the main branch; return its snapshots before and after."""
     table = call.table
     before = _current(table)
-    table.manage_snapshots().rollback_to_snapshot(call.required("snapshot_id")).commit()
+    move(table.manage_snapshots()).commit()
     return [(before, _current(table))]
+
+
+def _rollback_to_snapshot(call: Call) -> Sequence[Sequence[Any]]:
+    return _moved(call, lambda manage: manage.rollback_to_snapshot(call.required("snapshot_id")))
 
 
 def _rollback_to_timestamp(call: Call) -> Sequence[Sequence[Any]]:
-    table = call.table
-    before = _current(table)
-    table.manage_snapshots().rollback_to_timestamp(call.required("timestamp") // 1000).commit()
-    return [(before, _current(table))]
+    return _moved(call, lambda manage: manage.rollback_to_timestamp(call.required("timestamp") // 1000))
 
 
 def _set_current_snapshot(call: Call) -> Sequence[Sequence[Any]]:
     if (call["snapshot_id"] is None) == (call["ref"] is None):
         raise PolicyError("set_current_snapshot takes either snapshot_id or ref")
-    table = call.table
-    before = _current(table)
-    table.manage_snapshots().set_current_snapshot(call["snapshot_id"], call["ref"]).commit()
-    return [(before, _current(table))]
+    return _moved(call, lambda manage: manage.set_current_snapshot(call["snapshot_id"], call["ref"]))
 
 
 def _fast_forward(call: Call) -> Sequence[Sequence[Any]]:
@@ -86,16 +86,18 @@ def _create_tag(call: Call) -> Sequence[Sequence[Any]]:
 
 
 def _drop_branch(call: Call) -> Sequence[Sequence[Any]]:
-    table, name = call.table, call.required("branch")
-    before = table.metadata.refs.get(name)
-    table.manage_snapshots().remove_branch(name).commit()
-    return [(name, None if before is None else before.snapshot_id)]
+    return _dropped(call, call.required("branch"), ManageSnapshots.remove_branch)
 
 
 def _drop_tag(call: Call) -> Sequence[Sequence[Any]]:
-    table, name = call.table, call.required("tag")
+    return _dropped(call, call.required("tag"), ManageSnapshots.remove_tag)
+
+
+def _dropped(call: Call, name: str, remove: Callable[[ManageSnapshots, str], ManageSnapshots]) -> Sequence[Sequence[Any]]:
+    """Remove a branch or tag; return it with the snapshot that it had."""
+    table = call.table
     before = table.metadata.refs.get(name)
-    table.manage_snapshots().remove_tag(name).commit()
+    remove(table.manage_snapshots(), name).commit()
     return [(name, None if before is None else before.snapshot_id)]
 
 
