@@ -7,7 +7,7 @@ Not here: columns and rows (``table.metadata_tables``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg import types as ice
@@ -18,14 +18,11 @@ from icelock.errors import PolicyError
 from icelock.spark.columns.types import arrow_schema, has_spark_type, spark_schema
 from icelock.spark.settings.catalogs import scan_of
 from icelock.spark.settings.options import TABLE, ReadOptions, TableName
-from icelock.spark.statements.asked import Answer, Asked, StatementSession
-from icelock.table.metadata_tables.columns import METADATA_TABLES, POSITION_DELETES, columns_of
+from icelock.spark.statements.asked import Asked, StatementSession
+from icelock.table.metadata_tables.columns import POSITION_DELETES, columns_of
 from icelock.table.metadata_tables.position_deletes import position_delete_rows
 from icelock.table.metadata_tables.rows import rows_of
 from icelock.table.table import Table
-
-ANSWERS: Final[Mapping[str, Answer]] = {}
-__all__ = ["ANSWERS", "METADATA_TABLES", "load_metadata_table"]
 
 
 def load_metadata_table(session: StatementSession, table: Table, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
 from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic
-from icelock.spark.statements import changes, definitions, metadata_tables, tables
+from icelock.spark.statements import changes, definitions, tables
 from icelock.spark.statements.asked import Answer, Results, StatementSession
 from icelock.spark.statements.procedures import registry
 
@@ -33,7 +33,6 @@ _ANSWERS: Final[Mapping[str, Answer]] = {
     **tables.ANSWERS,
     **definitions.ANSWERS,
     **changes.ANSWERS,
-    **metadata_tables.ANSWERS,
     **registry.ANSWERS,
 }
 _logger = logging.getLogger(__name__)

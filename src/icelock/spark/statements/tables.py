@@ -23,7 +23,9 @@ from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID,
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
-from icelock.spark.statements.metadata_tables import METADATA_TABLES, load_metadata_table
+from icelock.spark.statements.metadata_tables import load_metadata_table
+from icelock.table.metadata_tables.columns import METADATA_TABLES
+from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
 _REFS: Final = ("branch_", "tag_")
@@ -68,9 +70,10 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
     at = _version(table, name, suffix, asked)
     if suffix.lower() in METADATA_TABLES:
         return load_metadata_table(session, table, name, suffix.lower(), at)
-    snapshot = scan_of(table, at).snapshot()
+    scan = scan_of(table, at)
+    snapshot = scan.snapshot()
     loaded = LoadedTable(name=name, table=table, at=at, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
-    return _described(session, loaded)
+    return _described(session, loaded, scan)
 
 
 def table_exists(session: StatementSession, asked: Asked) -> bool:
@@ -104,16 +107,15 @@ def _version(table: Table, name: TableName, suffix: str, asked: Asked) -> ReadOp
     return ReadOptions.parse({TABLE: str(name), **options})
 
 
-def _described(session: StatementSession, loaded: LoadedTable) -> dict[str, Any]:
+def _described(session: StatementSession, loaded: LoadedTable, scan: DataScan) -> dict[str, Any]:
     table, metadata = loaded.table, loaded.table.metadata
-    schema = _shown(loaded)
     answers: dict[str, Answer] = {"rows": lambda asking, asked: _rows(asking, loaded, asked)}
     if loaded.writable:
         answers |= {name: _of(change, loaded) for name, change in CHANGES.items()}
     return {
         "target": session.target(answers),
         "name": str(loaded.name),
-        "schema": schema,
+        "schema": _shown(scan.projection(), str(loaded.name)),
         "properties": _properties(loaded),
         "partitioning": [_transform(table.schema(), field) for field in table.spec().fields],
         "metadata_columns": _metadata_columns(loaded),
@@ -126,10 +128,9 @@ def _of(change: Any, loaded: LoadedTable) -> Answer:
     return lambda session, asked: change(session, loaded, asked)
 
 
-def _shown(loaded: LoadedTable) -> str:
+def _shown(schema: Schema, table: str) -> str:
     """Return the columns of a table as Spark's JSON, with the defaults of new rows where Spark looks for them."""
-    schema = scan_of(loaded.table, loaded.at).projection()
-    shown = spark_schema(schema, table=str(loaded.name))
+    shown = spark_schema(schema, table=table)
     for field, column in zip(schema.fields, shown.fields, strict=True):
         if field.write_default is not None:
             default = sql_literal(field.write_default, field.field_type)

@@ -56,8 +56,8 @@ def _summaries(*, nan_required: bool) -> ice.ListType:
     )
 
 
-_COUNTS: Final = ("added_data_files_count", "existing_data_files_count", "deleted_data_files_count")
-_DELETE_COUNTS: Final = ("added_delete_files_count", "existing_delete_files_count", "deleted_delete_files_count")
+COUNTS: Final = ("added_data_files_count", "existing_data_files_count", "deleted_data_files_count")
+DELETE_COUNTS: Final = ("added_delete_files_count", "existing_delete_files_count", "deleted_delete_files_count")
 _FIXED: Final[dict[str, ice.StructType]] = {
     "snapshots": ice.StructType(
         _required("committed_at", _TIME),
@@ -94,7 +94,7 @@ _FIXED: Final[dict[str, ice.StructType]] = {
         _required("length", _LONG),
         _required("partition_spec_id", _INT),
         _required("added_snapshot_id", _LONG),
-        *(_required(name, _INT) for name in (*_COUNTS, *_DELETE_COUNTS)),
+        *(_required(name, _INT) for name in (*COUNTS, *DELETE_COUNTS)),
         _required("partition_summaries", _summaries(nan_required=False)),
     ),
     "all_manifests": ice.StructType(
@@ -103,8 +103,8 @@ _FIXED: Final[dict[str, ice.StructType]] = {
         _required("length", _LONG),
         _optional("partition_spec_id", _INT),
         _optional("added_snapshot_id", _LONG),
-        *(_optional(name, _INT) for name in _COUNTS),
-        *(_required(name, _INT) for name in _DELETE_COUNTS),
+        *(_optional(name, _INT) for name in COUNTS),
+        *(_required(name, _INT) for name in DELETE_COUNTS),
         _optional("partition_summaries", _summaries(nan_required=True)),
         _required("reference_snapshot_id", _LONG),
         _optional("key_metadata", _BINARY),

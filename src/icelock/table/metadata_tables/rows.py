@@ -13,11 +13,11 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import IcebergType, PrimitiveType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.metadata.sound_bounds import is_sound
-from icelock.table.metadata_tables.columns import ENTRIES, FILES, partition_type, readable_columns
+from icelock.table.metadata_tables.columns import COUNTS, DELETE_COUNTS, ENTRIES, FILES, partition_type, readable_columns
 from icelock.table.table import Table
 
 Row = dict[str, Any]
@@ -133,8 +133,8 @@ def _manifest(metadata: TableMetadata, manifest: ManifestFile) -> Row:
         "length": manifest.manifest_length,
         "partition_spec_id": manifest.partition_spec_id,
         "added_snapshot_id": manifest.added_snapshot_id,
-        **dict(zip(("added_data_files_count", "existing_data_files_count", "deleted_data_files_count"), data, strict=True)),
-        **dict(zip(("added_delete_files_count", "existing_delete_files_count", "deleted_delete_files_count"), deletes, strict=True)),
+        **dict(zip(COUNTS, data, strict=True)),
+        **dict(zip(DELETE_COUNTS, deletes, strict=True)),
         "partition_summaries": _summaries(metadata, manifest),
     }
 
@@ -243,7 +243,7 @@ def _value(kind: IcebergType | None, bound: bytes | None) -> Any:
 
 def _shown(kind: IcebergType, value: Any) -> Any:
     """Return a value as Spark's column has it: a UUID is text."""
-    if str(kind) != "uuid" or value is None:
+    if not isinstance(kind, UUIDType) or value is None:
         return value
     return str(value if isinstance(value, UUID) else UUID(bytes=value))
 
