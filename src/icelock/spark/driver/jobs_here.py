@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,9 +48,6 @@ class JobsHere(Jobs):
         self._name = table
         self._opened = ExitStack()
         self._catalog: tuple[EncryptedCatalog, float] | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opened.close()
