@@ -15,10 +15,11 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from icelock.kms.private_file import replace_file
 
 _DIGITS: Final = 32
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -45,9 +46,7 @@ def keep_jar(name: str, made_of: Iterable[str], jar: bytes) -> str | None:
         return None
     path = folder / f"{name}-{_digest(*made_of)}-{_of_bytes(jar)}.jar"
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as new:
-            new.write(jar)
-        Path(new.name).replace(path)
+        replace_file(path, jar)
     except OSError as e:
         _logger.debug("compiled classes are not kept in %s: %s", folder, e)
         return None
