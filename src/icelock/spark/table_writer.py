@@ -23,7 +23,7 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, SPREAD, TABLE, WriteOptions
+from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, distribution_options
 
 LOCATION: Final = "location"
 
@@ -69,8 +69,9 @@ class TableWriter:
         Raises:
             PolicyError: another name, or an invalid value.
         """
-        if name.lower() in SPREAD:
-            spread = {**self._spread, name.lower(): str(value)}
+        spread, _ = distribution_options({name: str(value)})
+        if spread:
+            spread = {**self._spread, **spread}
             check_options(spread)
             self._spread = spread
             return self

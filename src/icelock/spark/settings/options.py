@@ -151,6 +151,12 @@ class WriteOptions:
         )
 
 
+def distribution_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options of distribution, whose names are in lower case then, and the others."""
+    spread = {name.lower(): value for name, value in options.items() if name.lower() in SPREAD}
+    return spread, {name: value for name, value in options.items() if name.lower() not in SPREAD}
+
+
 def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options ``snapshot-property.*`` without their prefix."""
     return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in options.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}

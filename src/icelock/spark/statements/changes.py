@@ -22,7 +22,7 @@ from icelock.spark.driver.run_jobs import jobs_of
 from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
-from icelock.spark.settings.options import SPREAD, TABLE, WriteOptions
+from icelock.spark.settings.options import TABLE, WriteOptions, distribution_options
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.definitions import create_table as create_empty_table
 from icelock.spark.statements.definitions import table_properties
@@ -79,8 +79,7 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
 
     The rows that Spark gives have an operation, the columns of the new row, and the place of the old one (``TableCommands.java``).
     """
-    spread = {name: value for name, value in asked["options"].items() if name.lower() in SPREAD}
-    others = {name: value for name, value in asked["options"].items() if name not in spread}
+    spread, others = distribution_options(asked["options"])
     options = WriteOptions.parse({**others, TABLE: str(loaded.name)}, overwrite=False)
     job = Job(
         action=Action.MERGE,
