@@ -19,8 +19,9 @@ from typing import Final
 
 # It lives and dies with the environment whose jars it is of.
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
-# A JVM of a test lives for minutes at most: the optimising compiler and a collector with threads cost more than they bring.
-QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+# A JVM of a test lives for minutes at most: the optimising compiler and a collector with threads cost more than they bring. With the first
+# compiler alone there are 48 MB for its code, which the tests of a lane fill: then it compiles nothing more, and Spark may end the JVM.
+QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:-UsePerfData"
 # A JVM with another class path would say at each start that the archive does not fit.
 _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
