@@ -112,7 +112,11 @@ class NewProperties:
 
     def allows_plain(self, table: str) -> bool:
         """Whether the catalog's settings let a table be plain."""
-        return not self.require_encryption or any(fnmatchcase(table, pattern) for pattern in self.plain_tables)
+        return not self.require_encryption or self.names_plain(table)
+
+    def names_plain(self, table: str) -> bool:
+        """Whether ``icelock.plain-tables`` has a table."""
+        return any(fnmatchcase(table, pattern) for pattern in self.plain_tables)
 
     def check_plain_write(self, *, table: str, known: bool) -> None:
         """Check that an existing plain table may take rows; ``known``: the client itself knows that it is plain.

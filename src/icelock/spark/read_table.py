@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.settings.session import Settings
+    from icelock.table.plain import AnyTable
     from icelock.table.scan import DataScan
-    from icelock.table.table import Table
 
 _CATALOGS: Final = "_icelock_catalogs"
 
@@ -90,13 +90,13 @@ def read_options(spark: SparkSession, options: ReadOptions, expression: BooleanE
         # Fixed to the table's version now: the server would look again for each query.
         at_head = all(value is None for value in (options.snapshot_id, options.as_of_ms, options.branch, options.tag))
         return by_data_source(spark, Jobs(spark).fixed(job, snapshot=at_head))
-    from icelock.spark.settings.catalogs import scan_of, table_of
+    from icelock.spark.settings.catalogs import any_table_of, scan_of
 
-    scan = scan_of(table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
+    scan = scan_of(any_table_of(session_catalog(spark, settings, options.table), options.table), options).filter(expression)
     return scan_rows(spark, job, scan, chosen)
 
 
-def read_loaded(spark: SparkSession, table: Table, options: ReadOptions, snapshot_id: int | None) -> DataFrame:
+def read_loaded(spark: SparkSession, table: AnyTable, options: ReadOptions, snapshot_id: int | None) -> DataFrame:
     """Return the rows of a loaded table in a classic session, at the snapshot with that id, or what the options say; errors as ``read``."""
     from icelock.spark.settings.catalogs import scan_of
 

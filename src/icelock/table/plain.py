@@ -4,16 +4,24 @@
 2. PyIceberg loads the class ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or
    come from a REST server, so the client must name the class too (``table.encryption.check_locations``); reading needs none.
 
+``scan`` is PyIceberg's. Engines read by ``engine_scan``, which is the scan of encrypted tables without keys: it knows equality deletes and
+SQL's rules for nulls.
+
 Not here: encrypted tables and plain ones of version 3 (``table.table``).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+from icelock.table.scan import CATALOG, DataScan
+from icelock.table.table import Table as EncryptedTable
 
 
 class PlainTable(Table):
@@ -35,9 +43,31 @@ class PlainTable(Table):
         self.check_locations()
         return super().location_provider()
 
+    def at_one_version(self) -> Self:
+        """Return another object for the present version, which other users of this one do not move on."""
+        return copy.copy(self)
+
     def transaction(self) -> PlainTransaction:
         """Return a new transaction."""
         return PlainTransaction(self)
+
+
+AnyTable = EncryptedTable | PlainTable
+
+
+def engine_scan(table: AnyTable, selected_fields: tuple[str, ...] = ("*",), snapshot_id: int | None = None) -> DataScan:
+    """Return a scan for engines: of all rows, of the current snapshot or another."""
+    if isinstance(table, EncryptedTable):
+        return table.scan(selected_fields=selected_fields, snapshot_id=snapshot_id)
+    return DataScan(
+        table_metadata=table.metadata,
+        io=table.io,
+        row_filter=AlwaysTrue(),
+        selected_fields=selected_fields,
+        snapshot_id=snapshot_id,
+        options={CATALOG: table.catalog.name},
+        table_identifier=table.name(),
+    )
 
 
 class PlainTransaction(Transaction):

@@ -34,12 +34,13 @@ from icelock.spark.driver.target import TargetFiles, check_same_table, describe,
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
-from icelock.spark.settings.catalogs import executor_properties, open_table, scan_of
+from icelock.spark.settings.catalogs import any_table_of, catalog_of, executor_properties, open_table, scan_of
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan, TaskReader
 from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
 from icelock.spark.task.splits import plan_splits
 from icelock.spark.task.write import WritePlan
+from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -59,7 +60,7 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
     answer = _answer(settings, job)
     if answer is not None:
         return answer, None
-    scan = _scan(open_table(settings, job.table), job)
+    _, scan = _table_and_scan(settings, job)
     projection = scan.projection()
     schema = spark_schema(projection, table=str(job.table))
     if job.read is None:
@@ -100,10 +101,10 @@ def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded 
     Raises:
         PolicyError: the table's columns changed since the DataFrame was made, or its snapshot was expired.
     """
-    table = open_table(settings, job.table)
-    scan = _scan(table, job)
     if job.action == Action.REWRITE:
-        return RewritePlanning(settings, job, table, scan)
+        target = open_table(settings, job.table)
+        return RewritePlanning(settings, job, target, target_scan(target, job))
+    table, scan = _table_and_scan(settings, job)
     if job.read is None:
         return PlanningReader(settings, job, table, scan, schema, empty=job.pinned.snapshot_id is None)
     if loaded is not None:
@@ -115,20 +116,23 @@ def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded 
     return kind(settings, job, table, scan, schema, empty=loaded is not None and loaded.snapshot_id is None)
 
 
-def _scan(table: Table, job: Job) -> DataScan:
+def _table_and_scan(settings: Settings, job: Job) -> tuple[AnyTable, DataScan]:
+    """Load the table of a job, which may be plain if it is only read, and return the job's scan."""
     if job.read is None:
-        return target_scan(table, job)
+        target = open_table(settings, job.table)
+        return target, target_scan(target, job)
+    table = any_table_of(catalog_of(settings, job.table), job.table)
     scan = scan_of(table, job.read).filter(job.row_filter)
     if job.base is None:
-        return scan
+        return table, scan
     check_same_table(table, job.base.table_uuid, job.table)
-    return scan if job.base.snapshot_id is None else scan.pinned(job.base.snapshot_id)
+    return table, scan if job.base.snapshot_id is None else scan.pinned(job.base.snapshot_id)
 
 
 class _DriverReader(DataSourceReader):
     """A reader in the driver; its pickle is the executors' reader."""
 
-    def __init__(self, settings: Settings, job: Job, table: Table, scan: DataScan) -> None:
+    def __init__(self, settings: Settings, job: Job, table: AnyTable, scan: DataScan) -> None:
         self._settings = settings
         self._job = job
         self._table = table
@@ -150,7 +154,7 @@ class PlanningReader(_DriverReader):
     """Reads rows."""
 
     def __init__(  # noqa: PLR0913 - the parts of one planning
-        self, settings: Settings, job: Job, table: Table, scan: DataScan, schema: StructType, *, empty: bool
+        self, settings: Settings, job: Job, table: AnyTable, scan: DataScan, schema: StructType, *, empty: bool
     ) -> None:
         super().__init__(settings, job, table, scan)
         self._empty = empty
@@ -187,6 +191,8 @@ class PushDownReader(PlanningReader):
 
 class RewritePlanning(_DriverReader):
     """Removes rows."""
+
+    _table: Table
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the job; errors are those of ``splits``."""

@@ -33,6 +33,7 @@ from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
 from icelock.spark.settings.options import VALIDATE_FROM, TableName
 from icelock.spark.settings.session import Settings
+from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -137,7 +138,7 @@ def check_branch(table: Table, branch: str, name: TableName) -> None:
         check_ref(table, branch, SnapshotRefType.BRANCH, name)
 
 
-def check_same_table(table: Table, uuid: str | None, name: TableName) -> None:
+def check_same_table(table: AnyTable, uuid: str | None, name: TableName) -> None:
     """Check that a table is still the one that an operation was planned on; another one of that name is a CommitError."""
     if str(table.metadata.table_uuid) != uuid:
         raise CommitError(f"table {name} was replaced by another one while rows were written (uuid {uuid} before): nothing is committed")

@@ -22,6 +22,7 @@ from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.rpc import check_rpc
 from icelock.spark.settings.session import Settings
 from icelock.table.commit.branches import no_such_ref
+from icelock.table.plain import AnyTable, PlainTable, engine_scan
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -64,22 +65,28 @@ def catalog_of(settings: Settings, name: TableName) -> EncryptedCatalog:
 
 def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
     """Load a table of format version 3 from an open catalog; one below is a PolicyError, none a NoSuchTableError."""
-    try:
-        table = catalog.load_table(name.identifier)
-    except NoSuchTableError as e:
-        raise NoSuchTableError(
-            f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
-        ) from e
-    if not isinstance(table, Table):
+    table = any_table_of(catalog, name)
+    if isinstance(table, PlainTable):
         raise PolicyError(
-            f"table {name} has format version {table.format_version}, so it is not encrypted: read it with Iceberg's own Spark runtime"
+            f"table {name} has format version {table.format_version}, so it is not encrypted, and icelock's functions change encrypted "
+            "tables only: in a classic session SQL's INSERT and DELETE write to it, as far as PyIceberg does"
         )
     return table
 
 
-def scan_of(table: Table, options: ReadOptions) -> DataScan:
+def any_table_of(catalog: EncryptedCatalog, name: TableName) -> AnyTable:
+    """Load a table, encrypted or plain, from an open catalog; none is a NoSuchTableError."""
+    try:
+        return catalog.load_table(name.identifier)  # type: ignore[return-value]  # PyIceberg says what it would load
+    except NoSuchTableError as e:
+        raise NoSuchTableError(
+            f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
+        ) from e
+
+
+def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
     """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
-    scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
+    scan = engine_scan(table, options.columns or ("*",), _snapshot_id(table, options))
     for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref)):
         if ref is not None:
             check_ref(table, ref, kind, options.table)
@@ -94,7 +101,7 @@ def scan_of(table: Table, options: ReadOptions) -> DataScan:
     return scan
 
 
-def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
+def _snapshot_id(table: AnyTable, options: ReadOptions) -> int | None:
     if options.as_of_ms is None:
         return options.snapshot_id
     found = table.snapshot_as_of_timestamp(options.as_of_ms)
@@ -105,7 +112,7 @@ def _snapshot_id(table: Table, options: ReadOptions) -> int | None:
     raise PolicyError(f"table {options.table} had no snapshot at {options.as_of_ms} (ms since 1970); {first}")
 
 
-def check_ref(table: Table, ref: str, kind: SnapshotRefType | None, name: TableName) -> None:
+def check_ref(table: AnyTable, ref: str, kind: SnapshotRefType | None, name: TableName) -> None:
     """Check that a table has a branch or tag (None: either); else it is a PolicyError that lists those that it has."""
     refs = table.metadata.refs
     found = refs.get(ref)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
@@ -18,16 +18,20 @@ from icelock.metadata.metadata_columns import ROW_ID
 from icelock.spark.change_rows import delete
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.new_table import iceberg_schema
+from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import jobs_of
 from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TABLE, WriteOptions, distribution_options
+from icelock.spark.statements import plain_tables
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.definitions import create_table as create_empty_table
-from icelock.spark.statements.definitions import table_properties
+from icelock.spark.statements.definitions import makes_plain, new_table_form, table_properties
 from icelock.spark.table_writer import TableWriter, write_to
 from icelock.spark.task.write import OPERATION, POSITIONS
+from icelock.table.plain import PlainTable
 
 if TYPE_CHECKING:
     from icelock.spark.statements.tables import LoadedTable
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 
 def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     """Add rows to a table, or put them in the place of others."""
+    if isinstance(loaded.table, PlainTable):
+        session.results.put(_write_plain(session, loaded.table, loaded, asked))
+        return
     writer = write_to(session.rows(asked.given), str(loaded.name)).options(**asked["options"])
     if loaded.at.branch is not None:
         writer.option("branch", loaded.at.branch)
@@ -48,8 +55,21 @@ def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     session.results.put(result)
 
 
+def _write_plain(session: StatementSession, table: PlainTable, loaded: LoadedTable, asked: Asked) -> ChangeResult:
+    mode = asked["mode"]
+    replaced: BooleanExpression | None = AlwaysFalse() if mode == "append" else None
+    if mode == "overwrite":
+        replaced = _where(loaded, asked)
+    given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
+    return plain_tables.insert(table, session.rows(asked.given), given, replaced)
+
+
 def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     """Delete the rows that a filter finds."""
+    if isinstance(loaded.table, PlainTable):
+        given = plain_tables.PlainWrite.of(loaded.name, {}, loaded.at.branch)
+        session.results.put(plain_tables.delete(loaded.table, _where(loaded, asked), given))
+        return
     session.results.put(delete(session.spark, str(loaded.name), _where(loaded, asked), branch=loaded.at.branch or MAIN))
 
 
@@ -59,10 +79,21 @@ def create_table(session: StatementSession, asked: Asked) -> None:
         create_empty_table(session, asked)
         return
     properties = table_properties(asked["properties"], table=str(asked.table))
+    if makes_plain(session, asked, properties):
+        session.results.put(_create_plain(session, asked, properties))
+        return
     writer = write_to(session.rows(asked.given), str(asked.table)).options(**(asked.get("options") or {}))
     for name, value in properties.items():
         writer.tableProperty(name, value)
     _make(writer.partitionedBy(*asked["partitioned_by"]), asked["mode"])
+
+
+def _create_plain(session: StatementSession, asked: Asked, properties: dict[str, str]) -> ChangeResult:
+    name, rows = asked.table, session.rows(asked.given)
+    catalog = session.catalog(name.catalog)
+    given = plain_tables.PlainWrite.of(name, asked.get("options") or {}, None)
+    form = new_table_form(iceberg_schema(rows.schema), asked, properties)
+    return plain_tables.create(catalog, catalog.create_table_transaction(name.identifier, **form), rows, given)
 
 
 def _make(writer: TableWriter, mode: str) -> None:
@@ -79,6 +110,11 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
 
     The rows that Spark gives have an operation, the columns of the new row, and the place of the old one (``TableCommands.java``).
     """
+    if isinstance(loaded.table, PlainTable):
+        raise PolicyError(
+            f"table {loaded.name} is plain, and PyIceberg, which writes plain tables, has no {asked['command']} like this one: "
+            "DELETE with columns compared with constants, and INSERT, work; or change it with Iceberg's own Spark runtime"
+        )
     spread, others = distribution_options(asked["options"])
     options = WriteOptions.parse({**others, TABLE: str(loaded.name)}, overwrite=False)
     job = Job(

@@ -18,15 +18,16 @@ from pyiceberg.types import IcebergType
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
+from icelock import properties as names
 from icelock.arrow.types import output_type
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
 from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec, resolved
 from icelock.spark.sealed.job import Action, Job, NewTable
-from icelock.spark.settings.catalogs import table_of
+from icelock.spark.settings.catalogs import any_table_of
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.table_writer import LOCATION
-from icelock.table.table import Table
+from icelock.table.plain import AnyTable
 
 _FIRST: Final = "FIRST"
 _PROMOTIONS: Final = frozenset({(ice.IntegerType, ice.LongType), (ice.FloatType, ice.DoubleType)})
@@ -59,19 +60,35 @@ def create_table(session: StatementSession, asked: Asked) -> None:
     catalog = session.catalog(name.catalog)
     schema = with_defaults(session, iceberg_schema(given, required=True), given)
     properties = table_properties(asked["properties"], table=str(name))
-    location = properties.pop(LOCATION, None)
-    new = NewTable(properties=properties, partitioned_by=tuple(asked["partitioned_by"]), location=location)
+    form = new_table_form(schema, asked, properties)
+    if makes_plain(session, asked, properties):
+        catalog.create_table(name.identifier, **form)
+        return
+    new = NewTable(properties=form["properties"], partitioned_by=())
     job = resolved(catalog, Job(action=_MODES[asked["mode"]], table=name, new_table=new))
-    form: dict[str, Any] = {
-        "schema": schema,
-        "location": location,
-        "partition_spec": partition_spec(schema, new.partitioned_by, table=str(name)),
-        "properties": properties,
-    }
     if job.action == Action.CREATE:
         catalog.create_table(name.identifier, **form)
     else:
         catalog.replace_table_transaction(name.identifier, **form).commit_transaction()
+
+
+def new_table_form(schema: Schema, asked: Asked, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of ``create_table`` and the like for a new table."""
+    return {
+        "schema": schema,
+        "location": properties.get(LOCATION),
+        "partition_spec": partition_spec(schema, tuple(asked["partitioned_by"]), table=str(asked.table)),
+        "properties": {name: value for name, value in properties.items() if name != LOCATION},
+    }
+
+
+def makes_plain(session: StatementSession, asked: Asked, properties: Mapping[str, str]) -> bool:
+    """Whether a new table is plain, by its own property or the catalog's ``icelock.plain-tables``; the catalog may refuse it."""
+    if asked["mode"] != "create":
+        return False
+    rules, name = session.catalog(asked.table.catalog).new_tables, ".".join(asked.table.identifier)
+    keyed = names.ENCRYPTION_KEY_ID in rules.of_new(properties, table=name)
+    return not keyed and (names.flag(properties, names.PLAIN, default=False) or rules.names_plain(name))
 
 
 def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
@@ -132,7 +149,7 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
     columns = [change for change in changes if "column" in change]
     removed = [change["property"] for change in changes if change["kind"] == "RemoveProperty"]
     properties = {change["property"]: change["value"] for change in changes if change["kind"] == "SetProperty"}
-    table = table_of(session.catalog(asked.table.catalog), asked.table)
+    table = any_table_of(session.catalog(asked.table.catalog), asked.table)
     with table.transaction() as transaction:
         if columns:
             _alter_columns(session, table, transaction, columns)
@@ -142,7 +159,7 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
             transaction.remove_properties(*removed)
 
 
-def _alter_columns(session: StatementSession, table: Table, transaction: Any, changes: list[dict[str, Any]]) -> None:
+def _alter_columns(session: StatementSession, table: AnyTable, transaction: Any, changes: list[dict[str, Any]]) -> None:
     """Stage changes of columns that Iceberg's rules allow: rows that are there keep their meaning (spec, "Schema Evolution")."""
     try:
         with transaction.update_schema() as update:

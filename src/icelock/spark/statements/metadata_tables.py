@@ -22,10 +22,10 @@ from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.table.metadata_tables.columns import POSITION_DELETES, columns_of
 from icelock.table.metadata_tables.position_deletes import position_delete_rows
 from icelock.table.metadata_tables.rows import rows_of
-from icelock.table.table import Table
+from icelock.table.plain import AnyTable
 
 
-def load_metadata_table(session: StatementSession, table: Table, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:
+def load_metadata_table(session: StatementSession, table: AnyTable, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:
     """Return what Spark has to know of a metadata table.
 
     Raises:
@@ -55,13 +55,13 @@ def load_metadata_table(session: StatementSession, table: Table, name: TableName
     }
 
 
-def _snapshot(table: Table, kind: str, at: ReadOptions) -> Any:
+def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Any:
     if kind.startswith("all_") and any(value is not None for value in (at.snapshot_id, at.as_of_ms, at.branch, at.tag)):
         raise PolicyError(f"{kind} of table {at.table} shows all snapshots, so none can be selected; {kind.removeprefix('all_')} shows one")
     return scan_of(table, at).snapshot()
 
 
-def _rows(table: Table, kind: str, at: ReadOptions, schema: pa.Schema) -> pa.Table:
+def _rows(table: AnyTable, kind: str, at: ReadOptions, schema: pa.Schema) -> pa.Table:
     snapshot = _snapshot(table, kind, at)
     if kind != POSITION_DELETES:
         return pa.Table.from_pylist(list(rows_of(kind, table, snapshot)), schema=schema)

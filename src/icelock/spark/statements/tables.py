@@ -18,15 +18,15 @@ from pyiceberg.transforms import BucketTransform, TruncateTransform
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
 from icelock.spark.columns.types import spark_schema, spark_type
 from icelock.spark.read_table import read_loaded
-from icelock.spark.settings.catalogs import scan_of, table_of
+from icelock.spark.settings.catalogs import any_table_of, scan_of
 from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
 from icelock.table.metadata_tables.columns import METADATA_TABLES
+from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
-from icelock.table.table import Table
 
 _REFS: Final = ("branch_", "tag_")
 _TIME_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -37,7 +37,7 @@ class LoadedTable:
     """A table that Spark has resolved; ``at`` is the version that its name asks for, ``snapshot_id`` the one that it had then."""
 
     name: TableName
-    table: Table
+    table: AnyTable
     at: ReadOptions
     snapshot_id: int | None
 
@@ -60,13 +60,13 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
     if len(name.identifier) < 2:  # noqa: PLR2004 - a namespace and a table
         raise NoSuchTableError(f"there is no table {name}: it has no namespace")
     try:
-        table = table_of(catalog, name)
+        table = any_table_of(catalog, name)
     except NoSuchTableError:
         *front, suffix = name.identifier
         if len(front) < 2 or not _is_part(suffix):  # noqa: PLR2004 - as above
             raise
         name = replace(name, identifier=tuple(front))
-        table = table_of(catalog, name)
+        table = any_table_of(catalog, name)
     at = _version(table, name, suffix, asked)
     if suffix.lower() in METADATA_TABLES:
         return load_metadata_table(session, table, name, suffix.lower(), at)
@@ -90,7 +90,7 @@ def _is_part(name: str) -> bool:
     return name.lower() in METADATA_TABLES or name.startswith(_REFS)
 
 
-def _version(table: Table, name: TableName, suffix: str, asked: Asked) -> ReadOptions:
+def _version(table: AnyTable, name: TableName, suffix: str, asked: Asked) -> ReadOptions:
     options: dict[str, str] = {}
     if suffix.startswith(_REFS):
         kind, _, ref = suffix.partition("_")

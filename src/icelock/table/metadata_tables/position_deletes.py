@@ -15,10 +15,10 @@ from pyiceberg.table.snapshots import Snapshot
 from icelock.arrow.read.deletes import deleted_positions
 from icelock.plan.task import TaskBuilder
 from icelock.table.metadata_tables.rows import FileRows, Row, read_entries
-from icelock.table.table import Table
+from icelock.table.plain import AnyTable, engine_scan
 
 
-def position_delete_rows(table: Table, snapshot: Snapshot | None) -> Iterator[tuple[Row, pa.Array]]:
+def position_delete_rows(table: AnyTable, snapshot: Snapshot | None) -> Iterator[tuple[Row, pa.Array]]:
     """Yield rows without ``pos``, each with the positions that it has; the deleted row itself is null.
 
     Raises:
@@ -26,7 +26,7 @@ def position_delete_rows(table: Table, snapshot: Snapshot | None) -> Iterator[tu
     """
     if snapshot is None:
         return
-    context = table.scan().read_context(Schema())
+    context = engine_scan(table).read_context(Schema())
     shown, builder = FileRows(table.metadata), TaskBuilder(table.metadata.schemas)
     manifests = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DELETES]
     for entry in read_entries(table, manifests, live=True):

@@ -18,10 +18,10 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.metadata.sound_bounds import is_sound
 from icelock.table.metadata_tables.columns import COUNTS, DELETE_COUNTS, ENTRIES, FILES, partition_type, readable_columns
-from icelock.table.table import Table
+from icelock.table.plain import AnyTable
 
 Row = dict[str, Any]
-Rows = Callable[[Table, Snapshot | None], Iterable[Row]]
+Rows = Callable[[AnyTable, Snapshot | None], Iterable[Row]]
 _MICROS: Final = 1000
 _MAPS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 _PLAIN: Final = ("split_offsets", "equality_ids", "sort_order_id")
@@ -33,7 +33,7 @@ _CONTENTS: Final[Mapping[str, frozenset[DataFileContent]]] = {
 }
 
 
-def rows_of(kind: str, table: Table, snapshot: Snapshot | None) -> Iterable[Row]:
+def rows_of(kind: str, table: AnyTable, snapshot: Snapshot | None) -> Iterable[Row]:
     """Return the rows of a metadata table but ``position_deletes``; those of one snapshot are of ``snapshot``, if there is one.
 
     Raises:
@@ -50,7 +50,7 @@ def rows_of(kind: str, table: Table, snapshot: Snapshot | None) -> Iterable[Row]
     return _partitions(table, manifests)
 
 
-def _snapshots(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
+def _snapshots(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
     for snapshot in table.metadata.snapshots:
         summary = snapshot.summary
         yield {
@@ -63,7 +63,7 @@ def _snapshots(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
         }
 
 
-def _history(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
+def _history(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
     metadata = table.metadata
     ancestors = {snapshot.snapshot_id for snapshot in ancestors_of(metadata.current_snapshot(), metadata)}
     for entry in metadata.snapshot_log:
@@ -76,7 +76,7 @@ def _history(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
         }
 
 
-def _refs(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
+def _refs(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
     for name, ref in table.metadata.refs.items():
         yield {
             "name": name,
@@ -88,7 +88,7 @@ def _refs(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
         }
 
 
-def _metadata_log_entries(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
+def _metadata_log_entries(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
     metadata = table.metadata
     log = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
     for time_ms, file in (*log, (metadata.last_updated_ms, table.metadata_location)):
@@ -103,12 +103,12 @@ def _metadata_log_entries(table: Table, _snapshot: Snapshot | None) -> Iterator[
         }
 
 
-def _manifests(table: Table, snapshot: Snapshot | None) -> Iterator[Row]:
+def _manifests(table: AnyTable, snapshot: Snapshot | None) -> Iterator[Row]:
     for manifest in [] if snapshot is None else snapshot.manifests(table.io):
         yield _manifest(table.metadata, manifest)
 
 
-def _all_manifests(table: Table, _snapshot: Snapshot | None) -> Iterator[Row]:
+def _all_manifests(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
     for snapshot, manifests in _lists(table):
         for manifest in manifests:
             yield {**_manifest(table.metadata, manifest), "reference_snapshot_id": snapshot.snapshot_id, "key_metadata": None}
@@ -152,30 +152,30 @@ def _summaries(metadata: TableMetadata, manifest: ManifestFile) -> list[Row]:
     return found
 
 
-def _lists(table: Table) -> Iterable[tuple[Snapshot, list[ManifestFile]]]:
+def _lists(table: AnyTable) -> Iterable[tuple[Snapshot, list[ManifestFile]]]:
     return ExecutorFactory.get_or_create().map(lambda snapshot: (snapshot, snapshot.manifests(table.io)), table.metadata.snapshots)
 
 
-def _all_manifest_files(table: Table) -> Iterable[ManifestFile]:
+def _all_manifest_files(table: AnyTable) -> Iterable[ManifestFile]:
     """Return the manifests of all snapshots, each once."""
     return {manifest.manifest_path: manifest for _, manifests in _lists(table) for manifest in manifests}.values()
 
 
-def read_entries(table: Table, manifests: Iterable[ManifestFile], *, live: bool) -> Iterator[Any]:
+def read_entries(table: AnyTable, manifests: Iterable[ManifestFile], *, live: bool) -> Iterator[Any]:
     """Return the entries of manifests, which are read at the same time."""
     pool = ExecutorFactory.get_or_create()
     for entries in pool.map(lambda manifest: manifest.fetch_manifest_entry(table.io, discard_deleted=live), manifests):
         yield from entries
 
 
-def _files(table: Table, manifests: Iterable[ManifestFile], contents: frozenset[DataFileContent]) -> Iterator[Row]:
+def _files(table: AnyTable, manifests: Iterable[ManifestFile], contents: frozenset[DataFileContent]) -> Iterator[Row]:
     shown = FileRows(table.metadata)
     for entry in read_entries(table, manifests, live=True):
         if entry.data_file.content in contents:
             yield {**shown.file(entry.data_file), "readable_metrics": shown.metrics(entry.data_file)}
 
 
-def _entries(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
+def _entries(table: AnyTable, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
     shown = FileRows(table.metadata)
     for entry in read_entries(table, manifests, live=False):
         yield {
@@ -248,7 +248,7 @@ def _shown(kind: IcebergType, value: Any) -> Any:
     return str(value if isinstance(value, UUID) else UUID(bytes=value))
 
 
-def _partitions(table: Table, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
+def _partitions(table: AnyTable, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
     """Sum files up by their partitions; those with fewer fields, of another spec, are partitions of their own, as in Java."""
     shown, metadata = FileRows(table.metadata), table.metadata
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
