@@ -21,7 +21,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import icelock.spark
-from tests.helpers.spark import end_jvm, session, spark_environment
+from tests.helpers.spark import WARM, end_jvm, session, spark_environment
 from tests.interop.toolchain import class_path
 from tests.servers.metastore import Metastore
 
@@ -56,7 +56,7 @@ def interop_session(folder: Path) -> Iterator[Session]:
     jars = class_path()
     # One class loader must see Iceberg and the KMS. Behind Spark's own jars, not before them as spark.driver.extraClassPath stands, so
     # that the archive of Spark's classes fits.
-    environment = {**spark_environment(), "SPARK_DIST_CLASSPATH": os.pathsep.join(map(str, jars))}
+    environment = {**spark_environment(WARM), "SPARK_DIST_CLASSPATH": os.pathsep.join(map(str, jars))}
     with patch.dict(os.environ, environment), Metastore(warehouse=folder) as metastore:
         spark = _spark(folder, metastore.uri)
         try:
@@ -79,8 +79,8 @@ def catalog_properties(uri: str, warehouse: Path) -> dict[str, str]:
     }
 
 
-def _spark(folder: Path, uri: str) -> Any:
-    end_jvm()
+def java_settings(folder: Path, uri: str) -> dict[str, str]:
+    """Return the settings with which a session has Java's catalog ``ice``; its class path needs Iceberg."""
     catalog = {
         "": _JAVA_CATALOG,
         ".type": "hive",
@@ -89,12 +89,16 @@ def _spark(folder: Path, uri: str) -> Any:
         ".cache-enabled": "false",
         ".encryption.kms-impl": "InteropKms",
     }
-    conf = {
+    return {
         **_SETTINGS,
         "spark.sql.warehouse.dir": str(folder / "spark"),
         **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()},
     }
-    spark = session(conf)
+
+
+def _spark(folder: Path, uri: str) -> Any:
+    end_jvm()
+    spark = session(java_settings(folder, uri))
     properties = catalog_properties(uri, folder)
     icelock.spark.register(spark, {"ours": properties, "mixed": {**properties, "icelock.plaintext-files": "allow-unkeyed"}})
     return spark
