@@ -277,10 +277,15 @@ def flag(properties: Mapping[str, object], name: str, *, default: bool) -> bool:
     return value == "true"
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is digits 0 to 9 alone: ``str.isdigit`` takes a superscript ² too, which ``int`` does not."""
+    return text.isascii() and text.isdigit()
+
+
 def limit(properties: Mapping[str, object], name: str) -> int:
     """Return a limit, or its default."""
     value = str(properties.get(name, LIMITS[name])).strip()
-    if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
+    if not (is_number(value) and 0 < int(value) < 1 << 63):
         raise PolicyError(f"{name} is {properties[name]!r}; it must be a whole number from 1 to 2^63 - 1")
     return int(value)
 
@@ -329,7 +334,7 @@ def _meant(name: str) -> str | None:
 def positive_number(properties: Mapping[str, object], name: str, default: int) -> int:
     """Return a catalog property that is a whole number above 0."""
     text = str(properties.get(name, default))
-    if not (text.isascii() and text.isdigit() and len(text) <= _LONG and int(text) > 0):
+    if not (is_number(text) and len(text) <= _LONG and int(text) > 0):
         raise PolicyError(f"{name} is {text[:80]!r}; it must be a whole number above 0")
     return int(text)
 

@@ -359,6 +359,7 @@ def test_result_rows_are_sealed(lake):
         ({"branch": ""}, False, "option branch is empty"),
         ({"job": "aWNlbG9jaw=="}, False, r"is set only by icelock"),
         ({"encryption.kms-type": "local"}, False, "is a setting of a catalog"),
+        ({"encryption.key-id": "keyA"}, False, r"tableProperty\('encryption.key-id', ...\).create\(\)"),
     ],
 )
 def test_wrong_options_are_refused_at_planning(lake, options, overwrite, message):
@@ -381,6 +382,7 @@ def new(action=Action.CREATE, partitioned_by=(), **properties):
         (("days(nope)",), "it has no column 'nope'"),
         (("days(name)",), "column 'name' is string"),
         (("bucket(0, id)",), "is not a partition transform"),
+        (("bucket(²,id)",), "is not a partition transform"),
         (("bucket(id)",), "is not a partition transform"),
         (("zorder(id)",), "is not a partition transform"),
         (("days()",), "it has no column ''"),

@@ -152,6 +152,8 @@ def test_a_given_schema_must_be_the_tables(spark, history, asked, message):  # n
         ({"snapshot-id": "12345"}, "snapshot 12345 is not in the table"),
         ({"as-of-timestamp": "yesterday"}, "milliseconds since 1970, or a time"),
         ({"as-of-timestamp": "2020-01-01T00:00:00"}, "no time zone"),
+        ({"as-of-timestamp": "²"}, "milliseconds since 1970, or a time"),
+        ({"as-of-timestamp": "--5"}, "milliseconds since 1970, or a time"),
         ({"as-of-timestamp": "1000"}, "had no snapshot at 1000"),
         ({"branch": "nope"}, "has no branch 'nope'; it has: audit, main"),
         ({"branch": "v2"}, "is a tag, not a branch"),

@@ -276,6 +276,9 @@ def test_data_frame_methods(town, spark):
     assert town("select count(*) from test.db.t where id = 20") == [(1,)]
     rows.writeTo("test.db.new").tableProperty("encryption.key-id", KEYED["encryption.key-id"]).create()
     assert town("select * from test.db.new") == [(20, "x")]
+    with pytest.raises(PolicyError, match=r"'encryption.key-id' is a property of a table, .*tableProperty"):
+        rows.write.option("encryption.key-id", "keyA").saveAsTable("test.db.by_option")
+    assert not spark.catalog.tableExists("test.db.by_option")
 
 
 def test_an_excluded_rule_is_said_in_a_sentence(town, spark):

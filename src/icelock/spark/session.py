@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
-from icelock.properties import check_catalog_properties, check_nested
+from icelock.properties import check_catalog_properties, check_nested, is_number
 from icelock.spark.driver.source import NAME, data_source
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
@@ -88,4 +88,4 @@ def _parallelism(spark: SparkSession) -> int:
     if context is not None:
         return max(_PARALLELISM_DEFAULT, int(context.defaultParallelism))
     value = setting(spark, "spark.default.parallelism", "")
-    return max(_PARALLELISM_DEFAULT, int(value)) if value.isdigit() else _PARALLELISM_DEFAULT
+    return max(_PARALLELISM_DEFAULT, int(value)) if is_number(value) else _PARALLELISM_DEFAULT

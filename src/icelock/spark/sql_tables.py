@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
+from icelock.properties import is_number
 from icelock.spark.columns.types import quoted
 from icelock.spark.driver.scan_rows import Engine
 from icelock.spark.jvm.native import native_jvm
@@ -95,6 +96,6 @@ def _rows(spark: SparkSession, name: str, engine: str) -> DataFrame:
             f"TIMESTAMP AS OF is not supported: use icelock.spark.read(spark, {table!r}, as_of_timestamp=...), or VERSION AS OF"
         )
     at = version.removeprefix(_VERSION)
-    if at.isdigit():
+    if is_number(at):
         return read(spark, table, snapshot_id=int(at), engine=engine)
     return read_options(spark, ReadOptions(table=TableName.parse(table), ref=at), AlwaysTrue(), engine)

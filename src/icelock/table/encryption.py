@@ -156,7 +156,7 @@ class TableEncryption:
 
 def _cache_seconds(settings: Mapping[str, str]) -> int:
     value = settings.get(names.KEK_CACHE_SECONDS, str(KEK_CACHE_SECONDS_DEFAULT))
-    if not str(value).isdigit() or int(value) > KEK_CACHE_SECONDS_DEFAULT:
+    if not names.is_number(str(value)) or int(value) > KEK_CACHE_SECONDS_DEFAULT:
         raise PolicyError(f"{names.KEK_CACHE_SECONDS} is {value!r}; it must be a number of seconds from 0 to {KEK_CACHE_SECONDS_DEFAULT}")
     return int(value)
 

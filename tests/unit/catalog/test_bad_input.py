@@ -94,6 +94,7 @@ def test_no_kms(unchanged: TestLake) -> None:
         ({"encryption.kms-tpye": "local"}, "encryption.kms-type"),
         ({"encryption.kek-cache-seconds": "forever"}, "seconds"),
         ({"encryption.kek-cache-seconds": "3601"}, "seconds"),
+        ({"encryption.kek-cache-seconds": "²"}, "seconds"),
         ({"icelock.plaintext-files": "yes"}, "allow-unkeyed"),
     ],
 )

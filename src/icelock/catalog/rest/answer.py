@@ -150,5 +150,5 @@ def best_credentials(credentials: Iterable[StorageCredential], location: str) ->
 
 def end_of(config: Mapping[str, str]) -> int | None:
     """Return when the first of the credentials among storage settings expires, in ms since 1970; None if unknown."""
-    ends = [int(value) for name, value in config.items() if name.startswith(_EXPIRY) and str(value).isdigit()]
+    ends = [int(value) for name, value in config.items() if name.startswith(_EXPIRY) and names.is_number(str(value))]
     return min(ends, default=None)

@@ -137,7 +137,7 @@ def _parsed(text: str) -> tuple[str, Transform[Any, Any], str | None]:
     unit = "day" if name == "date" else name.removesuffix("s")
     if unit in _UNITS and len(arguments) == 1:
         return arguments[0], parse_transform(unit), unit
-    if name in {"bucket", "truncate"} and len(arguments) == 2 and arguments[0].isdigit() and int(arguments[0]):  # noqa: PLR2004
+    if name in {"bucket", "truncate"} and len(arguments) == 2 and names.is_number(arguments[0]) and int(arguments[0]):  # noqa: PLR2004
         return arguments[1], parse_transform(f"{name}[{int(arguments[0])}]"), "bucket" if name == "bucket" else "trunc"
     raise PolicyError(
         f"{text!r} is not a partition transform: use a column, years, months, days or hours (column), bucket or truncate (number, column)"

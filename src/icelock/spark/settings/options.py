@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
+from icelock.properties import DATA_KEY_LENGTH, ENCRYPTION_KEY_ID, TABLE_DEFAULT_PREFIX, is_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -45,6 +46,7 @@ _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
 _WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
+_OF_TABLES: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH, "write.", "read.", "commit.", "history.")
 _CATALOG_AND_NAMESPACE: Final = 2
 
 
@@ -171,6 +173,12 @@ def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dic
             msg = f"{name!r} is an option of icelock.spark.write_to(df, table): a Python data source cannot ask Spark to distribute rows"
         elif name == "paths":
             msg = "one table is read at a time: load('catalog.namespace.table')"
+        elif name.startswith(_OF_TABLES) and kind == "write":
+            msg = (
+                f"{name!r} is a property of a table, and Spark makes none of an option, nor of saveAsTable's: a new table gets it by "
+                f"df.writeTo(...).tableProperty({name!r}, ...).create(), or by the catalog's {TABLE_DEFAULT_PREFIX + name}; one that "
+                "is there by ALTER TABLE ... SET TBLPROPERTIES"
+            )
         elif name.startswith(_SETTINGS):
             msg = f"{name!r} is a setting of a catalog, not an option of a {kind}: give it to icelock.spark.register(spark, catalogs=...)"
         else:
@@ -221,7 +229,7 @@ def _name(given: Mapping[str, str], name: str) -> str | None:
 def _milliseconds(text: str) -> int:
     """Return ms since 1970 of a number, or of ISO 8601 text with a time zone."""
     stripped = text.strip()
-    if stripped.lstrip("-").isdigit():
+    if is_number(stripped.removeprefix("-")):
         return int(stripped)
     try:
         moment = datetime.fromisoformat(stripped)

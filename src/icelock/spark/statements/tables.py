@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
+from icelock.properties import is_number
 from icelock.spark.columns.types import spark_schema, spark_type
 from icelock.spark.read_table import read_loaded
 from icelock.spark.settings.catalogs import any_table_of, scan_of
@@ -101,7 +102,7 @@ def _version(table: AnyTable, name: TableName, suffix: str, asked: Asked) -> Rea
         if found is not None:
             options[str(found.snapshot_ref_type)] = version
         else:
-            options[SNAPSHOT_ID if version.lstrip("-").isdigit() else BRANCH] = version
+            options[SNAPSHOT_ID if is_number(version.removeprefix("-")) else BRANCH] = version
     if microseconds is not None:
         options[AS_OF_TIMESTAMP] = str(microseconds // 1000)
     return ReadOptions.parse({TABLE: str(name), **options})
