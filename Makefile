@@ -1,6 +1,7 @@
 # make demo    a lake in ./demo-lake: PySpark writes encrypted flights and reads them back
 # make test    the whole test suite (Spark 4.1 in .venv; the quick tests and those marked spark43 on Spark 4.3, and Python 3.13 where there is
 #              one, in .venv-spark43)
+# make test42  the same tests as on Spark 4.3 on Spark 4.2, in .venv-spark42; neither make test nor make ci has them
 # make check   the static part: ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
@@ -17,13 +18,16 @@ PYTHON43 ?= $(firstword $(foreach python,$(NEWER),$(shell $(python) -c 'import e
 PYTEST_ARGS ?=
 VENV := .venv
 VENV43 := .venv-spark43
+SPARK43 := constraints/spark43.txt
+VENV42 := .venv-spark42
 VENV_NEXT := .venv-next
+DBT := .venv-dbt
 PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
 # Python compiles what is imported when it is; pip would compile everything, for 24 s of CPU an environment.
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test ci test43 test-spark test-interop test-others test-services test-quick test-next tools
+.PHONY: demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
@@ -33,7 +37,7 @@ demo: java $(VENV)/.demo
 # The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first:
 # AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
 # What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test-interop test43 test-services test-others test-quick
+LANES := test-spark test-interop test43 test-services test-others test-dbt test-quick
 SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools"
 AFTER ?=
 SPARK := tests/spark
@@ -60,13 +64,21 @@ test-interop: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(INTEROP)
 
 test-others: java $(VENV)/.dev tools
-	$(BIN)/python $(LANE) $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK))
+	$(BIN)/python $(LANE) $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt)
+
+# dbt wants an older protobuf than the rest: it is in a folder of its own, which goes before the environment.
+test-dbt: java $(DBT)/.dbt tools
+	PYTHONPATH=$(DBT) $(BIN)/python $(LANE) tests/dbt
 
 test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
 
 test-quick: $(VENV43)/.test $(AFTER)
 	$(VENV43)/bin/python $(LANE) --numprocesses=auto $(QUICK)
+
+# Not part of CI: what is marked spark43 on PySpark 4.2, which is between the two that CI has.
+test42:
+	$(MAKE) test43 VENV43=$(VENV42) SPARK43=constraints/spark42.txt
 
 # Not part of CI. pip says that icelock wants another PyIceberg: that is what is tried here.
 test-next: | python
@@ -110,7 +122,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) $(VENV_NEXT) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.
@@ -136,7 +148,12 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/de
 	$(BIN)/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[dev]'
 	touch $@ $(VENV)/.demo
 
-$(VENV43)/.test: pyproject.toml constraints/common.txt constraints/spark43.txt | python
+$(DBT)/.dbt: $(VENV)/.dev constraints/dbt.txt
+	rm -rf $(DBT)
+	$(BIN)/pip install $(PIP_FLAGS) --no-deps --target $(DBT) -r constraints/dbt.txt
+	touch $@
+
+$(VENV43)/.test: pyproject.toml constraints/common.txt $(SPARK43) | python
 	$(PYTHON43) -m venv --clear $(VENV43)
-	$(VENV43)/bin/pip install $(PIP_FLAGS) -c constraints/spark43.txt -e '.[test]'
+	$(VENV43)/bin/pip install $(PIP_FLAGS) -c $(SPARK43) -e '.[test]'
 	touch $@

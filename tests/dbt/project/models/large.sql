@@ -1,0 +1,2 @@
+{{ config(materialized='ephemeral') }}
+select * from {{ ref('sales') }} where total >= 20

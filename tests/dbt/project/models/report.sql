@@ -1,0 +1,2 @@
+{{ config(materialized='view', schema='spark_catalog.reports') }}
+select city, total from {{ ref('cities') }}
