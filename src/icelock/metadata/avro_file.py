@@ -20,7 +20,7 @@ from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icelock.io.files import EncryptedOutputFile
-from icelock.metadata.canonical_json import dumps, schema_object
+from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.stored_schema import named_once
 
 _EQUALITY_IDS = 135
@@ -59,7 +59,7 @@ class AvroFileWriter:
         self._output = output
         self._stream = output.create(overwrite=False)
         self._raw_bytes = 0
-        metadata = {**header, "iceberg.schema": dumps(schema_object(iceberg_schema))}
+        metadata = {**header, "iceberg.schema": schema_json(iceberg_schema)}
         stream: Any = self._stream  # any writable stream
         writer = Writer(stream, named_once(schema), codec="deflate", sync_interval=_BLOCK_SIZE, metadata=metadata)
         self._writer = cast("Any", writer)

@@ -4,6 +4,9 @@ Java keeps base64(SHA-256(its own compact serialisation)) beside the table (Hive
 same order, spacing and escapes, the hash of our bytes is that hash (format.md "Canonical JSON and metadata_hash"). Unknown
 fields are written after the known ones and left out of the hash, because Java hashes what it parsed and writes again.
 
+Threads share schemas and partition specs, and PyIceberg's keep the indexes that they make when they are first asked in the dictionary
+that pydantic walks through to serialize them ("dictionary changed size during iteration"). So both are written from their attributes.
+
 Not here: where hashes are kept (``catalog``).
 """
 
@@ -16,6 +19,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from pyiceberg.conversions import to_json
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, NestedField, StructType
+
 _TOP: Final = (
     "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",
     "current-schema-id", "schemas", "default-spec-id", "partition-specs", "last-partition-id", "default-sort-order-id",
@@ -26,10 +34,6 @@ _SNAPSHOT: Final = (
     "sequence-number", "snapshot-id", "parent-snapshot-id", "timestamp-ms", "summary", "manifest-list", "schema-id",
     "first-row-id", "added-rows", "key-id",
 )  # fmt: skip
-_FIELD: Final = ("id", "name", "required", "type", "doc", "initial-default", "write-default")
-_LIST: Final = ("type", "element-id", "element", "element-required")
-_MAP: Final = ("type", "key-id", "key", "value-id", "value", "value-required")
-_SPEC_FIELD: Final = ("name", "transform", "source-id", "field-id")
 _SORT_FIELD: Final = ("transform", "source-id", "direction", "null-order")
 _REF: Final = ("snapshot-id", "type", "min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 _STATISTICS: Final = (
@@ -51,10 +55,18 @@ class MetadataV3(Protocol):
         """The id of the current snapshot."""
 
     @property
+    def schemas(self) -> Sequence[Schema]:
+        """All schemas."""
+
+    @property
+    def partition_specs(self) -> Sequence[PartitionSpec]:
+        """All partition specs."""
+
+    @property
     def snapshots(self) -> Sequence[Any]:
         """All snapshots."""
 
-    def model_dump(self, *, mode: str) -> dict[str, Any]:
+    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, Any]:
         """Return the known fields as JSON values."""
 
 
@@ -81,12 +93,9 @@ def canonical_form(metadata: MetadataV3) -> tuple[str, str]:
 
 def canonical_object(metadata: MetadataV3) -> dict[str, Any]:
     """Return the metadata as plain JSON values in canonical order, known fields only."""
-    dump = metadata.model_dump(mode="json")
-    dump["schemas"] = [_schema(schema) for schema in dump["schemas"]]
-    dump["partition-specs"] = [
-        {"spec-id": spec["spec-id"], "fields": [_ordered(field, _SPEC_FIELD) for field in spec["fields"]]}
-        for spec in dump["partition-specs"]
-    ]
+    dump = metadata.model_dump(mode="json", exclude={"schemas", "partition_specs"})
+    dump["schemas"] = [schema_object(schema) for schema in metadata.schemas]
+    dump["partition-specs"] = [spec_object(spec) for spec in metadata.partition_specs]
     dump["sort-orders"] = [
         {"order-id": order["order-id"], "fields": [_ordered(field, _SORT_FIELD) for field in order["fields"]]}
         for order in dump["sort-orders"]
@@ -107,39 +116,74 @@ def _hash_of(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def schema_object(schema: Any) -> dict[str, Any]:
+def schema_object(schema: Schema) -> dict[str, Any]:
     """Return a PyIceberg schema as plain JSON values in canonical order."""
-    return _schema(schema.model_dump(mode="json"))
+    head: dict[str, Any] = {"type": "struct", "schema-id": schema.schema_id}
+    if schema.identifier_field_ids:
+        head["identifier-field-ids"] = list(schema.identifier_field_ids)
+    return {**head, "fields": [_field(field) for field in schema.fields]}
+
+
+def schema_json(schema: Schema) -> str:
+    """Return a PyIceberg schema as text, for ``metadata.column_types.schema_from_json``."""
+    return dumps(schema_object(schema))
+
+
+def spec_object(spec: PartitionSpec) -> dict[str, Any]:
+    """Return a PyIceberg partition spec as plain JSON values in canonical order."""
+    return {"spec-id": spec.spec_id, "fields": [spec_field_object(field) for field in spec.fields]}
+
+
+def spec_field_object(field: PartitionField) -> dict[str, Any]:
+    """Return a field of a partition spec as plain JSON values in canonical order."""
+    return {"name": field.name, "transform": str(field.transform), "source-id": field.source_id, "field-id": field.field_id}
+
+
+def spec_json(spec: PartitionSpec) -> str:
+    """Return a PyIceberg partition spec as text, for its ``model_validate_json``."""
+    return dumps(spec_object(spec))
 
 
 def _ordered(value: Mapping[str, Any], order: Iterable[str]) -> dict[str, Any]:
     return {name: value[name] for name in order if name in value}
 
 
-def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    head: dict[str, Any] = {"type": "struct", "schema-id": schema["schema-id"]}
-    if schema.get("identifier-field-ids"):
-        head["identifier-field-ids"] = schema["identifier-field-ids"]
-    return {**head, "fields": [_field(field) for field in schema["fields"]]}
-
-
-def _field(field: Mapping[str, Any]) -> dict[str, Any]:
-    written = _ordered({**field, "type": _type(field["type"])}, _FIELD)
-    if field["type"] == "binary" or (isinstance(field["type"], str) and field["type"].startswith("fixed")):
-        for name in ("initial-default", "write-default"):
-            if name in written:
-                written[name] = str(written[name]).upper()
+def _field(field: NestedField) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "id": field.field_id,
+        "name": field.name,
+        "required": field.required,
+        "type": _type(field.field_type),
+    }
+    if field.doc is not None:
+        written["doc"] = field.doc
+    for name, value in (("initial-default", field.initial_default), ("write-default", field.write_default)):
+        if value is not None:
+            shown = to_json(field.field_type, value)  # type: ignore[arg-type]  # only primitive types have defaults here
+            written[name] = shown.upper() if isinstance(field.field_type, (BinaryType, FixedType)) else shown
     return written
 
 
-def _type(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value["type"] == "struct":
-        return {"type": "struct", "fields": [_field(field) for field in value["fields"]]}
-    if value["type"] == "list":
-        return _ordered({**value, "element": _type(value["element"])}, _LIST)
-    return _ordered({**value, "key": _type(value["key"]), "value": _type(value["value"])}, _MAP)
+def _type(kind: IcebergType) -> Any:
+    if isinstance(kind, StructType):
+        return {"type": "struct", "fields": [_field(field) for field in kind.fields]}
+    if isinstance(kind, ListType):
+        return {
+            "type": "list",
+            "element-id": kind.element_id,
+            "element": _type(kind.element_type),
+            "element-required": kind.element_required,
+        }
+    if isinstance(kind, MapType):
+        return {
+            "type": "map",
+            "key-id": kind.key_id,
+            "key": _type(kind.key_type),
+            "value-id": kind.value_id,
+            "value": _type(kind.value_type),
+            "value-required": kind.value_required,
+        }
+    return str(kind)
 
 
 def _snapshot(snapshot: Mapping[str, Any]) -> dict[str, Any]:

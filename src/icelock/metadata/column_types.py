@@ -151,7 +151,7 @@ def with_types(schema: Any) -> Any:
 
 
 def schema_from_json(text: str) -> Schema:
-    """Return a schema from its JSON text, as ``Schema.model_dump_json`` makes it."""
+    """Return a schema from its JSON text, as ``metadata.canonical_json.schema_json`` makes it."""
     return Schema.model_validate(with_types(json.loads(text)))
 
 

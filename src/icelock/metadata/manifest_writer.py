@@ -35,7 +35,7 @@ from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.file_io import EncryptingFileIO
 from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equality_ids
-from icelock.metadata.canonical_json import dumps, schema_object
+from icelock.metadata.canonical_json import dumps, schema_json, spec_field_object
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.stored_schema import written_form
 from icelock.properties import ENCRYPTED_VERSION
@@ -97,8 +97,8 @@ class EncryptedManifestWriter(ManifestWriter):
         avro = avro_schema(schema, "manifest_entry")
         self._avro_names = _partition_names(avro)
         header = {
-            "schema": dumps(schema_object(self._schema)),
-            "partition-spec": dumps([_spec_field(field) for field in self._spec.fields]),
+            "schema": schema_json(self._schema),
+            "partition-spec": dumps([spec_field_object(field) for field in self._spec.fields]),
             "partition-spec-id": str(self._spec.spec_id),
             "format-version": str(ENCRYPTED_VERSION),
             "content": "data" if self._content == ManifestContent.DATA else "deletes",
@@ -220,7 +220,3 @@ def _partition_names(avro: dict[str, Any]) -> tuple[str, ...]:
     data_file = next(field for field in avro["fields"] if field["name"] == "data_file")
     partition = next(field for field in data_file["type"]["fields"] if field["name"] == "partition")
     return tuple(field["name"] for field in partition["type"]["fields"])
-
-
-def _spec_field(field: Any) -> dict[str, Any]:
-    return {"name": field.name, "transform": str(field.transform), "source-id": field.source_id, "field-id": field.field_id}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
+from pyiceberg.partitioning import PartitionSpec
 
-from icelock.metadata.canonical_json import canonical_json, dumps, metadata_hash
+from icelock.metadata.canonical_json import canonical_json, dumps, metadata_hash, schema_json, spec_json
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata, parse_metadata_object
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
@@ -58,6 +61,36 @@ def test_unknown_fields_survive_and_stay_out_of_the_hash() -> None:
     assert written["from-the-future"] == {"b": 1, "a": [True, None]}
     assert written["snapshots"][0]["also-new"] == "x"
     assert metadata_hash(metadata) == before
+
+
+class Meanwhile(str):
+    """A name in an object's dictionary; who looks at it while walking through finds that another thread has asked for an index."""
+
+    __slots__ = ("_ask",)
+
+    def __new__(cls, ask: Callable[[], object]) -> Self:
+        made = super().__new__(cls, "_meanwhile")
+        made._ask = ask
+        return made
+
+    def startswith(self, *_: object) -> bool:
+        self._ask()
+        return True
+
+
+def test_threads_that_look_into_a_schema_while_it_is_written() -> None:
+    """PyIceberg keeps the indexes that it makes when they are first asked for in the dictionary that it walks through to serialize."""
+    path = next(path for path in FILES if "part_parquet" in path.parts)
+    metadata = parse(path)
+    schema, spec = metadata.schema(), metadata.spec()
+    for shared, ask in ((schema, lambda: schema.accessor_for_field(1)), (spec, lambda: spec.fields_by_source_id(1))):
+        shared.__dict__[Meanwhile(ask)] = None
+    assert canonical_json(metadata) == path.read_text(encoding="utf-8")
+    assert json.loads(schema_json(schema)) == json.loads(canonical_json(metadata))["schemas"][-1]
+    assert PartitionSpec.model_validate_json(spec_json(spec)) == spec
+    for shared in (schema, spec):
+        with pytest.raises(RuntimeError, match="dictionary changed size during iteration"):
+            shared.model_dump()
 
 
 def test_column_defaults_are_written_as_java_does() -> None:

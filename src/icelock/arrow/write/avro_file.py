@@ -50,7 +50,7 @@ from icelock.io.avro.write import BLOCK_BYTES, SYNC_LENGTH, AvroWriter
 from icelock.io.files import EncryptedOutputFile
 from icelock.io.stored import ClosedFile, check_stored
 from icelock.keys.entropy import Entropy
-from icelock.metadata.canonical_json import dumps, schema_object
+from icelock.metadata.canonical_json import schema_json
 
 _Values = Sequence[Any]
 _Read = Callable[[pa.Array], _Values]
@@ -266,7 +266,7 @@ class EncryptedAvroFile:
                 location=location,
                 schema=schema,
                 codec=options.avro_codec,
-                header={"iceberg.schema": dumps(schema_object(target.schema))},
+                header={"iceberg.schema": schema_json(target.schema)},
                 sync=entropy.random_bytes(SYNC_LENGTH),
             )
         except BaseException:

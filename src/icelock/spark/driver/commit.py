@@ -33,6 +33,7 @@ from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import CommitError, IntegrityError
 from icelock.io.listing import delete_files, list_files
+from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
@@ -105,7 +106,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         tasks = _opened(job, messages)
         done = FilesWritten.together([*before, *tasks], retried=any(each.retried for each in (*before, *tasks)))
         if _has_next_job(job, done):
-            return Staged(written=done, keks=write.keks, schema=context.schema.model_dump_json())
+            return Staged(written=done, keks=write.keks, schema=schema_json(context.schema))
         transaction = _begin(write, staged, context.schema, catalog)
         whole = _stage(transaction, job, done, files)
     except BaseException:

@@ -33,6 +33,7 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.write.context import WriteContext
 from icelock.errors import PolicyError
+from icelock.metadata.canonical_json import schema_json, spec_json
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.schema_paths import names_to
 from icelock.spark.columns.transforms import spark_transform
@@ -68,9 +69,8 @@ class Layout:
 
     def to_json(self) -> str:
         """Return it as text."""
-        parts = (self.schema, self.spec, self.sort_order)
         named = {name: self.properties[name] for name in (TABLE_MODE, TABLE_FANOUT) if name in self.properties}
-        return json.dumps([*(part.model_dump_json() for part in parts), named])
+        return json.dumps([schema_json(self.schema), spec_json(self.spec), self.sort_order.model_dump_json(), named])
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -23,6 +23,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.errors import PolicyError
+from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.task import TaskBuilder
@@ -67,7 +68,7 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
         return schema, None
     snapshot, seen = scan.snapshot(), job.seen[0] if job.seen else Seen.of(scan.table_metadata)
     snapshot_id = None if snapshot is None else snapshot.snapshot_id
-    return schema, Loaded(snapshot_id=snapshot_id, schema=projection.model_dump_json(), seen=seen.marked())
+    return schema, Loaded(snapshot_id=snapshot_id, schema=schema_json(projection), seen=seen.marked())
 
 
 def _answer(settings: Settings, job: Job) -> StructType | None:

@@ -42,12 +42,14 @@ class ReadPlan:
     @classmethod
     def of(cls, context: ReadContext, spark_schema: StructType, storage: Mapping[str, str], location: str) -> ReadPlan:
         """Return the plan of a scan; ``storage`` are the FileIO's properties that executors may have."""
+        from icelock.metadata.canonical_json import schema_json, spec_json
+
         return cls(
             spark_schema=spark_schema.json(),
-            schema=context.schema.model_dump_json(),
-            table_schema=context.table_schema.model_dump_json(),
+            schema=schema_json(context.schema),
+            table_schema=schema_json(context.table_schema),
             row_filter=context.row_filter,
-            specs={spec_id: spec.model_dump_json() for spec_id, spec in context.specs.items()},
+            specs={spec_id: spec_json(spec) for spec_id, spec in context.specs.items()},
             name_mapping=None if context.name_mapping is None else context.name_mapping.model_dump_json(),
             storage=dict(storage),
             location=location,

@@ -66,10 +66,12 @@ class WritePlan:
         cls, context: WriteContext, columns: Sequence[str], storage: Mapping[str, str], *, sender: Sender, change: tuple[str, ...] = ()
     ) -> WritePlan:
         """Return the plan of a transaction; ``storage`` are the FileIO's properties that executors may have."""
+        from icelock.metadata.canonical_json import schema_json, spec_json
+
         return cls(
             columns=tuple(columns),
-            schema=context.schema.model_dump_json(),
-            spec=context.spec.model_dump_json(),
+            schema=schema_json(context.schema),
+            spec=spec_json(context.spec),
             sort_order=context.sort_order.model_dump_json(),
             location=context.location,
             properties={name: value for name, value in context.properties.items() if name.startswith(_WRITE_SETTINGS)},
