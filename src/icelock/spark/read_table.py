@@ -12,6 +12,7 @@ Not here: what Spark's reader reads (``spark.native.scan``), the data source (``
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from icelock.table.scan import DataScan
 
 _CATALOGS: Final = "_icelock_catalogs"
+_OPENING: Final = threading.Lock()
 
 
 def read(  # noqa: PLR0913 - what a read can say
@@ -128,13 +130,14 @@ def session_catalog(spark: SparkSession, settings: Settings, name: TableName) ->
     """Return the catalog of a table; it stays open, with its KEKs in cache, until ``register`` is called again."""
     from icelock.spark.settings.catalogs import catalog_of
 
-    kept: tuple[Settings | None, dict[str, EncryptedCatalog]] = getattr(spark, _CATALOGS, (None, {}))
-    if kept[0] is not settings:
-        for known in kept[1].values():
-            known.close()
-        kept = (settings, {})
-        setattr(spark, _CATALOGS, kept)
-    catalogs = kept[1]
-    if name.catalog not in catalogs:
-        catalogs[name.catalog] = catalog_of(settings, name)
-    return catalogs[name.catalog]
+    with _OPENING:  # statements have threads of their own
+        kept: tuple[Settings | None, dict[str, EncryptedCatalog]] = getattr(spark, _CATALOGS, (None, {}))
+        if kept[0] is not settings:
+            for known in kept[1].values():
+                known.close()
+            kept = (settings, {})
+            setattr(spark, _CATALOGS, kept)
+        catalogs = kept[1]
+        if name.catalog not in catalogs:
+            catalogs[name.catalog] = catalog_of(settings, name)
+        return catalogs[name.catalog]
