@@ -122,6 +122,22 @@ def test_errors_are_kept_for_the_user():
     jvm.questions.put(None)
 
 
+def test_the_jvm_gets_an_answer_whatever_was_raised():
+    """A panic in Rust, as in pydantic, is no Exception."""
+    jvm = Jvm()
+    channel = Callbacks(jvm.open)
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail(_: bytes) -> bytes:
+        raise panic("dictionary changed size during iteration")
+
+    jvm.ask(call(1, channel.target(fail)))
+    answer = jvm.answered(1)
+    assert b"RuntimeError" in answer
+    assert isinstance(channel.error(int.from_bytes(answer[1:9], "big")).__cause__, panic)
+    jvm.questions.put(None)
+
+
 @pytest.mark.parametrize("forged", ["in the clear", "another key", "an answer", "changed"])
 def test_what_is_not_the_jvm_is_not_answered(forged, caplog):
     """After the JVM's end another program may be at its port: Python asks it what there is to do."""

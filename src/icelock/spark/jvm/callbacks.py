@@ -140,6 +140,10 @@ class Callbacks:
             plain = _DONE + called(argument)
         except Exception as e:
             plain = _FAILED + self._failure(e)
+        except BaseException as e:  # such as a panic of a library in Rust: the JVM waits for an answer all the same
+            ended = RuntimeError(f"{type(e).__name__}: {e}")
+            ended.__cause__ = e
+            plain = _FAILED + self._failure(ended)
         nonce = os.urandom(_NONCE)
         try:
             self._java.answer(call, nonce + self._cipher.encrypt(nonce, plain, f"answer {call}".encode()))
