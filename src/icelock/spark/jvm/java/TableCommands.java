@@ -8,8 +8,13 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
+import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.classic.SparkSession;
@@ -29,7 +34,7 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /** Plans the commands whose rows Spark would give to writers on executors: they go to Python, as those of an INSERT do. */
-@SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
+@SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
 public class TableCommands extends SparkStrategy {
   private final SparkSession session;
 
@@ -79,27 +84,73 @@ public class TableCommands extends SparkStrategy {
     return ((SparkWrites.Delta) change.write().get()).rows(columns);
   }
 
-  /** Returns filters of the table's own columns that hold for all rows that a DELETE or UPDATE changes; a MERGE has none. */
+  /** Returns filters of the table's own columns that hold for all of its rows that the statement looks at. */
   private static List<?> filters(WriteDelta change) {
+    AttributeSet columns = ((DataSourceV2Relation) change.originalTable()).outputSet();
+    // The condition of an UPDATE or a DELETE has no other columns, but the optimizer may have given them other ids.
+    boolean own = !isMerge(change);
     List<Object> found = new ArrayList<>();
-    if (((SparkWrites.Delta) change.write().get()).command().equals("MERGE")) {
-      return found;
-    }
-    List<Object> left = new ArrayList<>();
-    left.add(change.condition());
-    while (!left.isEmpty()) {
-      Expression condition = (Expression) left.remove(left.size() - 1);
-      if (condition instanceof And) {
-        left.add(((And) condition).left());
-        left.add(((And) condition).right());
-      } else if (condition.references().subsetOf(((DataSourceV2Relation) change.originalTable()).outputSet())) {
-        Option filter = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
+    for (Object condition : conditions(change)) {
+      if (own || ((Expression) condition).references().subsetOf(columns)) {
+        Option filter = DataSourceStrategy$.MODULE$.translateFilter((Expression) condition, true);
         if (filter.isDefined()) {
           found.add(filter.get());
         }
       }
     }
     return found;
+  }
+
+  /**
+   * Returns what holds for the rows of the table that a statement looks at, each with those of the source that it goes with.
+   *
+   * A MERGE looks at rows that its condition may match, unless it has a clause for those without a source row. What follows from the
+   * condition and from what Spark found to hold for the source's rows comes to that, as Spark gives it to the scan that Java's Iceberg has.
+   */
+  private static List<Object> conditions(WriteDelta change) {
+    List<Object> held = new ArrayList<>();
+    if (!isMerge(change)) {
+      addParts(change.condition(), held);
+      return held;
+    }
+    LogicalPlan rows = below(change.query(), MergeRows.class);
+    if (!(rows instanceof MergeRows) || !((MergeRows) rows).notMatchedBySourceInstructions().isEmpty()) {
+      return held;
+    }
+    addParts(change.condition(), held);
+    rows = below(rows, Join.class);
+    if (rows instanceof Join) {
+      held.addAll(CollectionConverters.asJava(((Join) rows).left().constraints().toSeq()));
+      held.addAll(CollectionConverters.asJava(((Join) rows).right().constraints().toSeq()));
+    }
+    ExpressionSet known = ExpressionSet$.MODULE$.apply((Seq) Plans.seq(held));
+    held.addAll(CollectionConverters.asJava(rows.inferAdditionalConstraints(known).toSeq()));
+    held.addAll(
+        CollectionConverters.asJava(rows.constructIsNotNullConstraints(known, ((LogicalPlan) change.originalTable()).output()).toSeq()));
+    return held;
+  }
+
+  private static boolean isMerge(WriteDelta change) {
+    return ((SparkWrites.Delta) change.write().get()).command().equals("MERGE");
+  }
+
+  /** Adds a condition, or the parts of a conjunction. */
+  private static void addParts(Expression condition, List<Object> parts) {
+    if (condition instanceof And) {
+      addParts(((And) condition).left(), parts);
+      addParts(((And) condition).right(), parts);
+    } else {
+      parts.add(condition);
+    }
+  }
+
+  /** Returns the first node of a kind, or the last one of those with one child. */
+  private static LogicalPlan below(LogicalPlan plan, Class<?> kind) {
+    LogicalPlan node = plan;
+    while (!kind.isInstance(node) && node.children().size() == 1) {
+      node = (LogicalPlan) node.children().head();
+    }
+    return node;
   }
 
   private static List<?> ordinals(Object projection) {
