@@ -26,7 +26,7 @@ from icelock.spark.driver.plan_write import planned_write
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.target import target_scan
 from icelock.spark.sealed.job import Action, Job, Purpose, Staged
-from icelock.spark.sealed.splits import KEY_LENGTH, open_split, seal_split
+from icelock.spark.sealed.splits import KEY_LENGTH, open_split, sealed_rows
 from icelock.spark.settings.options import TableName
 from icelock.spark.task.row_rewrite import rewrite_files, rewrite_sealed
 from icelock.spark.task.write import OPERATION, POSITIONS, write_rows
@@ -160,7 +160,7 @@ def test_splits_travel_sealed(lake):
     planning = RewritePlanning(settings(lake), job, table, target_scan(table, job))
     splits, plan, key = planning.splits(None), planning.plan(), bytes(KEY_LENGTH)
     deks = [KeyMetadata.decode(task.key_metadata.reveal()).dek.reveal() for task in table.scan().scan_tasks()]
-    sealed = [seal_split(key, split, SystemEntropy()) for split in splits]
+    sealed = sealed_rows(key, splits, SystemEntropy()).column("split").to_pylist()
     function = cloudpickle.dumps(partial(rewrite_sealed, plan, key))
     assert len(splits) == 2
     for sent in (*sealed, function):

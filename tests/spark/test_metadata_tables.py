@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, TimeType
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
 
-from icelock.errors import PolicyError
+from icelock.errors import IntegrityError, PolicyError
+from icelock.spark.statements import metadata_tables
+from icelock.spark.task.list_files import ListPlan
 from tests.lakes.sqlite import KEY, KEYED
 
 pytestmark = pytest.mark.spark
@@ -102,6 +107,33 @@ def test_files_and_entries(town):
     assert town("select status, count(*) from test.db.t.entries group by 1") == [(2, 2)]  # the deletion of two files
     assert town("select content, count(*) from test.db.t.all_files group by 1 order by 1") == [(0, 1), (1, 1)]
     assert town("select count(*) from test.db.t.all_entries where status = 1") == [(2,)]
+
+
+def test_those_of_many_files_are_made_by_tasks(town, spark, spark_lake, monkeypatch):
+    """Rows are the same, keys of manifests are neither in the plan nor in what tasks are sent, and a changed manifest is noticed."""
+    town("insert into test.db.t values (11, 'town-11')")
+    kinds = ("files", "data_files", "delete_files", "entries", "all_files", "all_entries")
+
+    def rows(kind):
+        return sorted(spark.table(f"test.db.t.{kind}").toJSON().collect())
+
+    expected = {kind: rows(kind) for kind in kinds}
+    monkeypatch.setattr(metadata_tables, "MANY", 0)
+    table = spark_lake.catalog().load_table("db.t")
+    manifests = table.current_snapshot().manifests(table.io)
+    for kind in kinds:
+        assert rows(kind) == expected[kind], kind
+        plan = spark.table(f"test.db.t.{kind}")._jdf.queryExecution().toString()
+        assert "MapInArrow" in plan
+        assert not any(manifest.manifest_path in plan or manifest.key_metadata.hex() in plan.lower() for manifest in manifests)
+    assert town("select file_path from test.db.t.files where readable_metrics.id.upper_bound = 11")
+    sent = ListPlan.of("files", table.metadata, StructType().json(), {})
+    assert not {"encryption-keys", "snapshots"} & {name for name, value in json.loads(sent.metadata).items() if value}
+    damaged = Path(manifests[0].manifest_path.removeprefix("file://"))
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(IntegrityError):
+        rows("files")
 
 
 @pytest.mark.spark43

@@ -10,7 +10,7 @@ import pytest
 import icelock.spark
 
 # Modules whose classes Spark pickles for its tasks.
-PICKLED = ("write", "read", "row_rewrite", "splits")
+PICKLED = ("write", "read", "row_rewrite", "splits", "write_plain", "list_files")
 OF_THE_DRIVER = {
     f"icelock.spark.{name}"
     for name in ("read_table", "change_rows", "session", "sql_tables", "table_writer", "driver", "native", "jvm", "settings.catalogs")

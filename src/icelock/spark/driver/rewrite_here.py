@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from icelock.keys.entropy import SystemEntropy
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.messages import SealedFiles
-from icelock.spark.sealed.splits import KEY_LENGTH, seal_split
+from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
 
 SMALL: Final = 8 << 20
@@ -43,5 +42,5 @@ def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[Rewrit
         return [rewrite_files(plan, splits)]
     entropy = SystemEntropy()
     key = entropy.random_bytes(KEY_LENGTH)
-    rows = spark.createDataFrame(pa.table({"split": pa.array([seal_split(key, split, entropy) for split in splits], pa.binary())}))
+    rows = spark.createDataFrame(sealed_rows(key, splits, entropy))
     return run_tasks(rows, partial(rewrite_sealed, plan, key), {_PARTITIONS: str(len(splits))})

@@ -1,28 +1,40 @@
 """Metadata tables: ``catalog.namespace.table.snapshots`` and the like, with Java's names and columns.
 
-Their rows are made in this process, when a query is planned, and come to Spark as a local relation, or in parallel when they are many.
+Their rows are made in this process, when a query is planned, and come to Spark as a local relation. Those of more than ``MANY`` files of an
+encrypted table are made by tasks, which get the manifests' keys sealed (``spark.sealed.splits``).
+
 Not here: columns and rows (``table.metadata_tables``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg import types as ice
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from icelock.errors import PolicyError
+from icelock.io.file_io import open_input
+from icelock.keys.entropy import SystemEntropy
+from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 from icelock.spark.columns.types import arrow_schema, has_spark_type, spark_schema
-from icelock.spark.settings.catalogs import scan_of
+from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
+from icelock.spark.settings.catalogs import executor_properties, scan_of
 from icelock.spark.settings.options import TABLE, ReadOptions, TableName
 from icelock.spark.statements.asked import Asked, StatementSession
-from icelock.table.metadata_tables.columns import POSITION_DELETES, columns_of
+from icelock.spark.task.list_files import ListPlan, list_files, manifest_split
+from icelock.table.metadata_tables.columns import ENTRIES, FILES, POSITION_DELETES, columns_of
 from icelock.table.metadata_tables.position_deletes import position_delete_rows
-from icelock.table.metadata_tables.rows import rows_of
+from icelock.table.metadata_tables.rows import manifests_of, rows_of
 from icelock.table.plain import AnyTable
+
+MANY: Final = 20_000
 
 
 def load_metadata_table(session: StatementSession, table: AnyTable, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:
@@ -40,8 +52,7 @@ def load_metadata_table(session: StatementSession, table: AnyTable, name: TableN
         given: Mapping[str, str] = asked["options"]
         version = ReadOptions.parse({TABLE: str(name), **given}) if given else at
         schema = StructType([columns[column] for column in asked["columns"]])
-        found = _rows(table, kind, version, arrow_schema(schema))
-        return asking.give(asking.spark.createDataFrame(found, schema))
+        return asking.give(_frame(asking.spark, table, kind, version, schema))
 
     return {
         "target": session.target({"rows": rows}),
@@ -59,6 +70,30 @@ def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Any:
     if kind.startswith("all_") and any(value is not None for value in (at.snapshot_id, at.as_of_ms, at.branch, at.tag)):
         raise PolicyError(f"{kind} of table {at.table} shows all snapshots, so none can be selected; {kind.removeprefix('all_')} shows one")
     return scan_of(table, at).snapshot()
+
+
+def _frame(spark: SparkSession, table: AnyTable, kind: str, at: ReadOptions, schema: StructType) -> DataFrame:
+    """Return the rows of a metadata table: those of very many files are made by tasks, a manifest after the other."""
+    if kind in FILES | ENTRIES and is_encrypted(table.metadata):
+        manifests = manifests_of(kind, table, _snapshot(table, kind, at))
+        if sum(_entries_in(manifest) for manifest in manifests) > MANY:
+            return _listed_by_tasks(spark, table, kind, manifests, schema)
+    return spark.createDataFrame(_rows(table, kind, at, arrow_schema(schema)), schema)
+
+
+def _entries_in(manifest: ManifestFile) -> int:
+    return sum(count or 0 for count in (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count))
+
+
+def _listed_by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests: list[ManifestFile], schema: StructType) -> DataFrame:
+    for manifest in manifests:
+        open_input(table.io, manifest.manifest_path, manifest.key_metadata)  # refuses a plain one; reads nothing of another
+    entropy = SystemEntropy()
+    key = entropy.random_bytes(KEY_LENGTH)
+    storage = executor_properties(table.io.properties, table.catalog.properties)
+    plan = ListPlan.of(kind, cast("TableMetadataV3", table.metadata), schema.json(), storage)
+    sealed = spark.createDataFrame(sealed_rows(key, map(manifest_split, manifests), entropy))
+    return sealed.mapInArrow(partial(list_files, plan, key), schema)
 
 
 def _rows(table: AnyTable, kind: str, at: ReadOptions, schema: pa.Schema) -> pa.Table:

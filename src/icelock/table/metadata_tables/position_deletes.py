@@ -29,7 +29,7 @@ def position_delete_rows(table: AnyTable, snapshot: Snapshot | None) -> Iterator
     context = engine_scan(table).read_context(Schema())
     shown, builder = FileRows(table.metadata), TaskBuilder(table.metadata.schemas)
     manifests = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DELETES]
-    for entry in read_entries(table, manifests, live=True):
+    for entry in read_entries(table.io, manifests, live=True):
         file = entry.data_file
         if file.content != DataFileContent.POSITION_DELETES:
             continue

@@ -6,10 +6,11 @@ Source: Java's metadata tables (``columns`` names them). Bounds that are not val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
@@ -18,10 +19,12 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.metadata.sound_bounds import is_sound
 from icelock.table.metadata_tables.columns import COUNTS, DELETE_COUNTS, ENTRIES, FILES, partition_type, readable_columns
-from icelock.table.plain import AnyTable
+
+if TYPE_CHECKING:
+    from icelock.table.plain import AnyTable
 
 Row = dict[str, Any]
-Rows = Callable[[AnyTable, Snapshot | None], Iterable[Row]]
+Rows = Callable[["AnyTable", Snapshot | None], Iterable[Row]]
 _MICROS: Final = 1000
 _MAPS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 _PLAIN: Final = ("split_offsets", "equality_ids", "sort_order_id")
@@ -41,13 +44,23 @@ def rows_of(kind: str, table: AnyTable, snapshot: Snapshot | None) -> Iterable[R
     """
     if kind in _FIXED:
         return _FIXED[kind](table, snapshot)
-    every = kind.startswith("all_")
-    manifests = _all_manifest_files(table) if every else [] if snapshot is None else snapshot.manifests(table.io)
+    return rows_of_manifests(kind, table.metadata, table.io, manifests_of(kind, table, snapshot))
+
+
+def manifests_of(kind: str, table: AnyTable, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """Return the manifests that hold what a table of files, entries or partitions shows; errors as ``rows_of``."""
+    if kind.startswith("all_"):
+        return list(_all_manifest_files(table))
+    return [] if snapshot is None else snapshot.manifests(table.io)
+
+
+def rows_of_manifests(kind: str, metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
+    """Return the rows of a table of files, entries or partitions that manifests make; errors as ``rows_of``."""
     if kind in FILES:
-        return _files(table, manifests, _CONTENTS[kind.removeprefix("all_")])
+        return _files(metadata, io, manifests, _CONTENTS[kind.removeprefix("all_")])
     if kind in ENTRIES:
-        return _entries(table, manifests)
-    return _partitions(table, manifests)
+        return _entries(metadata, io, manifests)
+    return _partitions(metadata, io, manifests)
 
 
 def _snapshots(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
@@ -161,23 +174,23 @@ def _all_manifest_files(table: AnyTable) -> Iterable[ManifestFile]:
     return {manifest.manifest_path: manifest for _, manifests in _lists(table) for manifest in manifests}.values()
 
 
-def read_entries(table: AnyTable, manifests: Iterable[ManifestFile], *, live: bool) -> Iterator[Any]:
+def read_entries(io: FileIO, manifests: Iterable[ManifestFile], *, live: bool) -> Iterator[Any]:
     """Return the entries of manifests, which are read at the same time."""
     pool = ExecutorFactory.get_or_create()
-    for entries in pool.map(lambda manifest: manifest.fetch_manifest_entry(table.io, discard_deleted=live), manifests):
+    for entries in pool.map(lambda manifest: manifest.fetch_manifest_entry(io, discard_deleted=live), manifests):
         yield from entries
 
 
-def _files(table: AnyTable, manifests: Iterable[ManifestFile], contents: frozenset[DataFileContent]) -> Iterator[Row]:
-    shown = FileRows(table.metadata)
-    for entry in read_entries(table, manifests, live=True):
+def _files(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile], contents: frozenset[DataFileContent]) -> Iterator[Row]:
+    shown = FileRows(metadata)
+    for entry in read_entries(io, manifests, live=True):
         if entry.data_file.content in contents:
             yield {**shown.file(entry.data_file), "readable_metrics": shown.metrics(entry.data_file)}
 
 
-def _entries(table: AnyTable, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
-    shown = FileRows(table.metadata)
-    for entry in read_entries(table, manifests, live=False):
+def _entries(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
+    shown = FileRows(metadata)
+    for entry in read_entries(io, manifests, live=False):
         yield {
             "status": entry.status.value,
             "snapshot_id": entry.snapshot_id,
@@ -248,12 +261,12 @@ def _shown(kind: IcebergType, value: Any) -> Any:
     return str(value if isinstance(value, UUID) else UUID(bytes=value))
 
 
-def _partitions(table: AnyTable, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
+def _partitions(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
     """Sum files up by their partitions; those with fewer fields, of another spec, are partitions of their own, as in Java."""
-    shown, metadata = FileRows(table.metadata), table.metadata
+    shown = FileRows(metadata)
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     found: dict[Any, Row] = {}
-    for entry in read_entries(table, manifests, live=True):
+    for entry in read_entries(io, manifests, live=True):
         file = entry.data_file
         partition = shown.partition(file)
         row = found.setdefault(tuple(sorted(partition.items(), key=lambda item: item[0])), _empty_partition(partition))
