@@ -137,6 +137,7 @@ def test_the_first_write_of_a_table_is_to_the_main_branch(lake: TestLake) -> Non
 NAMES: dict[str, tuple[Callable[..., Any], str]] = {
     "remove_branch": (lambda m, _: m.remove_branch("mian"), "no branch or tag 'mian'; did you mean 'main'"),
     "remove_tag": (lambda m, _: m.remove_tag("v2"), "no branch or tag 'v2'; it has: b, main, v1"),
+    "remove_branch of the main branch": (lambda m, _: m.remove_branch("main"), "the main branch cannot be removed"),
     "remove_branch of a tag": (lambda m, _: m.remove_branch("v1"), "v1 is a tag"),
     "remove_tag of a branch": (lambda m, _: m.remove_tag("b"), "b is a branch"),
     "create_branch": (lambda m, t: m.create_branch(t.current_snapshot().snapshot_id, "b"), "there is a branch 'b' already"),

@@ -83,11 +83,13 @@ class ManageSnapshots(IcebergManageSnapshots):
         return self
 
     def remove_branch(self, branch_name: str) -> Self:
-        """Remove a branch; its snapshots stay until they expire.
+        """Remove a branch; its snapshots stay until they expire. Java: ``removeBranch``, of the main branch an error too.
 
         Raises:
-            PolicyError: no such branch, or a tag.
+            PolicyError: no such branch, a tag, or the main branch.
         """
+        if branch_name == MAIN_BRANCH:
+            raise PolicyError("the main branch cannot be removed, as it is what everybody reads: delete the rows, or drop the table")
         self._branch(branch_name)
         super().remove_branch(branch_name)
         return self
