@@ -33,6 +33,7 @@ from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.io.locations import check_path_properties
 from icelock.io.stored import check_stored
 from icelock.keys.manager import EncryptionManager
+from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
@@ -60,6 +61,8 @@ _KNOWN_UPDATES: Final = (
     ice.SetSnapshotRefUpdate,
     ice.UpgradeFormatVersionUpdate,
 )
+# As in Java (``PropertyUtil.validateCommitProperties``): every later commit reads them.
+_COMMITS: Final = tuple(f"commit.retry.{name}" for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"))
 _PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
 _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")
 
@@ -68,13 +71,15 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
     """Check the properties of a new table.
 
     Raises:
-        PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, or an invalid
-            location for files.
+        PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, an invalid
+            location for files, or a setting of commits that is no number.
     """
     names.check_table_properties(properties)
     names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
     check_path_properties(properties, table=table)
+    for name in _COMMITS:
+        whole_number(properties, name, None)
     if any(name in properties for name in names.FIXED) and format_version != names.ENCRYPTED_VERSION:
         raise PolicyError(
             f"table {table}: encryption needs format version 3, not {format_version}: leave format-version out or set it to 3"

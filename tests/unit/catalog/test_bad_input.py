@@ -154,6 +154,12 @@ def test_formats_that_an_encrypted_table_cannot_have(unchanged: TestLake, proper
     refused(unchanged, {**KEYED, **properties}, PolicyError, match)
 
 
+@pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])
+def test_settings_of_commits_that_are_no_numbers(unchanged: TestLake, name: str) -> None:
+    """As in Java: each later commit would be refused."""
+    refused(unchanged, {**KEYED, f"commit.retry.{name}": "x"}, PolicyError, f"{name} is 'x'; it must be a whole number")
+
+
 def test_setting_orc_later(lake: TestLake) -> None:
     table = lake.catalog().create_table("db.t", SCHEMA, properties=KEYED)
     before = lake.files()
