@@ -127,6 +127,10 @@ def test_branches_and_tags(town, ids):
     assert town("call test.system.drop_tag('db.t', 'v1')") == [("v1", first)]
     with pytest.raises(PolicyError, match="main is a branch"):
         town("call test.system.drop_tag('db.t', 'main')")
+    with pytest.raises(PolicyError, match="main branch cannot be removed"):
+        town("call test.system.drop_branch('db.t', 'main')")
+    with pytest.raises(PolicyError, match="ancestors_of: table is an empty name"):
+        town("call test.system.ancestors_of('')")
 
 
 def test_expire_snapshots(spark, town, ids, spark_lake):

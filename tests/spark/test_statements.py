@@ -71,6 +71,10 @@ def test_versions(town, spark_lake):
         assert town(f"select count(*) from test.db.t {version}") == [(10,)]
     assert town(f"select count(*) from test.db.t timestamp as of timestamp_millis({first.timestamp_ms})") == [(10,)]
     assert town("select count(*) from test.db.t.tag_first") == [(10,)]
+    assert town(f"select count(*) from test.db.t.snapshot_id_{first.snapshot_id}") == [(10,)]
+    assert town(f"select count(*) from test.db.t.at_timestamp_{first.timestamp_ms}") == [(10,)]
+    table.refresh().manage_snapshots().create_tag(table.current_snapshot().snapshot_id, str(first.snapshot_id)).commit()
+    assert town(f"select count(*) from test.db.t version as of '{first.snapshot_id}'") == [(10,)]  # Java: a number is a snapshot's
     town("insert into test.db.t.branch_side values (100, 'far')")
     assert town("select count(*), max(id) from test.db.t.branch_side") == [(11, 100)]
     assert town("select count(*) from test.db.t") == [(20,)]
@@ -78,6 +82,25 @@ def test_versions(town, spark_lake):
         town("select * from test.db.t version as of 'nowhere'")
     with pytest.raises(AnalysisException, match="append"):
         town("insert into test.db.t.tag_first values (1, 'x')")
+    with pytest.raises(AnalysisException, match="append"):
+        town(f"insert into test.db.t.snapshot_id_{first.snapshot_id} values (1, 'x')")
+    with pytest.raises(PolicyError, match="exclude each other"):
+        town(f"select * from test.db.t.branch_side version as of {first.snapshot_id}")
+
+
+@pytest.mark.parametrize("setting", ["spark.wap.branch", "spark.wap.id"])
+def test_a_session_that_stages_writes_does_not_publish_them(town, spark, spark_lake, setting):
+    spark_lake.catalog().load_table("db.t").manage_snapshots().create_branch(town("select * from test.db.t.history")[0][1], "side").commit()
+    spark.conf.set(setting, "audit")
+    try:
+        town("insert into test.db.t values (10, 'x')")  # a table that does not ask for audits
+        town("alter table test.db.t set tblproperties ('write.wap.enabled' = 'true')")
+        with pytest.raises(PolicyError, match=f"{setting}: icelock does not stage writes"):
+            town("insert into test.db.t values (11, 'x')")
+        town("insert into test.db.t.branch_side values (12, 'x')")
+    finally:
+        spark.conf.unset(setting)
+    assert town("select count(*), max(id) from test.db.t") == [(11, 10)]
 
 
 def test_metadata_columns(town):
@@ -101,6 +124,21 @@ def test_create_table_says_what_was_asked_for(sql, spark_lake):
     with pytest.raises(SparkRuntimeException, match="NOT_NULL_ASSERT_VIOLATION"):
         sql("insert into test.db.t values (null, 'x', null, 1, null)")
     assert "DEFAULT" in sql("show create table test.db.t")[0][0]
+    sql(f"create table test.db.u (id bigint, city string) partitioned by (city, bucket(4, id)) {KEY}")
+    assert [kind for name, kind, _ in sql("describe test.db.u") if name.startswith("Part ")] == ["city", "bucket(4, id)"]
+
+
+def test_names_that_need_quotes_and_comments_of_fields(sql, spark_lake):
+    sql(f"""create table test.db.t (
+        `a-b` int, `c d` string, `e.f` int, s struct<`x y`: int comment 'an x', z: array<struct<i: int comment 'an i'>>>
+    ) partitioned by (`a-b`, bucket(2, `c d`), `e.f`, truncate(10, s.`x y`)) {KEY}""")
+    sql("insert into test.db.t values (1, 'x', 2, named_struct('x y', 7, 'z', array(named_struct('i', 1)))), (3, 'y', 4, null)")
+    assert sql("select `a-b`, `c d` from test.db.t where `e.f` = 2 and s.`x y` = 7") == [(1, "x")]
+    sql("delete from test.db.t where `a-b` = 3")
+    shown = [kind for name, kind, _ in sql("describe test.db.t") if name.startswith("Part ")]
+    assert shown == ["`a-b`", "bucket(2, `c d`)", "`e.f`", "truncate(10, s.`x y`)"]
+    schema = spark_lake.catalog().load_table("db.t").schema()
+    assert [schema.find_field(name).doc for name in ("s.x y", "s.z.element.i")] == ["an x", "an i"]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +251,9 @@ def test_alter_table(town, spark_lake):
     assert town("select * from test.db.t where id = 100") == [(5, 100, date(2026, 1, 1))]
     properties = spark_lake.catalog().load_table("db.t").properties
     assert (properties["a"], properties.get("c")) == ("b", None)
+    town("alter table test.db.t add column inner struct<x: int not null, y: array<struct<z: int not null>>>")
+    added = spark_lake.catalog().load_table("db.t").schema()
+    assert [added.find_field(name).required for name in ("inner", "inner.x", "inner.y", "inner.y.element.z")] == [False, True, False, True]
 
 
 def test_tables_and_namespaces(town, spark):

@@ -86,15 +86,33 @@ def iceberg_schema(given: sp.StructType, *, required: bool = False) -> Schema:
     """Return the schema of a new table; a type that no Iceberg column has is a PolicyError. ``required``: columns may be NOT NULL."""
     fields = []
     for field, source in zip(arrow_schema(given if required else _optional(given)), given.fields, strict=True):
-        comment = (source.metadata or {}).get("comment")
-        fields.append(field.with_metadata({"doc": comment}) if comment else field)
+        fields.append(_documented(field, source))
     converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), names.ENCRYPTED_VERSION)
     return assign_fresh_schema_ids(converted)
 
 
+def _documented(field: pa.Field, source: sp.StructField) -> pa.Field:
+    """Return the field of a new table with the comments that Spark has of it, at every level."""
+    comment = (source.metadata or {}).get("comment")
+    documented = field.with_type(_with_comments(field.type, source.dataType))
+    return documented.with_metadata({"doc": comment}) if comment else documented
+
+
+def _with_comments(kind: pa.DataType, source: sp.DataType) -> pa.DataType:
+    if isinstance(source, sp.StructType):
+        return pa.struct([_documented(field, inner) for field, inner in zip(kind, source.fields, strict=True)])
+    if isinstance(source, sp.ArrayType):
+        return pa.list_(kind.value_field.with_type(_with_comments(kind.value_type, source.elementType)))
+    if isinstance(source, sp.MapType):
+        key, item = kind.key_field, kind.item_field
+        key = key.with_type(_with_comments(key.type, source.keyType))
+        return pa.map_(key, item.with_type(_with_comments(item.type, source.valueType)))
+    return kind
+
+
 def column_type(given: sp.DataType) -> IcebergType:
     """Return the Iceberg type of a Spark type, with ids that mean nothing; a type that no Iceberg column has is a PolicyError."""
-    return iceberg_schema(sp.StructType([sp.StructField("column", given)])).fields[0].field_type
+    return iceberg_schema(sp.StructType([sp.StructField("column", given)]), required=True).fields[0].field_type
 
 
 def _optional(kind: Any) -> Any:

@@ -7,17 +7,20 @@ Not here: their rows' way to Spark (``read_table``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform
+from pyiceberg.types import NestedField, StructType
 
+from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
 from icelock.properties import is_number
-from icelock.spark.columns.types import spark_schema, spark_type
+from icelock.spark.columns.types import quoted, spark_schema, spark_type
 from icelock.spark.read_table import read_loaded
 from icelock.spark.settings.catalogs import any_table_of, scan_of
 from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
@@ -29,7 +32,12 @@ from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 
-_REFS: Final = ("branch_", "tag_")
+# What a name may have behind the table's, as in Java's catalog, and the option of a read that it stands for.
+_SELECTOR: Final = re.compile(r"(branch|tag)_(.+)|(snapshot_id|at_timestamp)_([0-9]+)", re.DOTALL)
+_SELECTED: Final = {"branch": BRANCH, "tag": TAG, "snapshot_id": SNAPSHOT_ID, "at_timestamp": AS_OF_TIMESTAMP}
+# A table with this property is read and written, in sessions with one of these settings, where nobody else looks.
+_STAGED: Final = "write.wap.enabled"
+_STAGING: Final = ("spark.wap.branch", "spark.wap.id")
 _TIME_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 
 
@@ -87,22 +95,25 @@ def table_exists(session: StatementSession, asked: Asked) -> bool:
 
 
 def _is_part(name: str) -> bool:
-    """Whether a name that follows a table's may be one of a metadata table or a ref."""
-    return name.lower() in METADATA_TABLES or name.startswith(_REFS)
+    """Whether a name that follows a table's may be one of a metadata table or a version."""
+    return name.lower() in METADATA_TABLES or _SELECTOR.fullmatch(name) is not None
 
 
 def _version(table: AnyTable, name: TableName, suffix: str, asked: Asked) -> ReadOptions:
     options: dict[str, str] = {}
-    if suffix.startswith(_REFS):
-        kind, _, ref = suffix.partition("_")
-        options[BRANCH if kind == "branch" else TAG] = ref
+    selected = _SELECTOR.fullmatch(suffix)
+    if selected is not None:
+        kind, value = filter(None, selected.groups())
+        options[_SELECTED[kind]] = value
     version, microseconds = asked.get("version"), asked.get("microseconds")
     if version is not None:
+        number = is_number(version.removeprefix("-"))
         found = table.metadata.refs.get(version)
-        if found is not None:
-            options[str(found.snapshot_ref_type)] = version
+        # A ref may have the name that is a snapshot's number; Java takes the snapshot.
+        if found is None or (number and table.metadata.snapshot_by_id(int(version)) is not None):
+            options[SNAPSHOT_ID if number else BRANCH] = version
         else:
-            options[SNAPSHOT_ID if is_number(version.removeprefix("-")) else BRANCH] = version
+            options[str(found.snapshot_ref_type)] = version
     if microseconds is not None:
         options[AS_OF_TIMESTAMP] = str(microseconds // 1000)
     return ReadOptions.parse({TABLE: str(name), **options})
@@ -126,7 +137,23 @@ def _described(session: StatementSession, loaded: LoadedTable, scan: DataScan) -
 
 
 def _of(change: Any, loaded: LoadedTable) -> Answer:
-    return lambda session, asked: change(session, loaded, asked)
+    def answer(session: StatementSession, asked: Asked) -> Any:
+        _check_staging(session, loaded)
+        return change(session, loaded, asked)
+
+    return answer
+
+
+def _check_staging(session: StatementSession, loaded: LoadedTable) -> None:
+    """Refuse what everybody would see at once where the session asks for an audit first: icelock does not stage writes."""
+    if loaded.at != ReadOptions(table=loaded.at.table) or str(loaded.table.properties.get(_STAGED)).lower() != "true":
+        return
+    for setting in _STAGING:
+        if session.spark.conf.get(setting, None) is not None:
+            raise PolicyError(
+                f"table {loaded.name} has {_STAGED}, and the session {setting}: icelock does not stage writes. Write to "
+                f"{loaded.name}.branch_x and call fast_forward, or take the setting away: spark.conf.unset({setting!r})"
+            )
 
 
 def _shown(schema: Schema, table: str) -> str:
@@ -159,7 +186,17 @@ def _transform(schema: Schema, field: Any) -> tuple[str, str, int | None]:
         number = transform.num_buckets
     elif isinstance(transform, TruncateTransform):
         number = transform.width
-    return _TIME_TRANSFORMS.get(name, name), str(schema.find_column_name(field.source_id)), number
+    return _TIME_TRANSFORMS.get(name, name), quoted(*_path(schema.fields, field.source_id)), number
+
+
+def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...]:
+    """Return the names that lead to a field, which is a column or a field of structs; none if it is not there."""
+    for field in fields:
+        inner = field.field_type.fields if isinstance(field.field_type, StructType) else ()
+        rest = _path(inner, field_id)
+        if rest or field.field_id == field_id:
+            return (field.name, *rest)
+    return ()
 
 
 def _metadata_columns(loaded: LoadedTable) -> list[tuple[str, str, bool, str | None]]:
@@ -171,6 +208,8 @@ def _metadata_columns(loaded: LoadedTable) -> list[tuple[str, str, bool, str | N
 
 def _rows(session: StatementSession, loaded: LoadedTable, asked: Asked) -> int:
     given: Mapping[str, str] = asked["options"]
+    if not given:
+        _check_staging(session, loaded)
     at = loaded.at
     snapshot_id = loaded.snapshot_id
     if given:

@@ -85,8 +85,12 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns {
       Object[] parts = ((List<?>) given[i]).toArray();
       String kind = (String) parts[0];
       NamedReference column = Expressions.column((String) parts[1]);
-      made[i] = parts[2] == null ? Expressions.apply(kind, new Expression[] {column})
-                                 : Expressions.apply(kind, new Expression[] {Expressions.literal(parts[2]), column});
+      if (kind.equals("identity")) { // of its own class, so DESCRIBE and SHOW CREATE TABLE show the column alone
+        made[i] = Expressions.identity((String) parts[1]);
+      } else {
+        made[i] = parts[2] == null ? Expressions.apply(kind, new Expression[] {column})
+                                   : Expressions.apply(kind, new Expression[] {Expressions.literal(parts[2]), column});
+      }
     }
     return made;
   }

@@ -33,6 +33,8 @@ class Call:
     def parts(self, name: str) -> tuple[str, ...]:
         """Return the parts of an argument that is a name in SQL, such as ``db.`my table```."""
         text: str = self.required(name)
+        if not text.strip():
+            raise PolicyError(f"{self.procedure}: {name} is an empty name")
         parser: Any = self.session.spark._jsparkSession.sessionState().sqlParser()
         found = parser.parseMultipartIdentifier(text)
         return tuple(found.apply(number) for number in range(found.size()))
