@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
 CREDENTIAL = "catalog-password-4711"
 SCRIPT = """
 import json, sys
+from pyspark.errors import AnalysisException
 from pyspark.sql.connect.client import DefaultChannelBuilder
 import icelock.errors
 import icelock.spark
@@ -53,6 +54,25 @@ try:
     icelock.spark.read(spark, "test.db.t", engine="native")
 except icelock.errors.PolicyError as e:
     found["native"] = "needs a classic session" in str(e)
+spark.sql("create temporary view people using icelock options (path 'test.db.t')")
+spark.sql("insert into people values (5000, 'by-statement', 'x')")
+spark.sql("create or replace temporary view people using icelock options (path 'test.db.t')")
+found["view"] = [tuple(row) for row in spark.sql("select count(*), max_by(name, id) from people").collect()]
+found["statements"] = []
+for statement in (
+    "select * from test.db.t",
+    "create table test.db.n (a int)",
+    "call test.system.ancestors_of('db.t')",
+    "show tables in test.db",
+    "show namespaces in test",
+    "create table people using icelock options (path 'test.db.t')",
+    "select * from nowhere",
+    "show tables in other",
+):
+    try:
+        spark.sql(statement).collect()
+    except AnalysisException as e:
+        found["statements"].append("USING icelock OPTIONS (path" in str(e))
 try:
     spark.read.format("icelock").option("snapshotid", "1").load("test.db.t").count()
 except Exception as e:
@@ -104,6 +124,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     assert found.pop("snapshots") == [*(snapshot.snapshot_id for snapshot in snapshots), None]
     assert found == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
+        "view": [[4, "by-statement"]], "statements": [True, True, True, True, True, True, False, False],
         "made": [902, 110, 2, 0], "twice": True, "done": [[1000, 0, 0], [0, 0, 101], [100, 10, 0], [2, 0, 99], [0, 0, 0]],
     }  # fmt: skip
     logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())

@@ -17,7 +17,7 @@ from icelock.spark.driver.source import NAME, data_source
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
 from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
-from icelock.spark.settings.session import Settings, attach, attached, catalogs_set, is_classic, setting
+from icelock.spark.settings.session import Settings, attach, attached, catalogs_set, is_classic, is_connect, setting
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PARALLELISM_DEFAULT: Final = 2
@@ -69,6 +69,10 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         from icelock.spark.statements.session import connect_catalogs
 
         connect_catalogs(spark, checked)
+    elif is_connect(spark):
+        from icelock.spark.connect_errors import explain_statements
+
+        explain_statements(checked)
 
 
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:

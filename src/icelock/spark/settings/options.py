@@ -47,6 +47,8 @@ _WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 _OF_TABLES: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH, "write.", "read.", "commit.", "history.")
+# Spark gives it to a format in CREATE TABLE ... USING.
+_OF_CREATE_TABLE: Final = "owner"
 _CATALOG_AND_NAMESPACE: Final = 2
 
 
@@ -167,26 +169,34 @@ def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
 def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
-        if name in known or name == PATH:
-            continue
-        if name in SPREAD and kind == "write":
-            msg = f"{name!r} is an option of icelock.spark.write_to(df, table): a Python data source cannot ask Spark to distribute rows"
-        elif name == "paths":
-            msg = "one table is read at a time: load('catalog.namespace.table')"
-        elif name.startswith(_OF_TABLES) and kind == "write":
-            msg = (
-                f"{name!r} is a property of a table, and Spark makes none of an option, nor of saveAsTable's: a new table gets it by "
-                f"df.writeTo(...).tableProperty({name!r}, ...).create(), or by the catalog's {TABLE_DEFAULT_PREFIX + name}; one that "
-                "is there by ALTER TABLE ... SET TBLPROPERTIES"
-            )
-        elif name.startswith(_SETTINGS):
-            msg = f"{name!r} is a setting of a catalog, not an option of a {kind}: give it to icelock.spark.register(spark, catalogs=...)"
-        else:
-            near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            msg = f"unknown option {name!r} of a {kind}; {hint}"
-        raise PolicyError(msg)
+        if name not in known and name != PATH:
+            raise PolicyError(_refusal(name, known, kind))
     return given
+
+
+def _refusal(name: str, known: tuple[str, ...], kind: str) -> str:
+    """Return why an option is none of a read or a write, and what is."""
+    if name in SPREAD and kind == "write":
+        return f"{name!r} is an option of icelock.spark.write_to(df, table): a Python data source cannot ask Spark to distribute rows"
+    if name == "paths":
+        return "one table is read at a time: load('catalog.namespace.table')"
+    if name == _OF_CREATE_TABLE:
+        return (
+            "Spark cannot keep a table of icelock's in its own catalog: CREATE TEMPORARY VIEW name USING icelock OPTIONS (path "
+            "'catalog.namespace.table') gives SQL a name for one that is there; a new one is made by CREATE TABLE catalog.namespace.table "
+            "in a classic session, or by icelock.spark.write_to(df, table).create()"
+        )
+    if name.startswith(_OF_TABLES) and kind == "write":
+        return (
+            f"{name!r} is a property of a table, and Spark makes none of an option, nor of saveAsTable's: a new table gets it by "
+            f"df.writeTo(...).tableProperty({name!r}, ...).create(), or by the catalog's {TABLE_DEFAULT_PREFIX + name}; one that "
+            "is there by ALTER TABLE ... SET TBLPROPERTIES"
+        )
+    if name.startswith(_SETTINGS):
+        return f"{name!r} is a setting of a catalog, not an option of a {kind}: give it to icelock.spark.register(spark, catalogs=...)"
+    near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return f"unknown option {name!r} of a {kind}; {hint}"
 
 
 def _table(given: Mapping[str, str], method: str) -> TableName:

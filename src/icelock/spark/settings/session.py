@@ -49,6 +49,11 @@ def is_classic(spark: SparkSession) -> bool:
     return getattr(spark, "_jsparkSession", None) is not None and getattr(spark, "_jvm", None) is not None
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a client of Spark Connect."""
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)
+
+
 def setting(spark: SparkSession, name: str, default: str) -> str:
     """Return one of Spark's settings in lower case."""
     return str(spark.conf.get(name, default)).strip().lower()
