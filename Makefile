@@ -55,16 +55,16 @@ ci: java
 	$(MAKE) $(SIDE_BY_SIDE) static $(LANES)
 
 test43: java $(VENV43)/.test $(AFTER)
-	$(VENV43)/bin/python $(LANE) -m spark43 $$(grep -rl --include='test_*.py' spark43 tests | sort)
+	$(VENV43)/bin/python $(LANE) -m 'spark43 or newest' $$(grep -rlE --include='test_*.py' 'mark\.(spark43|newest)' tests | sort)
 
 test-spark: java $(VENV)/.dev tools
-	$(BIN)/python $(LANE) $(SPARK)
+	$(BIN)/python $(LANE) -m 'not newest' $(SPARK)
 
 test-interop: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(INTEROP)
 
 test-others: java $(VENV)/.dev tools
-	$(BIN)/python $(LANE) $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt)
+	$(BIN)/python $(LANE) -m 'not newest' $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt)
 
 # dbt wants an older protobuf than the rest: it is in a folder of its own, which goes before the environment.
 test-dbt: java $(DBT)/.dbt tools

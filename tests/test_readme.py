@@ -126,7 +126,7 @@ def test_first_example_runs_and_has_ten_lines(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.spark
-@pytest.mark.spark43
+@pytest.mark.newest
 def test_spark_example_runs_after_the_first(tmp_path):
     """In a process of its own: a Spark session of other tests works in another folder."""
     make_keyring(tmp_path)

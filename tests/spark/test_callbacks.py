@@ -281,7 +281,7 @@ for turn in range(2):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("pinned", ["true", pytest.param("false", marks=pytest.mark.spark43)])
+@pytest.mark.parametrize("pinned", ["true", "false"])
 def test_without_pinned_threads_and_in_a_second_context(lake, pinned):
     create(lake, SCHEMA, rows(0), rows(10))
     import_path = os.pathsep.join([str(Path(icelock.__file__).parents[1]), *sys.path])

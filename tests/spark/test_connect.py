@@ -15,7 +15,7 @@ from tests.lakes.sqlite import KEYED, people
 from tests.servers.running import free_ports
 
 pytest.importorskip("grpc")
-pytestmark = [pytest.mark.spark, pytest.mark.spark43, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.newest, pytest.mark.slow]
 
 CREDENTIAL = "catalog-password-4711"
 SCRIPT = """

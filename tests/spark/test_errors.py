@@ -71,9 +71,8 @@ ACTIONS: dict[str, Callable[[Any, Path], Any]] = {
 
 
 @pytest.mark.spark
-@pytest.mark.spark43
 @pytest.mark.filterwarnings("ignore:toPandas attempted Arrow optimization")  # which PySpark 4.3 says of any error
-@pytest.mark.parametrize("how", ["native", "python"])
+@pytest.mark.parametrize("how", [pytest.param("native", marks=pytest.mark.spark43), "python"])
 def test_each_action_says_which_file_was_changed(spark, changed, tmp_path, how):
     frame = icelock.spark.read(spark, TABLE, engine=how)
     for number, (name, act) in enumerate(ACTIONS.items()):
@@ -89,7 +88,6 @@ def test_each_action_says_which_file_was_changed(spark, changed, tmp_path, how):
 
 
 @pytest.mark.spark
-@pytest.mark.spark43
 def test_each_way_to_read_says_so(spark, changed):
     icelock.spark.attach(spark, "test.db", prefix="errors_of_")
     ways = [

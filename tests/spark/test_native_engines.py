@@ -17,7 +17,7 @@ from icelock.spark.jvm import native as jvm_side
 from tests.helpers.spark import spark_environment
 from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "c", StringType()))
 ROWS = [{"id": 1, "c": "x"}, {"id": 2, "c": "y"}]
@@ -31,6 +31,7 @@ def told(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.INFO and record.name.startswith("icelock")]
 
 
+@pytest.mark.spark43
 def test_the_engine_that_is_asked_for(spark, spark_lake, caplog):
     create(spark_lake, SCHEMA, ROWS)
     with caplog.at_level(logging.INFO, logger="icelock"):
@@ -44,6 +45,7 @@ def test_the_engine_that_is_asked_for(spark, spark_lake, caplog):
         icelock.spark.read(spark, TABLE, engine="java")
 
 
+@pytest.mark.spark43
 def test_avro_files_beside_parquet_files(spark, spark_lake, caplog):
     create(spark_lake, SCHEMA, ROWS)
     with spark_lake.catalog().load_table("db.t").transaction() as tx:
@@ -61,6 +63,7 @@ def test_avro_files_beside_parquet_files(spark, spark_lake, caplog):
         native(spark)
 
 
+@pytest.mark.spark43
 def test_a_platform_that_lets_no_class_in(spark, spark_lake, caplog, monkeypatch):
     create(spark_lake, SCHEMA, ROWS)
 
@@ -83,6 +86,7 @@ def test_a_platform_that_lets_no_class_in(spark, spark_lake, caplog, monkeypatch
     assert values(native(other)) == [(1, "x"), (2, "y")]
 
 
+@pytest.mark.spark43
 def test_what_spark_has_no_type_for_is_refused_as_by_the_data_source(spark, spark_lake):
     create(spark_lake, Schema(optional(1, "id", LongType()), optional(2, "at", TimeType())), [{"id": 1}])
     for engine in ("auto", "native"):
@@ -101,6 +105,7 @@ def test_settings_that_change_between_reads(spark, spark_lake):
         spark.conf.unset("spark.sql.files.openCostInBytes")
 
 
+@pytest.mark.spark43
 def test_a_session_that_was_not_registered(spark, spark_lake):
     create(spark_lake, SCHEMA, ROWS)
     other = spark.newSession()
