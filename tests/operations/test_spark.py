@@ -44,4 +44,9 @@ def test_every_function_option_and_mode_has_a_recipe() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_operation(recipe: Recipe, shared: SparkPlace) -> None:
-    run(recipe, shared if recipe.outcome in (Outcome.READS, Outcome.REFUSED) else shared.twin())
+    place = shared
+    if recipe.outcome is Outcome.REMOVES:
+        place = SparkPlace(shared.lake)
+    elif recipe.outcome not in (Outcome.READS, Outcome.REFUSED):
+        place = shared.twin()
+    run(recipe, place)

@@ -13,7 +13,8 @@ from typing import Final
 
 from tools.operations import all_recipes, spark
 from tools.operations.recipe import Outcome, Recipe
-from tools.operations.sections import SECTIONS, Row
+from tools.operations.section import Row
+from tools.operations.sections import SECTIONS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 _TEXT: Final = Path(__file__).parent / "operations.md.in"

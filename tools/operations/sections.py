@@ -5,29 +5,8 @@ Every recipe that changes something or is refused is in one row; ``test_page`` s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the page; all its recipes have the same outcome."""
-
-    what: str
-    recipes: tuple[str, ...]
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table of the page."""
-
-    title: str
-    rows: tuple[Row, ...]
-
-
-def row(what: str, *recipes: str, remark: str = "") -> Row:
-    return Row(what, recipes, remark)
-
+from tools.operations.section import Section, row
+from tools.operations.sections_sql import SQL
 
 SECTIONS = (
     Section(
@@ -309,17 +288,6 @@ SECTIONS = (
                 "spark.upsert",
                 "spark.add_files/reencrypt",
             ),
-            row(
-                "Spark SQL: `INSERT`, `UPDATE`, `DELETE`, `MERGE`, `CREATE TABLE AS`",
-                "spark.register/insert",
-                "spark.register/update",
-                "spark.register/delete",
-                "spark.register/merge",
-                "spark.register/create table as",
-            ),
-            row("Spark SQL: `ALTER TABLE`", "spark.register/alter table"),
-            row("Spark SQL: queries", "spark.register/select"),
-            row("Spark SQL: a table without a key", "spark.register/plain table"),
             row("`icelock.spark.add_files` as it is", "spark.add_files", remark="it would take plain files in"),
             row(
                 "create a table that is there, replace one that is not, create with format version 2, a name that is none",
@@ -332,6 +300,7 @@ SECTIONS = (
             row("streaming", "readStream", "writeStream", remark="not in this version"),
         ),
     ),
+    SQL,
     Section(
         "Steps for engines that write files themselves",
         (

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import icelock.spark
 from icelock.errors import PolicyError
 from tests.lakes.sqlite import KEYED, TestLake
+from tools.operations import statements
 from tools.operations.place import Place
 from tools.operations.recipe import Outcome, Recipe, recipes
 from tools.operations.table import updated
@@ -51,11 +52,6 @@ def keyed(writer: Any) -> Any:
 def made(use: Callable[[Any], object], *, there: bool) -> Callable[[Any], object]:
     """Return a use of a writer that makes a table."""
     return lambda p: use(keyed(icelock.spark.write_to(p.rows(), p.full if there else f"{p.full}new")))
-
-
-def statement(text: str) -> Callable[[Any], object]:
-    """Return a use of one of Spark's own statements; {} is the table."""
-    return lambda p: p.spark.sql(text.replace("{key}", KEYED["encryption.key-id"]).replace("{}", p.full)).collect()
 
 
 def streamed(place: Any) -> None:
@@ -160,15 +156,9 @@ FUNCTIONS = [
             "add_files/reencrypt": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file, reencrypt=True),
             "delete": lambda p: icelock.spark.delete(p.spark, p.full, "id = 3"),
             "merge": lambda p: icelock.spark.merge(p.spark, p.full, p.changed(), ["id"]).when_matched_update().execute(),
-            "register/create table as": statement("create table {}new tblproperties ('encryption.key-id' = '{key}') as select 1 as a"),
-            "register/delete": statement("delete from {} where id in (select max(id) from {})"),
-            "register/insert": statement("insert into {} select * from {}"),
-            "register/merge": statement("merge into {} t using {} s on t.id = s.id + 1 when matched then update set *"),
-            "register/update": statement("update {} set city = upper(city) where id > 3"),
             "upsert": lambda p: icelock.spark.upsert(p.changed(), p.full, ["id"]),
         },
     ),
-    *recipes("spark", Outcome.METADATA, {"register/alter table": statement("alter table {} add column more int")}),
     *recipes(
         "spark",
         Outcome.READS,
@@ -177,7 +167,6 @@ FUNCTIONS = [
             "read": lambda p: icelock.spark.read(p.spark, p.full).count(),
             "read/native": lambda p: icelock.spark.read(p.spark, p.full, row_filter="id > 3", engine="native").collect(),
             "read/python": lambda p: icelock.spark.read(p.spark, p.full, columns=["id"], branch="side", engine="python").collect(),
-            "register/select": statement("select count(*) from {}"),
             "register": lambda p: icelock.spark.register(p.spark, {CATALOG: p.lake.properties()}),
             "sql": lambda p: icelock.spark.sql(p.spark, f"select count(*) from {p.full}").collect(),  # noqa: S608 - Spark's SQL
             "write_to": writer_of,
@@ -189,7 +178,6 @@ FUNCTIONS = [
         {
             "add_files": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file),
             "sql/insert": lambda p: icelock.spark.sql(p.spark, f"insert into {p.full} select * from {p.full}"),  # noqa: S608 - likewise
-            "register/plain table": statement("create table {}new as select 1 as a"),
             "write_to/not a name": lambda p: icelock.spark.write_to(p.rows(), "t"),
         },
         PolicyError,
@@ -203,4 +191,4 @@ def to_spark(place: SparkPlace) -> object:
 
 
 SCAN = recipes("DataScan", Outcome.READS, {"to_spark": to_spark})
-RECIPES = [*READS, *SCAN, *WRITES, *WRITER, *FUNCTIONS]
+RECIPES = [*READS, *SCAN, *WRITES, *WRITER, *FUNCTIONS, *statements.RECIPES]
