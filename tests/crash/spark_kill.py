@@ -3,7 +3,7 @@
 ``ICELOCK_KILL`` is a JSON object: ``moments`` that a process has to go through in this order before it kills, ``whom`` (``driver``: the
 process group of the driver's Python and JVM; ``worker``: the process itself), and ``once``, a file that is made by who kills.
 
-Run as a program it is that job: it appends ids 100-139 in four tasks to ``test.db.t`` of the catalog given as JSON.
+Run as a program it is that job: with the catalog given as JSON it runs a statement, or appends ids 100-139 in four tasks to ``test.db.t``.
 """
 
 from __future__ import annotations
@@ -49,17 +49,20 @@ if "ICELOCK_KILL" in os.environ and not HOOKS:
     HOOKS.append(Killer(os.environ["ICELOCK_KILL"]))
 
 
-def job(properties: dict[str, str]) -> None:
+def job(properties: dict[str, str], statement: str) -> None:
     import icelock.spark  # noqa: PLC0415 - workers import this module too
     from tests.helpers.spark import session  # noqa: PLC0415
 
     spark = session({"spark.master": "local[2,3]", "spark.sql.warehouse.dir": f"{os.environ['TMPDIR']}/warehouse"})
     icelock.spark.register(spark, {"test": properties})
-    rows = spark.range(100, 140, 1, 4).selectExpr("id", "concat('n', id) name", "'x' city")
-    rows.write.format("icelock").mode("append").save("test.db.t")
+    if statement:
+        spark.sql(statement).collect()
+    else:
+        rows = spark.range(100, 140, 1, 4).selectExpr("id", "concat('n', id) name", "'x' city")
+        rows.write.format("icelock").mode("append").save("test.db.t")
     spark.stop()
 
 
 if __name__ == "__main__":
     os.environ["ICELOCK_DRIVER"] = str(os.getpid())
-    job(json.loads(sys.argv[1]))
+    job(json.loads(sys.argv[1]), sys.argv[2])

@@ -18,6 +18,7 @@ from tests.crash.test_killed_writers import check, ids
 from tests.helpers.places import ROOT
 from tests.helpers.spark import WARM, spark_environment
 from tests.helpers.waiting import wait_until
+from tests.spark.stepped import STATEMENTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -25,7 +26,7 @@ ROWS = tuple(range(100, 140))
 OPERATION = Operation(OPERATIONS["append"].act, (*BEFORE, *ROWS))
 
 
-def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str) -> int:
+def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str, statement: str = "") -> int:
     """Run the job to its end or death, wait for all its processes, and return the exit code of the driver's Python."""
     driver = folder / "driver"
     driver.mkdir()
@@ -41,6 +42,7 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str)
         "-m",
         "tests.crash.spark_kill",
         json.dumps({**properties, "py-io-impl": "tests.crash.spark_kill.KillingFileIO"}),
+        statement,
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
@@ -72,20 +74,34 @@ def processes(leader: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("when", "moments", "landed"),
+    ("when", "moments"),
     [
-        ("planning", ["before read metadata.json"], False),
-        ("tasks", ["halfway through write data"], False),
-        ("before the commit", ["after close list", "after close metadata.json"], False),
-        ("after the commit", ["after close metadata.json", "before read metadata.json"], True),
+        ("planning", ["before read metadata.json"]),
+        ("tasks", ["halfway through write data"]),
+        ("before the commit", ["after close list", "after close metadata.json"]),
     ],
 )
-def test_a_driver_that_is_killed(tmp_path: Path, when: str, moments: list[str], landed: bool) -> None:  # noqa: FBT001
+def test_a_driver_that_is_killed(tmp_path: Path, when: str, moments: list[str]) -> None:
     restored = Restored(tmp_path, OPERATION)
     assert run(tmp_path, stepping(restored.lake.properties()), moments, "driver") == -signal.SIGKILL
     found = leftovers(restored.lake.catalog().load_table("db.t")).files
     assert bool(found) == (when in {"tasks", "before the commit"})
-    check(restored.lake, OPERATION, landed=landed, where=f"killed: {when}")
+    check(restored.lake, OPERATION, landed=False, where=f"killed: {when}")
+
+
+@pytest.mark.parametrize(
+    ("name", "moments", "landed"),
+    [
+        ("merge", ["after close list", "after close metadata.json"], False),
+        ("update, merge-on-read", ["after close vectors", "after close metadata.json", "before read metadata.json"], True),
+    ],
+)
+def test_a_driver_that_is_killed_in_a_statement(tmp_path: Path, name: str, moments: list[str], landed: bool) -> None:  # noqa: FBT001
+    """Every step of statements is in tests/spark/test_statements_killed.py, without a process."""
+    operation = STATEMENTS[name]
+    restored = Restored(tmp_path, operation)
+    assert run(tmp_path, stepping(restored.lake.properties()), moments, "driver", operation.text) == -signal.SIGKILL
+    check(restored.lake, operation, landed=landed, where=f"{name}, killed {moments[-1]}")
 
 
 def test_a_worker_that_is_killed_in_its_task(tmp_path: Path) -> None:

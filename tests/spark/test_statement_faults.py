@@ -1,0 +1,63 @@
+"""Storage, catalog and KMS fail at each step of a statement: it raises a clear error, and the table is as it was; or it has succeeded.
+
+As ``tests/faults`` does with plain Python, whose steps of a commit are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pyspark.errors import PySparkException
+
+from icelock.maintenance import leftovers
+from tests.crash.test_killed_writers import ids
+from tests.faults.test_faults_at_each_step import ASKED, CLEAR, Fault, kinds
+from tests.spark.stepped import COMMITTED, STATEMENTS, Stage, in_this_process
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def here(spark) -> Iterator[None]:
+    with in_this_process(spark):
+        yield
+
+
+# The steps of a commit are tried with a merge; with a new table what it does otherwise.
+STEPS = {"merge": "^before |^after close ", "create table as": "^before (create data|create meta|wrap|SQL)|^after close meta"}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_fault_at_each_step(spark, tmp_path, name):
+    operation = STATEMENTS[name]
+    stage = Stage(spark, tmp_path, operation)
+    undisturbed = Fault(-1)
+    assert stage.run(undisturbed) is None
+    steps = {moment: number for number, moment in reversed([*enumerate(undisturbed.moments)])}  # the first of each
+    assert {"before read manifest", "before create data", "before unwrap key", COMMITTED} <= {*steps}
+    for moment, number in steps.items():
+        if not re.match(STEPS[name], moment):
+            continue
+        for kind in kinds(moment)[-2:]:  # an error, or half of a file with and without one
+            fault = Fault(number, kind)
+            error = stage.run(fault)
+            where = f"{name}, {kind.value} at {number}, {moment}: {error!r}"
+            landed = COMMITTED in fault.moments
+            assert error is None or isinstance(error, CLEAR), where
+            assert not isinstance(error, PySparkException), where
+            assert (error is None) == landed, where
+            expected = operation.after if landed else operation.before
+            catalog = stage.lake.catalog()
+            if expected is None:
+                assert not catalog.table_exists(operation.table), where
+                continue
+            table = catalog.load_table(operation.table)
+            assert ids(table) == expected, where
+            if not any(sql in one for sql in ASKED for one in fault.moments):
+                assert [file.path for file in leftovers(table).files] == [], where
+    # When the fault is over, the session goes on working.
+    assert stage.run(Fault(steps["before close metadata.json"])) is not None
+    operation.act(None)
+    assert ids(stage.lake.catalog().load_table(operation.table)) == operation.after
