@@ -40,6 +40,10 @@ SAID = {
     "table property": "canary-property-2910",
     "snapshot property": "canary-snapshot-6034",
 }
+# A value in statements: Spark shows it in plans, logs and the event log (docs/threat-model.md).
+LITERAL = "canary-literal-2958"
+# A credential of the catalog.
+TOKEN = "canary-token-7043"
 NUMBER = int(ROWS["number"])
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False, doc=SAID["column comment"]),
