@@ -237,7 +237,7 @@ def test_alter_table(town, spark_lake):
     town("alter table test.db.t add column d date default date'2026-01-01'")
     town("alter table test.db.t alter column n set default 5")
     town("alter table test.db.t set tblproperties ('a' = 'b', 'c' = 'd')")
-    town("alter table test.db.t unset tblproperties ('c')")
+    town("alter table test.db.t unset tblproperties ('c', 'never there')")
     assert [(name, kind) for name, kind, _ in town("describe test.db.t")][:5] == [
         ("n", "bigint"),
         ("id", "bigint"),

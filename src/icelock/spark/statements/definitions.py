@@ -155,8 +155,9 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
             _alter_columns(session, table, transaction, columns)
         if properties:
             transaction.set_properties(properties)
-        if removed:
-            transaction.remove_properties(*removed)
+        there = [name for name in removed if name in table.properties]  # others are passed over, as in Java
+        if there:
+            transaction.remove_properties(*there)
 
 
 def _alter_columns(session: StatementSession, table: AnyTable, transaction: Any, changes: list[dict[str, Any]]) -> None:
