@@ -5,6 +5,7 @@
 # make check   the static part: ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
+# make spark-sql-docs  runs every SQL case on Java Iceberg and on icelock, and writes docs/spark-sql.md
 # make test-next PYICEBERG=...  unit and golden tests on another PyIceberg: what pip calls it, or the path of its source
 # make operations-docs  tries every operation and writes docs/operations.md
 # make bench   benchmarks
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
-.PHONY: interop interop-docs operations-docs check static bench venv clean java python
+.PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -101,6 +102,10 @@ interop-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py
 	$(BIN)/python -m tests.interop.page
 
+spark-sql-docs: java $(VENV)/.dev
+	ICELOCK_SQL_CASES=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_sql.py
+	$(BIN)/python -m tests.interop.sql_page
+
 operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
 	$(BIN)/python -m tools.operations.page
@@ -114,7 +119,7 @@ static: java $(VENV)/.dev
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
 
 check: static
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/operations/test_page.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/interop/test_sql_page.py tests/operations/test_page.py
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done

@@ -35,7 +35,7 @@ def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     except MissingToolError as e:
         pytest.skip(str(e))
     java = Java(session)
-    return Engines(java=java, ours=Ours(session, java))
+    return Engines(session=session, java=java, ours=Ours(session, java))
 
 
 @pytest.fixture(scope="session")

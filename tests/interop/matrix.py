@@ -18,6 +18,7 @@ import pyarrow as pa
 from tests.interop.compare import canonical
 from tests.interop.java_side import Java
 from tests.interop.our_side import ArrowWriter, Ours, SparkWriter
+from tests.interop.session import Session
 from tests.interop.views import EVERYTHING, View
 
 JAVA_ARROW: Final = "java-arrow"
@@ -33,6 +34,7 @@ WRITING: Final = (ARROW_JAVA, SPARK_JAVA)
 class Engines:
     """Both sides of one session."""
 
+    session: Session
     java: Java
     ours: Ours
 

@@ -2,7 +2,8 @@
 
 ``ice`` is Java Iceberg's Spark catalog, ``ours`` is icelock's data source and plain Python; both are a Hive catalog on the same
 metastore and warehouse, with the same two master keys, so that a table has one name and two engines. ``mixed`` is ``ours`` with
-the policy that lets plain files through.
+the policy that lets plain files through. ``plain`` and ``lake`` are Java's and ours as the SQL cases use them: a table that is made without
+properties is a plain one of version 3 there, an encrypted one here.
 
 The session needs a JVM whose class path has Iceberg on it. A JVM that other tests left behind has not, and PySpark would reuse it:
 it is ended first, and ours is ended last.
@@ -26,6 +27,8 @@ from tests.interop.toolchain import class_path
 from tests.servers.metastore import Metastore
 
 DATABASE: Final = "interop"
+JAVA_SQL: Final = "plain"
+OUR_SQL: Final = "lake"
 KEYS: Final = {"keyA": b"0123456789012345", "keyB": b"1123456789012345"}
 _SETTINGS: Final = {
     "spark.driver.memory": "2g",
@@ -80,19 +83,15 @@ def catalog_properties(uri: str, warehouse: Path) -> dict[str, str]:
 
 
 def java_settings(folder: Path, uri: str) -> dict[str, str]:
-    """Return the settings with which a session has Java's catalog ``ice``; its class path needs Iceberg."""
-    catalog = {
-        "": _JAVA_CATALOG,
-        ".type": "hive",
-        ".uri": uri,
-        ".warehouse": folder.as_uri(),
-        ".cache-enabled": "false",
-        ".encryption.kms-impl": "InteropKms",
-    }
+    """Return the settings with which a session has Java's catalogs ``ice`` and ``plain``; its class path needs Iceberg."""
+    catalog = {"": _JAVA_CATALOG, ".type": "hive", ".uri": uri, ".warehouse": folder.as_uri()}
+    ice = {**catalog, ".cache-enabled": "false", ".encryption.kms-impl": "InteropKms"}
+    plain = {**catalog, ".table-default.format-version": "3"}
     return {
         **_SETTINGS,
         "spark.sql.warehouse.dir": str(folder / "spark"),
-        **{f"spark.sql.catalog.ice{name}": value for name, value in catalog.items()},
+        **{f"spark.sql.catalog.ice{name}": value for name, value in ice.items()},
+        **{f"spark.sql.catalog.{JAVA_SQL}{name}": value for name, value in plain.items()},
     }
 
 
@@ -100,5 +99,7 @@ def _spark(folder: Path, uri: str) -> Any:
     end_jvm()
     spark = session(java_settings(folder, uri))
     properties = catalog_properties(uri, folder)
-    icelock.spark.register(spark, {"ours": properties, "mixed": {**properties, "icelock.plaintext-files": "allow-unkeyed"}})
+    mixed = {**properties, "icelock.plaintext-files": "allow-unkeyed"}
+    lake = {**properties, "table-default.encryption.key-id": "keyA"}
+    icelock.spark.register(spark, {"ours": properties, "mixed": mixed, OUR_SQL: lake})
     return spark
