@@ -35,7 +35,7 @@ below their suite.
 
 Compared are the rows and types of every query and procedure, in any order; of each snapshot the operation and the counts of records
 added, removed, in the table, and deleted by position; of errors whether Spark's analysis or run time says them, with Spark's condition,
-or the engine refuses. What failed changed nothing.
+or the engine refuses. What icelock refused changed nothing.
 
 | | version |
 | --- | --- |

@@ -122,8 +122,8 @@ class _Running:
         before = {snapshot["snapshot-id"] for snapshot in self._snapshots()}
         instead = self.case.instead if self.side.name == "icelock" else ()
         done = [self._tried(lambda s=statement: self._do(s)) for statement in instead or self.case.statements]
-        if self.case.instead:  # Java's statements answer nothing
-            done = [item if isinstance(item, dict) else [] for item in done]
+        if self.case.instead:  # other statements, of which only the errors can be compared
+            done = [item for item in done if isinstance(item, dict)]
         seen = [self._tried(lambda q=query: self._seen(q)) for query in self.case.looks]
         made = [snapshot for snapshot in self._snapshots() if snapshot["snapshot-id"] not in before]
         return {STATEMENTS: done, ROWS: seen, SNAPSHOTS: [_summary(snapshot) for snapshot in made]}

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.sql_cases import changes, merge, procedures, reads, tables, writes
+from tests.interop.sql_cases import changes, merge, others, procedures, reads, tables, writes
 from tests.interop.sql_cases.case import Suite
 
-SUITES: Final[tuple[Suite, ...]] = (*merge.SUITES, *changes.SUITES, *writes.SUITES, *tables.SUITES, *reads.SUITES, *procedures.SUITES)
+SUITES: Final[tuple[Suite, ...]] = (
+    *merge.SUITES,
+    *changes.SUITES,
+    *writes.SUITES,
+    *tables.SUITES,
+    *reads.SUITES,
+    *procedures.SUITES,
+    *others.SUITES,
+)
