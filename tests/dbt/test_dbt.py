@@ -80,6 +80,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rows, dict
         run_dbt("build")
         first = {query: rows(query) for query in (CITIES, LATEST, HISTORY)}
         seed = Path(SALES).read_text(encoding="utf-8").replace("2,Regensburg,20,2026-01-01 08", "2,Regensburg,25,2026-01-03 08")
+        seed = seed.replace("1,Heidelberg,10,2026-01-01 08:00:00\n", "")
         Path(SALES).write_text(f"{seed}4,Regensburg,5,2026-01-03 09:00:00\n", encoding="utf-8")
         run_dbt("build")
         yield rows, first
@@ -95,7 +96,7 @@ def test_rows_of_the_first_build(built):
 
 def test_a_table_is_replaced_in_one_commit(built):
     rows, _ = built
-    assert rows(CITIES) == [("Heidelberg", 2, 40), ("Regensburg", 2, 30)]
+    assert rows(CITIES) == [("Heidelberg", 1, 30), ("Regensburg", 2, 30)]
     assert rows("select count(*) from lake.shop.cities.snapshots") == [(2,)]
 
 
@@ -117,6 +118,18 @@ def test_a_snapshot_closes_rows_and_opens_others(built):
     assert "history__dbt_tmp" not in {name for _, name, _ in rows("show views in spark_catalog.default")}
 
 
+def test_a_snapshot_records_that_a_row_is_gone(built):
+    rows, _ = built
+    assert rows("select id, total, dbt_is_deleted, dbt_valid_to is null from lake.shop.gone order by id, dbt_is_deleted, total") == [
+        (1, 10, "False", False),
+        (1, 10, "True", True),
+        (2, 20, "False", False),
+        (2, 25, "False", True),
+        (3, 30, "False", True),
+        (4, 5, "False", True),
+    ]
+
+
 def test_other_incremental_models(built):
     rows, _ = built
     assert rows("select * from lake.shop.changes order by id, changed") == [
@@ -136,7 +149,7 @@ def test_other_incremental_models(built):
 
 def test_views_are_sparks(built):
     rows, _ = built
-    assert rows("select * from spark_catalog.reports.report order by city") == [("Heidelberg", 40), ("Regensburg", 30)]
+    assert rows("select * from spark_catalog.reports.report order by city") == [("Heidelberg", 30), ("Regensburg", 30)]
 
 
 def test_properties_comments_and_failures_are_in_the_lake(built):
@@ -169,6 +182,7 @@ def test_every_table_is_encrypted_and_no_value_is_in_the_warehouse():
         "accepted_values_large_by_city_sales__17": "lake-key",
         "changes": "lake-key",
         "cities": "lake-key",
+        "gone": "lake-key",
         "history": "lake-key",
         "large_by_city": "other-key",
         "latest": "lake-key",
