@@ -487,6 +487,21 @@ def test_a_column_does_not_become_required(town):
         town("alter table test.db.t add column more int not null")
 
 
+@pytest.mark.parametrize(("columns", "query"), [("(id int)", ""), ("", "as select 1 as id")])
+def test_a_table_needs_a_namespace(sql, columns, query):
+    with pytest.raises(PolicyError, match=r"has no namespace: name it test\.namespace\.t"):
+        sql(f"create table test.t {columns} {KEY} {query}")
+
+
+def test_a_column_that_partitions_is_dropped_with_its_field(sql, spark_lake):
+    sql(f"create table test.db.t (id int, city string) partitioned by (city) {KEY}")
+    with pytest.raises(PolicyError, match="first call drop_partition_field"):
+        sql("alter table test.db.t drop column city")
+    sql("call test.system.drop_partition_field('db.t', 'city')")
+    sql("alter table test.db.t drop column city")
+    assert [field.name for field in spark_lake.catalog().load_table("db.t").schema().fields] == ["id"]
+
+
 def test_a_plain_table_is_not_in_the_way(sql, spark_lake):
     catalog = spark_lake.catalog()
     catalog.create_table("db.p", pa.schema([("id", pa.int32())]), properties={"icelock.plain": "true"})

@@ -75,6 +75,9 @@ def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -
 
 def create_table(session: StatementSession, asked: Asked) -> None:
     """Create or replace a table, with the rows of a query if there is one."""
+    if len(asked.table.identifier) == 1:
+        catalog, name = asked.table.catalog, asked.table.identifier[0]
+        raise PolicyError(f"table {asked.table} has no namespace: name it {catalog}.namespace.{name}, such as {catalog}.shop.{name}")
     if asked.given is None:
         create_empty_table(session, asked)
         return

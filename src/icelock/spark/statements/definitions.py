@@ -150,14 +150,20 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
     removed = [change["property"] for change in changes if change["kind"] == "RemoveProperty"]
     properties = {change["property"]: change["value"] for change in changes if change["kind"] == "SetProperty"}
     table = any_table_of(session.catalog(asked.table.catalog), asked.table)
-    with table.transaction() as transaction:
-        if columns:
-            _alter_columns(session, table, transaction, columns)
-        if properties:
-            transaction.set_properties(properties)
-        there = [name for name in removed if name in table.properties]  # others are passed over, as in Java
-        if there:
-            transaction.remove_properties(*there)
+    there = [name for name in removed if name in table.properties]  # others are passed over, as in Java
+    try:
+        with table.transaction() as transaction:
+            if columns:
+                _alter_columns(session, table, transaction, columns)
+            if properties:
+                transaction.set_properties(properties)
+            if there:
+                transaction.remove_properties(*there)
+    except ValidationError as e:  # PyIceberg's, of the partition spec and the sort order with the new columns
+        raise PolicyError(
+            f"table {asked.table}: {e}. A column that partitions or orders the table stays as it is: first call drop_partition_field, or "
+            "set_write_order without an order"
+        ) from e
 
 
 def _alter_columns(session: StatementSession, table: AnyTable, transaction: Any, changes: list[dict[str, Any]]) -> None:
