@@ -27,7 +27,20 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from tests.interop.compare import plain
 from tests.interop.session import JAVA_SQL, OUR_SQL, Session
-from tests.interop.sql_cases.case import LOCATION, PROPERTIES, REFS, ROWS, SCHEMA, SNAPSHOTS, SPEC, STATEMENTS, Case, Frame, Statement
+from tests.interop.sql_cases.case import (
+    LOCATION,
+    ORDER,
+    PROPERTIES,
+    REFS,
+    ROWS,
+    SCHEMA,
+    SNAPSHOTS,
+    SPEC,
+    STATEMENTS,
+    Case,
+    Frame,
+    Statement,
+)
 
 Outcome = dict[str, list[Any]]
 PARTS: Final = (STATEMENTS, ROWS, SNAPSHOTS)
@@ -279,7 +292,7 @@ _FACTS: Final[Mapping[str, Callable[[_Running], list[Any]]]] = {
     REFS: _Running.refs,
     PROPERTIES: _Running.properties,
     LOCATION: _Running.location,
-    "+order": _Running.order,
+    ORDER: _Running.order,
 }
 
 

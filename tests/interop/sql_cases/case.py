@@ -4,7 +4,8 @@ Statements have names in braces: ``{t}`` the case's table, ``{name}`` and ``{id}
 ``{db}`` the namespace with its catalog, ``{cat}`` the catalog, ``{ns}`` a namespace that is the case's alone, ``{place}`` a folder of its
 own; ``{s1}``, ``{s2}`` .. the table's snapshots from the oldest, ``{ms1}`` .. their times.
 
-What Iceberg has statements of its own for, and icelock procedures, is said as ``+branch NAME``, ``+tag NAME``, ``+field TRANSFORM``.
+What Iceberg has statements of its own for, and icelock procedures, is said as ``+branch NAME``, ``+tag NAME``, ``+field TRANSFORM``;
+``+orphan PATH`` leaves an old file of nobody's in the table's folder.
 
 Not here: the cases (the other modules), running them (``sql_run``).
 """
@@ -26,6 +27,7 @@ SPEC: Final = "+spec"
 REFS: Final = "+refs"
 PROPERTIES: Final = "+properties"
 LOCATION: Final = "+location"
+ORDER: Final = "+order"
 # What an outcome consists of.
 STATEMENTS: Final = "statements"
 ROWS: Final = "rows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.sql_cases.case import SCHEMA, SPEC, Case, Suite, table
+from tests.interop.sql_cases.case import PROPERTIES, SCHEMA, SPEC, Case, Suite, table
 from tests.interop.sql_cases.reasons import (
     NO_CHANGELOG,
     NO_FUNCTIONS,
@@ -48,7 +48,7 @@ DDL: Final = Suite(
         Case("char and varchar", "TestSparkSchemaUtil, text", (), ("create table {t} (a char(3), b varchar(3))", "insert into {t} values ('x', 'abcdef')"), (SCHEMA, "select * from {t}")),
         Case("bytes, shorts and intervals", "TestSparkSchemaUtil, numbers", (), ("create table {t} (a tinyint, b smallint)", "insert into {t} values (1, 2)", "create table {t}_b (c interval day)"), (SCHEMA, "select * from {t}")),
         Case("a column of type variant", "TestSparkVariantRead", (), ("create table {t} (id bigint, v variant)",), SCHEMA),
-        Case("a table's comment", "TestAlterTable, COMMENT ON", ROWS, "comment on table {t} is 'about it'", "+properties"),
+        Case("a table's comment", "TestAlterTable, COMMENT ON", ROWS, "comment on table {t} is 'about it'", PROPERTIES),
     ),
 )
 

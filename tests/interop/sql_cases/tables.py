@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.sql_cases.case import LOCATION, PROPERTIES, REFS, SCHEMA, SPEC, Case, Frame, Suite, table
+from tests.interop.sql_cases.case import LOCATION, ORDER, PROPERTIES, REFS, SCHEMA, SPEC, Case, Frame, Suite, table
 from tests.interop.sql_cases.reasons import (
     AT_VERSION,
     CHECKED_AT_ONCE,
@@ -139,7 +139,7 @@ OWN: Final = Suite(
         Case("ADD PARTITION FIELD", "testAddBucketPartition", FULL, ("alter table {t} add partition field bucket(16, id) as shard", "insert into {t} values (4, 'd')"), (SPEC, "select * from {t}"), ("call {cat}.system.add_partition_field('{id}', 'bucket(16, id)', 'shard')", "insert into {t} values (4, 'd')")),
         Case("DROP PARTITION FIELD", "testDropPartitionByName", table("id int, dep string", "(1, 'a')", by="dep, bucket(16, id)"), ("alter table {t} drop partition field bucket(16, id)", "insert into {t} values (2, 'b')"), (SPEC, "select * from {t}"), ("call {cat}.system.drop_partition_field('{id}', 'bucket(16, id)')", "insert into {t} values (2, 'b')")),
         Case("ADD PARTITION FIELD of what is not there", "testAddPartition, an error", FULL, "alter table {t} add partition field nothing", SPEC, ("call {cat}.system.add_partition_field('{id}', 'nothing')",)),
-        Case("WRITE ORDERED BY", "testSetWriteOrderByColumn", FULL, "alter table {t} write ordered by data desc nulls last, bucket(4, id)", "+order", ("call {cat}.system.set_write_order('{id}', 'data desc nulls last, bucket(4, id)')",)),
+        Case("WRITE ORDERED BY", "testSetWriteOrderByColumn", FULL, "alter table {t} write ordered by data desc nulls last, bucket(4, id)", ORDER, ("call {cat}.system.set_write_order('{id}', 'data desc nulls last, bucket(4, id)')",)),
     ),
 )
 
