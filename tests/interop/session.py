@@ -2,7 +2,8 @@
 
 ``ice`` is Java Iceberg's Spark catalog, ``ours`` is icelock's data source and plain Python; both are a Hive catalog on the same
 metastore and warehouse, with the same two master keys, so that a table has one name and two engines. ``mixed`` is ``ours`` with
-the policy that lets plain files through. ``plain`` and ``lake`` are Java's and ours as the SQL cases use them: a table that is made without
+the policy that lets plain files through, ``open`` that which lets plain tables take rows.
+``plain`` and ``lake`` are Java's and ours as the SQL cases use them: a table that is made without
 properties is a plain one of version 3 there, an encrypted one here.
 
 The session needs a JVM whose class path has Iceberg on it. A JVM that other tests left behind has not, and PySpark would reuse it:
@@ -101,5 +102,6 @@ def _spark(folder: Path, uri: str) -> Any:
     properties = catalog_properties(uri, folder)
     mixed = {**properties, "icelock.plaintext-files": "allow-unkeyed"}
     lake = {**properties, "table-default.encryption.key-id": "keyA"}
-    icelock.spark.register(spark, {"ours": properties, "mixed": mixed, OUR_SQL: lake})
+    lax = {**properties, "icelock.plain-tables": f"{DATABASE}.plain_*"}
+    icelock.spark.register(spark, {"ours": properties, "mixed": mixed, "open": lax, OUR_SQL: lake})
     return spark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import icelock.spark
 from tests.interop.session import DATABASE
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
@@ -18,10 +17,8 @@ ROWS = """
 
 @pytest.fixture
 def open_lake(engines):
-    """Catalog ``open`` on the same metastore, whose settings let plain tables take rows."""
-    spark, properties = engines.java.spark, engines.ours.catalog.properties
-    icelock.spark.register(spark, {"open": {**properties, "icelock.plain-tables": f"{DATABASE}.*"}})
-    return spark
+    """The session, whose catalog ``open`` lets plain tables take rows."""
+    return engines.java.spark
 
 
 def create(java, name, version, **properties):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.statements import plain_tables
 from tests.lakes.sqlite import KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*Delete operation did not match:UserWarning")]
+pytestmark = pytest.mark.spark
 MARK = b"told-in-the-clear"
+
+
+@contextmanager
+def dynamic(sql):
+    sql("set spark.sql.sources.partitionOverwriteMode = dynamic")
+    try:
+        yield
+    finally:
+        sql("reset spark.sql.sources.partitionOverwriteMode")
 
 
 def plain(version: int = 2) -> str:
@@ -45,11 +56,8 @@ def test_rows_are_inserted_read_replaced_and_deleted(sql, spark, spark_lake, ver
     assert sql("select id from test.db.p order by id") == [(1,), (2,), (3,), (4,), (5,), (6,)]
     sql("insert overwrite test.db.p partition (city = 'town-2') values (20, 1.5)")
     assert sql("select id from test.db.p order by id") == [(1,), (3,), (4,), (6,), (20,)]
-    sql("set spark.sql.sources.partitionOverwriteMode = dynamic")
-    try:
+    with dynamic(sql):
         sql("insert overwrite test.db.p values (30, 'town-0', null), (31, 'town-9', null)")
-    finally:
-        sql("reset spark.sql.sources.partitionOverwriteMode")
     assert sql("select id, n from test.db.p order by id") == [(1, 0.5), (4, 2.0), (20, 1.5), (30, None), (31, None)]
     sql("truncate table test.db.p")
     assert sql("select count(*) from test.db.p") == [(0,)]
@@ -101,9 +109,66 @@ def test_a_table_is_made_of_a_query_and_joined_with_an_encrypted_one(sql, spark_
     assert any(MARK in content for name, content in spark_lake.files().items() if name.startswith("db/p/")), "it is plain"
     sql("insert into test.db.t select id + 10, note from test.db.p")
     assert not [name for name, content in spark_lake.files().items() if name.startswith("db/t/") and MARK in content]
-    with pytest.raises(PolicyError, match="bucket"):
-        sql("insert overwrite test.db.p values (1, 'x')") if sql("set spark.sql.sources.partitionOverwriteMode=dynamic") else None
-    sql("reset spark.sql.sources.partitionOverwriteMode")
+    sql("delete from test.db.p where id = 1")
+    with dynamic(sql):
+        sql("insert overwrite test.db.p values (0, 'x')")
+    assert sql("select * from test.db.p where id = 0") == [(0, "x")]
+    assert sql("select count(*) from test.db.p where id = 1") == [(0,)]
+
+
+def test_a_static_overwrite_replaces_all_rows(cities):
+    cities("insert overwrite test.db.p select 9, 'town-9', 0.5")
+    assert cities("select id from test.db.p") == [(9,)]
+    cities("insert overwrite test.db.p select id + 1, 'x', n from test.db.p")
+    assert cities("select id, city from test.db.p") == [(10, "x")]
+    cities("insert into test.db.p replace where true select 11, 'y', 1.0")
+    assert cities("select id from test.db.p") == [(11,)]
+    cities("insert overwrite test.db.p select * from test.db.p where false")
+    assert cities("select count(*) from test.db.p") == [(0,)]
+
+
+def test_nan_is_a_number_greater_than_others(sql):
+    sql(f"create table test.db.p (id bigint, f double) {plain()}")
+    sql("insert into test.db.p values (1, 0.0), (2, double('NaN')), (3, 5.0), (4, null)")
+    sql("insert into test.db.p replace where f <> 0 select id + 10, f from test.db.p where f <> 0")
+    assert sql("select id from test.db.p order by id") == [(1,), (4,), (12,), (13,)]
+    sql("delete from test.db.p where f not in (0.0, 5.0)")
+    assert sql("select id from test.db.p order by id") == [(1,), (4,), (13,)]
+
+
+def test_zeros_and_nan_are_partitions(sql, spark_lake):
+    sql(f"create table test.db.p (id bigint, f double) partitioned by (f) {plain()}")
+    sql("insert into test.db.p values (1, 0.0), (2, double('-0.0')), (3, double('NaN')), (4, null)")
+    with dynamic(sql):
+        sql("insert overwrite test.db.p values (10, 0.0)")
+        with pytest.raises(PolicyError, match="PyIceberg cannot take files out of its partition of NaN"):
+            sql("insert overwrite test.db.p values (13, double('NaN'))")
+    assert sql("select id from test.db.p order by id") == [(2,), (3,), (4,), (10,)]
+    assert len(list(spark_lake.warehouse.rglob("*.parquet"))) == 5
+
+
+def test_names_that_avro_does_not_have(sql):
+    sql(f"create table test.db.p (`x.y` int, `ü /` string, s struct<`a.b`: int>) {plain()}")
+    sql("insert into test.db.p values (1, 'a', named_struct('a.b', 2))")
+    assert sql("select `x.y`, `ü /`, s.`a.b` from test.db.p") == [(1, "a", 2)]
+
+
+def test_no_class_of_a_tables_choice_is_loaded(sql, spark_lake):
+    evil = "tblproperties ('icelock.plain' = 'true', 'write.py-location-provider.impl' = 'no_such_module.Evil')"
+    for statement in (f"create table test.db.p (id bigint) {evil}", f"create table test.db.p {evil} as select 1 as id"):
+        with pytest.raises(PolicyError, match="would load a class of the table's choice"):
+            sql(statement)
+    with pytest.raises(PolicyError, match="column 'n' is unknown"):
+        sql(f"create table test.db.p {plain()} as select 1 as id, null as n")
+    assert not spark_lake.catalog().table_exists("db.p")
+
+
+def test_rows_of_the_table_itself_are_not_older_than_the_table(cities, spark):
+    rows = spark.table("test.db.p").selectExpr("id + 100 as id", "city", "n")
+    cities("insert into test.db.p values (999, 'town-9', 1.0)")
+    with pytest.raises(ValidationException, match="another writer committed since"):
+        rows.write.insertInto("test.db.p", overwrite=True)
+    assert cities("select count(*), max(id) from test.db.p") == [(11, 999)]
 
 
 def test_what_pyiceberg_cannot_do_is_refused_and_changes_nothing(cities):
@@ -143,7 +208,7 @@ def test_files_of_a_refused_commit_are_deleted(cities, spark_lake, monkeypatch):
     def refuse(*_: object) -> None:
         raise CommitFailedException("another writer was first")
 
-    monkeypatch.setattr(plain_tables, "add_files", refuse)
+    monkeypatch.setattr(plain_tables, "_add", refuse)
     with pytest.raises(CommitFailedException, match="another writer"):
         cities("insert into test.db.p values (50, 'town-1', 1.0)")
     assert set(spark_lake.files()) == before

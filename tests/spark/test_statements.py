@@ -6,6 +6,7 @@ from datetime import date
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyspark.errors import AnalysisException, SparkRuntimeException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
@@ -101,6 +102,32 @@ def test_a_session_that_stages_writes_does_not_publish_them(town, spark, spark_l
     finally:
         spark.conf.unset(setting)
     assert town("select count(*), max(id) from test.db.t") == [(11, 10)]
+
+
+def test_an_overwrite_with_rows_of_the_table_itself_loses_no_other_writers(town, spark):
+    rows = spark.table("test.db.t").selectExpr("id + 100 as id", "city")
+    town("insert into test.db.t values (999, 'town-9')")
+    with pytest.raises((ValidationException, CommitFailedException)):
+        rows.write.insertInto("test.db.t", overwrite=True)
+    assert town("select count(*), max(id) from test.db.t") == [(11, 999)]
+    town("insert overwrite test.db.t select id + 100, city from test.db.t")
+    assert town("select count(*), min(id) from test.db.t") == [(11, 100)]
+
+
+def test_names_that_folders_cannot_have(sql, spark_lake):
+    for statement in (
+        f"create table test.db.`../../x` (id bigint) {KEY}",
+        f"create table test.db.`..` (id bigint) {KEY}",
+        "create namespace test.`..`",
+    ):
+        with pytest.raises(PolicyError, match="cannot be a name"):
+            sql(statement)
+    assert not list(spark_lake.folder.parent.glob("x/*"))
+    assert sql("show tables in test.db") == []
+    sql(f"create table test.db.`c.d` {KEY} as select 1 as id")
+    sql("insert into test.db.`c.d` values (2)")
+    sql("update test.db.`c.d` set id = 3 where id = 1")
+    assert sql("select * from test.db.`c.d` order by id") == [(2,), (3,)]
 
 
 def test_metadata_columns(town):

@@ -29,6 +29,7 @@ from icelock.catalog.commit.loadable import check_loadable
 from icelock.catalog.commit.outcome import check_new, has_commit, missing_part, not_there, waits
 from icelock.catalog.commit.store import Change
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
+from icelock.catalog.named import check_names
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
@@ -180,9 +181,11 @@ class EncryptedCatalog(TableCreation):
         """Create a namespace.
 
         Raises:
-            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which have no effect there, or an invalid location.
+            PolicyError: ``encryption.*``, ``kms.*`` or ``icelock.*`` properties, which have no effect there, an invalid location, or a name
+                that a folder cannot have.
         """
         self._check_namespace(properties or {}, namespace)
+        check_names(self.identifier_to_tuple(namespace))
         self._iceberg.create_namespace(namespace, dict(properties or {}))
 
     def update_namespace_properties(

@@ -25,7 +25,7 @@ from icelock import properties as names
 from icelock.arrow.write.options import check_file_format
 from icelock.catalog.commit.loadable import check_form
 from icelock.catalog.commit.store import TableForm
-from icelock.catalog.named import NamedTables
+from icelock.catalog.named import NamedTables, check_names
 from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.kms import ask
@@ -121,9 +121,9 @@ class TableCreation(NamedTables):
         encrypted = names.ENCRYPTION_KEY_ID in wanted
         version = _version(wanted.get(FORMAT_VERSION, str(names.ENCRYPTED_VERSION) if encrypted else "2"), table=table)
         check_new_table(wanted, version, table=table)
+        self.encryption.check_locations(wanted, table=table)
         if encrypted:
             check_format_of_files(wanted, table=table)
-            self.encryption.check_locations(wanted, table=table)
             self._trial_wrap(wanted, table=table)
         elif version == names.ENCRYPTED_VERSION:
             raise PolicyError(
@@ -138,6 +138,7 @@ class TableCreation(NamedTables):
         parts = self.identifier_to_tuple(identifier) if isinstance(identifier, (str, tuple, list)) else ()
         if not parts or not all(isinstance(part, str) for part in parts) or not parts[-1].strip():
             raise PolicyError(f"{identifier!r} is not the name of a table: write namespace.table, such as db.orders")
+        check_names(parts)
         return ".".join(parts)
 
     def new_metadata(

@@ -57,6 +57,17 @@ logger = logging.getLogger(__name__)
 _LOOKS: Final = 3
 
 
+def check_names(parts: Identifier) -> None:
+    """Check a new table's or namespace's names: folders are called after them, and must stay in the warehouse.
+
+    Raises:
+        PolicyError: a part is ``.`` or ``..``, or has a slash or a character that no file name has.
+    """
+    bad = next((part for part in parts if part.strip() in {".", ".."} or any(char in "/\\" or ord(char) < ord(" ") for char in part)), None)
+    if bad is not None:
+        raise PolicyError(f"{bad!r} cannot be a name: a folder is called after it, so it is neither . nor .., and has no / or \\ in it")
+
+
 class NamedTables(Catalog):
     """Base of ``catalog.create.TableCreation``."""
 
@@ -171,12 +182,14 @@ class NamedTables(Catalog):
         """Rename a table; what was seen of it goes with it.
 
         Raises:
+            PolicyError: a name that a folder cannot have (``check_names``).
             IntegrityError: it is not what was seen before, which has its new name now.
             NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg.
             CommitFailedException: another writer holds the table's lock; nothing was changed.
             CommitStateUnknownException: the catalog says that it was renamed, and has it under the old name, or did not say.
         """
         old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
+        check_names(new)
         seen, plain = self.pins.seen(old), self.pins.made_plain_as(old)
         table = self._store.rename(old, new)
         self.pins.check(new, table.metadata, table.metadata_location, seen)

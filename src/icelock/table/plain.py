@@ -20,6 +20,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 
+from icelock.errors import PolicyError
 from icelock.table.scan import CATALOG, DataScan
 from icelock.table.table import Table as EncryptedTable
 
@@ -79,6 +80,15 @@ class PlainTransaction(Transaction):
         """Return PyIceberg's builder of snapshots, after ``PlainTable.check_write``."""
         self._table.check_write()
         return super().update_snapshot(*args, **kwargs)
+
+    def commit_transaction(self) -> Table:
+        """Commit as PyIceberg does; manifests of a commit that a rule refused are deleted too: the table may be an encrypted one by now."""
+        try:
+            return super().commit_transaction()
+        except PolicyError:
+            for producer in self._snapshot_producers:
+                producer._clean_all_uncommitted()  # noqa: SLF001 - PyIceberg cleans up for its own two errors only
+            raise
 
     def dynamic_partition_overwrite(self, *args: Any, **kwargs: Any) -> None:
         """Replace partitions as PyIceberg does, after ``PlainTable.check_write``."""

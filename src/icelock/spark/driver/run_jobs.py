@@ -62,7 +62,7 @@ class Jobs:
 
         Rows of the job's own table whose plan does not tell from which snapshot they are are a PolicyError.
         """
-        return job if job.validate_from is not None else replace(job, seen=_rows_seen(rows, job.table, self._settings))
+        return job if job.validate_from is not None else replace(job, seen=rows_seen(rows, job.table, self._settings))
 
     def read(self, job: Job) -> DataFrame:
         """Return the rows of a job."""
@@ -134,7 +134,7 @@ class Jobs:
         return text
 
 
-def _rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen, ...]:
+def rows_seen(df: DataFrame, table: TableName, settings: Settings) -> tuple[Seen, ...]:
     """Return the versions of icelock tables that a plan reads; a scan of this table without one is a PolicyError."""
     if is_classic(df.sparkSession):
         return seen_in(seen_in_plan(df, NAME), table)

@@ -12,6 +12,7 @@ Not here: settings of a catalog or a KMS, which are never options (Spark Connect
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -50,6 +51,8 @@ _OF_TABLES: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH, "write.", "read.", "com
 # Spark gives it to a format in CREATE TABLE ... USING.
 _OF_CREATE_TABLE: Final = "owner"
 _CATALOG_AND_NAMESPACE: Final = 2
+_PART: Final = re.compile(r"(?:^|\.)(?:\s*`((?:[^`]|``)*)`\s*|([^.`]*))")
+_NAME: Final = re.compile(r"(?:(?:^|\.)(?:\s*`(?:[^`]|``)*`\s*|[^.`]*))+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +64,18 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Split a dotted name; fewer than three parts, or an empty one, are a PolicyError."""
-        catalog, *rest = (part.strip() for part in text.split("."))
-        if len(rest) < _CATALOG_AND_NAMESPACE or not all((catalog, *rest)):
+        """Split a dotted name, whose parts may be in backquotes; fewer than three parts, or an empty one, are a PolicyError."""
+        parts = [quoted.replace("``", "`") or plain.strip() for quoted, plain in _PART.findall(text)] if _NAME.fullmatch(text) else []
+        if len(parts) <= _CATALOG_AND_NAMESPACE or not all(parts):
             raise PolicyError(f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'")
-        return cls(catalog=catalog, identifier=tuple(rest))
+        return cls(catalog=parts[0], identifier=tuple(parts[1:]))
 
     def __str__(self) -> str:
-        return ".".join((self.catalog, *self.identifier))
+        return ".".join(map(_quoted, (self.catalog, *self.identifier)))
+
+
+def _quoted(part: str) -> str:
+    return part if part and not set(".`") & set(part) and part == part.strip() else "`" + part.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

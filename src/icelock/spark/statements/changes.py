@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
@@ -28,7 +28,7 @@ from icelock.spark.settings.options import TABLE, WriteOptions, distribution_opt
 from icelock.spark.statements import plain_tables
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.definitions import create_table as create_empty_table
-from icelock.spark.statements.definitions import makes_plain, new_table_form, table_properties
+from icelock.spark.statements.definitions import makes_plain, new_table_form, plain_schema, table_properties
 from icelock.spark.table_writer import TableWriter, write_to
 from icelock.spark.task.write import OPERATION, POSITIONS
 from icelock.table.plain import PlainTable
@@ -57,9 +57,13 @@ def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
 
 def _write_plain(session: StatementSession, table: PlainTable, loaded: LoadedTable, asked: Asked) -> ChangeResult:
     mode = asked["mode"]
-    replaced: BooleanExpression | None = AlwaysFalse() if mode == "append" else None
-    if mode == "overwrite":
-        replaced = _where(loaded, asked)
+    replaced: BooleanExpression | None
+    if mode == "append":
+        replaced = AlwaysFalse()
+    elif mode == "overwritePartitions" and table.spec().fields:
+        replaced = None
+    else:  # a table without partitions is one
+        replaced = _where(loaded, asked) if mode == "overwrite" else AlwaysTrue()
     given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
     return plain_tables.insert(table, session.rows(asked.given), given, replaced)
 
@@ -95,7 +99,7 @@ def _create_plain(session: StatementSession, asked: Asked, properties: dict[str,
     name, rows = asked.table, session.rows(asked.given)
     catalog = session.catalog(name.catalog)
     given = plain_tables.PlainWrite.of(name, asked.get("options") or {}, None)
-    form = new_table_form(iceberg_schema(rows.schema), asked, properties)
+    form = new_table_form(plain_schema(iceberg_schema(rows.schema), table=str(name)), asked, properties)
     return plain_tables.create(catalog, catalog.create_table_transaction(name.identifier, **form), rows, given)
 
 

@@ -30,6 +30,7 @@ from icelock.spark.table_writer import LOCATION
 from icelock.table.plain import AnyTable
 
 _FIRST: Final = "FIRST"
+_PLAIN_VERSION: Final = 2
 _PROMOTIONS: Final = frozenset({(ice.IntegerType, ice.LongType), (ice.FloatType, ice.DoubleType)})
 _LITERALS: Final[dict[type[IcebergType], str]] = {
     ice.DateType: "DATE",
@@ -62,6 +63,7 @@ def create_table(session: StatementSession, asked: Asked) -> None:
     properties = table_properties(asked["properties"], table=str(name))
     form = new_table_form(schema, asked, properties)
     if makes_plain(session, asked, properties):
+        plain_schema(schema, table=str(name))
         catalog.create_table(name.identifier, **form)
         return
     new = NewTable(properties=form["properties"], partitioned_by=())
@@ -80,6 +82,14 @@ def new_table_form(schema: Schema, asked: Asked, properties: Mapping[str, str]) 
         "partition_spec": partition_spec(schema, tuple(asked["partitioned_by"]), table=str(asked.table)),
         "properties": {name: value for name, value in properties.items() if name != LOCATION},
     }
+
+
+def plain_schema(schema: Schema, *, table: str) -> Schema:
+    """Return the schema of a new plain table, which knows the types of format version 2; another one is a PolicyError."""
+    for field in schema.fields:
+        if field.field_type.minimum_format_version() > _PLAIN_VERSION:
+            raise PolicyError(f"table {table} is plain, and column {field.name!r} is {field.field_type}, which it cannot have: cast it")
+    return schema
 
 
 def makes_plain(session: StatementSession, asked: Asked, properties: Mapping[str, str]) -> bool:

@@ -8,37 +8,46 @@ Not here: reading, which is that of encrypted tables (``tables``); UPDATE and ME
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError, ValidationException
-from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, EqualTo, IsNull, Or
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DATA_FILE_TYPE, DataFile
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame
 
+from icelock.arrow.read.task import read_task
+from icelock.arrow.write.row_rewrite import mark_deleted
 from icelock.catalog.base import EncryptedCatalog
-from icelock.errors import PolicyError
+from icelock.errors import CommitError, PolicyError
+from icelock.plan.task import TaskBuilder
+from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.commit import remove
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.result import ChangeResult
+from icelock.spark.driver.run_jobs import rows_seen
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.job import MAIN
+from icelock.spark.sealed.seen import base_of
 from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.settings.options import TABLE, TableName, WriteOptions, distribution_options
 from icelock.spark.settings.session import settings_of
-from icelock.spark.task.write_plain import PlainWritePlan, write_plain_rows
-from icelock.table.plain import PlainTable
+from icelock.spark.task.write_plain import PlainWritePlan, data_files, write_plain_rows
+from icelock.table.plain import PlainTable, engine_scan
+from icelock.table.scan import DataScan
 
 _FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[2].fields)
 _DELETE_FILES: Final = ("total-position-deletes", "total-equality-deletes")
@@ -71,49 +80,49 @@ def insert(table: PlainTable, rows: DataFrame, write: PlainWrite, replaced: Bool
     ``AlwaysFalse()`` replaces nothing.
 
     Raises:
-        PolicyError: the table may not take rows, or cannot be written so; nothing was written.
+        PolicyError: the table may not take rows; nothing was written.
         CommitFailedException, ValidationException: another writer was first; nothing was committed, and no file is left.
         PySparkException: tasks failed.
     """
     table = table.at_one_version()
     table.check_write()
-    if replaced is None:
-        _check_identity(table, write.name)
-    before, files = table.metadata, write_files(table.catalog, table.metadata, table.io.properties, rows, write)  # type: ignore[arg-type]  # an EncryptedCatalog
-    try:
-        check()
-        with table.transaction() as transaction:
-            removed = _partitions_of(table, files) if replaced is None else replaced
-            if removed != AlwaysFalse():
-                transaction.delete(removed, dict(write.snapshot_properties), branch=write.branch)
-            add_files(transaction, files, write)
-    except (CommitFailedException, ValidationException, PolicyError):  # nothing was committed
-        remove(table.io, [file.file_path for file in files])
-        raise
-    return _result(before, table.metadata, write, files)
+    before, catalog = table.metadata, cast("EncryptedCatalog", table.catalog)
+    if replaced != AlwaysFalse():
+        _check_own_rows(rows, before, write)
+    added = write_files(catalog, before, table.io.properties, rows, write)
+    inserted = sum(int(file.record_count) for file in added)
+    with _deleted_if_refused(table.io, added, write):
+        if replaced is None:
+            removed = _of_partitions(table, added, write)
+        else:
+            removed, kept = _without(table, replaced, write)
+            added += kept
+        _commit(table, added, removed, write)
+    return _result(before, table.metadata, write, inserted, added)
 
 
 def delete(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> ChangeResult:
-    """Delete the rows that a filter finds, as PyIceberg does: files that have some of them are written again; errors as ``insert``."""
+    """Delete the rows that a filter finds: files that have some of them are written again, by this process; errors as ``insert``."""
     table = table.at_one_version()
     table.check_write()
     before = table.metadata
-    table.delete(found, dict(write.snapshot_properties), branch=write.branch)
-    return _result(before, table.metadata, write, [])
+    removed, kept = _without(table, found, write)
+    if not removed:
+        return ChangeResult()
+    with _deleted_if_refused(table.io, kept, write):
+        _commit(table, kept, removed, write)
+    return _result(before, table.metadata, write, 0, kept)
 
 
 def create(catalog: EncryptedCatalog, transaction: Transaction, rows: DataFrame, write: PlainWrite) -> ChangeResult:
     """Create a table with rows, by the transaction that makes it; errors as ``insert``."""
     before, io = transaction.table_metadata, transaction._table.io
     files = write_files(catalog, before, io.properties, rows, write)
-    try:
+    with _deleted_if_refused(io, files, write):
         check()
-        add_files(transaction, files, write)
+        _add(transaction, files, write)
         made = transaction.commit_transaction()
-    except (CommitFailedException, ValidationException, PolicyError, TableAlreadyExistsError):  # nothing was committed
-        remove(io, [file.file_path for file in files])
-        raise
-    return _result(before, made.metadata, write, files)
+    return _result(before, made.metadata, write, sum(int(file.record_count) for file in files), files)
 
 
 def write_files(
@@ -137,8 +146,39 @@ def write_files(
     return [_data_file(file) for part in written for file in part.files]
 
 
-def add_files(transaction: Transaction, files: Sequence[DataFile], write: PlainWrite) -> None:
-    """Add data files to a transaction."""
+@contextmanager
+def _deleted_if_refused(io: FileIO, files: list[DataFile], write: PlainWrite) -> Iterator[None]:
+    """Delete files, those that come meanwhile too, if nothing was committed; what came of a commit that was not answered is unknown."""
+    try:
+        yield
+    except (CommitFailedException, ValidationException, PolicyError, CommitError, TableAlreadyExistsError) as e:
+        remove(io, [file.file_path for file in files])
+        if isinstance(e, ValidationException):
+            raise ValidationException(
+                f"table {write.name}: another writer committed first, and nothing was committed; run the statement again ({e})"
+            ) from e
+        raise
+
+
+def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[DataFile], write: PlainWrite) -> None:
+    check()
+    if any(isinstance(value, float) and math.isnan(value) for file in removed for value in file.partition._data):
+        raise PolicyError(
+            f"table {write.name} is plain, and PyIceberg cannot take files out of its partition of NaN: nothing was "
+            "committed; change these rows with Iceberg's own Spark runtime"
+        )
+    with table.transaction() as transaction:
+        if not removed:
+            _add(transaction, added, write)
+            return
+        with transaction.update_snapshot(dict(write.snapshot_properties), branch=write.branch).overwrite() as change:
+            for file in removed:
+                change.delete_data_file(file)
+            for file in added:
+                change.append_data_file(file)
+
+
+def _add(transaction: Transaction, files: Sequence[DataFile], write: PlainWrite) -> None:
     update = transaction.update_snapshot(dict(write.snapshot_properties), branch=write.branch)
     merged = property_as_bool(
         transaction.table_metadata.properties,
@@ -150,6 +190,57 @@ def add_files(transaction: Transaction, files: Sequence[DataFile], write: PlainW
             added.append_data_file(file)
 
 
+def _check_own_rows(rows: DataFrame, metadata: TableMetadata, write: PlainWrite) -> None:
+    """Check that rows of the table itself, which replace others, are of its current snapshot: else what was committed since is lost."""
+    base = base_of(metadata, rows_seen(rows, write.name, settings_of(rows.sparkSession)), write.branch)
+    head = metadata.snapshot_by_name(write.branch)
+    if base is not None and base.snapshot_id != (None if head is None else head.snapshot_id):
+        raise ValidationException(
+            f"table {write.name}: the rows were read from its snapshot {base.snapshot_id}, and another writer committed since: nothing was "
+            "written; read the rows again"
+        )
+
+
+def _planned(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> DataScan:
+    scan = engine_scan(table)
+    return (scan if write.branch == MAIN else scan.use_ref(write.branch)).filter(found)
+
+
+def _of_partitions(table: PlainTable, files: Sequence[DataFile], write: PlainWrite) -> list[DataFile]:
+    """Return the table's files in the partitions that other files are in, as in Java those of the current spec."""
+    spec_id, partitions = table.metadata.default_spec_id, {_key(file) for file in files}
+    planned = (task.file for task in _planned(table, AlwaysTrue(), write).plan_files())
+    return [file for file in planned if file.spec_id == spec_id and _key(file) in partitions]
+
+
+def _key(file: DataFile) -> str:
+    return repr(file.partition._data)  # tells 0.0 from -0.0, and NaN from nothing
+
+
+def _without(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> tuple[list[DataFile], list[DataFile]]:
+    """Return the files that hold rows that a filter finds, and new ones with their other rows; on an error no new file is left."""
+    if found == AlwaysFalse() or table.metadata.snapshot_by_name(write.branch) is None:
+        return [], []
+    scan = _planned(table, found, write)
+    whole, searched = split_by_coverage(scan.plan_files(), scan.full_schema, scan.exact_filter)
+    context = scan.read_context()
+    every_row = replace(context, schema=table.schema(), row_filter=AlwaysTrue())
+    builder = TaskBuilder([scan.full_schema, *table.metadata.schemas])
+    removed, kept = [task.file for task in whole], list[DataFile]()
+    try:
+        for planned in searched:
+            task = builder.build(planned)
+            marked = mark_deleted(context, task)
+            if marked.removed or marked.deleted is not None:
+                removed.append(planned.file)
+            if marked.deleted is not None:
+                kept += data_files(table.metadata, table.io, read_task(every_row, task, without=marked.deleted))
+    except BaseException:
+        remove(table.io, [file.file_path for file in kept])
+        raise
+    return removed, kept
+
+
 def _data_file(file: Any) -> DataFile:
     """Return a file that a task told of as an entry of a plain table."""
     made = DataFile.from_args(**{name: getattr(file, name) for name in _FIELDS})
@@ -157,36 +248,11 @@ def _data_file(file: Any) -> DataFile:
     return made
 
 
-def _check_identity(table: PlainTable, name: TableName) -> None:
-    other = next((field for field in table.spec().fields if not isinstance(field.transform, IdentityTransform)), None)
-    if other is not None:
-        raise PolicyError(
-            f"table {name} is plain, and PyIceberg replaces partitions of columns only, not of {other.transform} ({other.name}): "
-            "say which rows are replaced by INSERT INTO ... REPLACE WHERE, or DELETE them first"
-        )
-
-
-def _partitions_of(table: PlainTable, files: Sequence[DataFile]) -> BooleanExpression:
-    """Return a filter that finds the rows of the partitions that files are in."""
-    schema = table.schema()
-    columns = [str(schema.find_column_name(field.source_id)) for field in table.spec().fields]
-    if not columns:
-        return AlwaysTrue()
-    found: BooleanExpression = AlwaysFalse()
-    for values in {tuple(file.partition._data) for file in files}:
-        one: BooleanExpression = AlwaysTrue()
-        for column, value in zip(columns, values, strict=True):
-            one = And(one, IsNull(term=column) if value is None else EqualTo(term=column, value=value))
-        found = Or(found, one)
-    return found
-
-
-def _result(before: TableMetadata, after: TableMetadata, write: PlainWrite, files: Sequence[DataFile]) -> ChangeResult:
+def _result(before: TableMetadata, after: TableMetadata, write: PlainWrite, inserted: int, files: Sequence[DataFile]) -> ChangeResult:
     head = after.snapshot_by_name(write.branch)
     base = before.snapshot_by_name(write.branch)
     if head is None or (base is not None and base.snapshot_id == head.snapshot_id):
         return ChangeResult()
-    inserted = sum(int(file.record_count) for file in files)
     totals, old = (({} if one is None or one.summary is None else one.summary.additional_properties) for one in (head, base))
     counted = not any(int(part.get(name, 0)) for part in (totals, old) for name in _DELETE_FILES)
     records, files_now = (int(totals.get(name, 0)) - int(old.get(name, 0)) for name in ("total-records", "total-data-files"))

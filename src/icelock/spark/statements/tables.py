@@ -22,6 +22,7 @@ from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, S
 from icelock.properties import is_number
 from icelock.spark.columns.types import quoted, spark_schema, spark_type
 from icelock.spark.read_table import read_loaded
+from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import any_table_of, scan_of
 from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
@@ -133,6 +134,7 @@ def _described(session: StatementSession, loaded: LoadedTable, scan: DataScan) -
         "metadata_columns": _metadata_columns(loaded),
         "key": f"{metadata.table_uuid} {loaded.snapshot_id} {metadata.current_schema_id} {loaded.at.branch or ''}",
         "writable": loaded.writable,
+        "seen": Seen.of(metadata).to_text(),
     }
 
 

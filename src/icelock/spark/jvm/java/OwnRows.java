@@ -29,13 +29,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * Finds the versions of icelock tables that a plan reads: in joins, unions, subqueries, views and cached plans too.
  *
  * Each scan has its version (seen.py): one of Spark's own reader in its FileIndex, one of the data source in the pickle of its Python
- * object. This optimizer rule puts the versions that the rows of an overwrite come from into the options of the write, as Spark does not
- * show a data source the plan.
+ * object, a table of a statement in itself. This optimizer rule puts the versions that the rows of an overwrite come from into the options
+ * of the write, as Spark does not show a data source the plan.
  */
 @SuppressWarnings({"rawtypes", "unchecked"}) // Janino makes no bridge methods
 public class OwnRows extends Rule {
   private static final String OPTION = "icelock-rows-read";
   private static final String NATIVE = "icelock.PlannedFiles";
+  private static final String OF_STATEMENTS = "icelock.SparkTable"; // and classes in it
   private static final String BEGIN = "icelock seen[";
   private static final String END = "]icelock seen";
   private final String format;
@@ -132,6 +133,8 @@ public class OwnRows extends Rule {
       DataSourceV2Relation relation = (DataSourceV2Relation) plan;
       if (Plans.isOurs(relation.table(), format)) {
         found.add(ofSource(relation));
+      } else if (relation.table().getClass().getName().startsWith(OF_STATEMENTS) && ((Supplier<?>) relation.table()).get() != null) {
+        found.add((String) ((Supplier<?>) relation.table()).get());
       }
     } else if (plan instanceof DataSourceV2ScanRelation) {
       walk(((DataSourceV2ScanRelation) plan).relation(), format, found);

@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
@@ -42,7 +43,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A table, or one of its metadata tables, as Spark's analyzer knows it. Its rows are those of a DataFrame that Python makes
  * (TableRelations), and DataFrames are what its writes give to Python (TableCommands).
  */
-public class SparkTable implements SupportsRead, SupportsMetadataColumns {
+public class SparkTable implements SupportsRead, SupportsMetadataColumns, Supplier<Object> {
   final PythonProcess python;
   private final Map<?, ?> described;
   private final StructType schema;
@@ -63,6 +64,12 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns {
   @Override
   public String name() {
     return (String) described.get("name");
+  }
+
+  /** Returns the version of the table that was loaded (seen.py), or null for a metadata table. */
+  @Override
+  public Object get() {
+    return described.get("seen");
   }
 
   @Override
