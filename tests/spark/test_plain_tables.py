@@ -8,7 +8,8 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 import icelock.spark
-from icelock.errors import PolicyError
+from icelock.catalog.base import EncryptedCatalog
+from icelock.errors import CommitError, PolicyError
 from icelock.spark.statements import plain_tables
 from tests.lakes.sqlite import KEY
 
@@ -200,6 +201,22 @@ def test_no_statement_makes_a_plain_table_or_fills_one_unasked(sql, spark, spark
     sql("insert into test.db.p values (1)")
     sql("create table test.db.q as select * from test.db.p")
     assert sql("select * from test.db.q") == [(1,)]
+
+
+def test_files_of_a_commit_that_may_have_been_made_stay(cities, spark_lake, monkeypatch):
+    before = {name for name in spark_lake.files() if name.endswith(".parquet")}
+    original = EncryptedCatalog.commit_table
+
+    def lost(*given):
+        original(*given)
+        raise CommitError("the catalog could not be asked; the commit was made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EncryptedCatalog, "commit_table", lost)
+        with pytest.raises(CommitError, match="the commit was made"):
+            cities("insert into test.db.p values (50, 'town-1', 1.0)")
+    assert len({name for name in spark_lake.files() if name.endswith(".parquet")} - before) == 1
+    assert cities("select max(id), count(*) from test.db.p") == [(50, 11)]
 
 
 def test_files_of_a_refused_commit_are_deleted(cities, spark_lake, monkeypatch):

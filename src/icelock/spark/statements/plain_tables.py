@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import mark_deleted
 from icelock.catalog.base import EncryptedCatalog
-from icelock.errors import CommitError, PolicyError
+from icelock.errors import PolicyError
 from icelock.plan.task import TaskBuilder
 from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.commit import remove
@@ -91,12 +91,14 @@ def insert(table: PlainTable, rows: DataFrame, write: PlainWrite, replaced: Bool
         _check_own_rows(rows, before, write)
     added = write_files(catalog, before, table.io.properties, rows, write)
     inserted = sum(int(file.record_count) for file in added)
-    with _deleted_if_refused(table.io, added, write):
+    with _before_commit(table.io, added):
         if replaced is None:
             removed = _of_partitions(table, added, write)
         else:
             removed, kept = _without(table, replaced, write)
             added += kept
+        _check_removed(removed, write)
+    with _deleted_if_refused(table.io, added, write):
         _commit(table, added, removed, write)
     return _result(before, table.metadata, write, inserted, added)
 
@@ -109,6 +111,8 @@ def delete(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> Ch
     removed, kept = _without(table, found, write)
     if not removed:
         return ChangeResult()
+    with _before_commit(table.io, kept):
+        _check_removed(removed, write)
     with _deleted_if_refused(table.io, kept, write):
         _commit(table, kept, removed, write)
     return _result(before, table.metadata, write, 0, kept)
@@ -118,8 +122,9 @@ def create(catalog: EncryptedCatalog, transaction: Transaction, rows: DataFrame,
     """Create a table with rows, by the transaction that makes it; errors as ``insert``."""
     before, io = transaction.table_metadata, transaction._table.io
     files = write_files(catalog, before, io.properties, rows, write)
+    with _before_commit(io, files):
+        pass
     with _deleted_if_refused(io, files, write):
-        check()
         _add(transaction, files, write)
         made = transaction.commit_transaction()
     return _result(before, made.metadata, write, sum(int(file.record_count) for file in files), files)
@@ -147,11 +152,22 @@ def write_files(
 
 
 @contextmanager
-def _deleted_if_refused(io: FileIO, files: list[DataFile], write: PlainWrite) -> Iterator[None]:
-    """Delete files, those that come meanwhile too, if nothing was committed; what came of a commit that was not answered is unknown."""
+def _before_commit(io: FileIO, files: list[DataFile]) -> Iterator[None]:
+    """Delete files, those that come meanwhile too, on any error, and if the user interrupted the statement."""
     try:
         yield
-    except (CommitFailedException, ValidationException, PolicyError, CommitError, TableAlreadyExistsError) as e:
+        check()
+    except BaseException:
+        remove(io, [file.file_path for file in files])
+        raise
+
+
+@contextmanager
+def _deleted_if_refused(io: FileIO, files: Sequence[DataFile], write: PlainWrite) -> Iterator[None]:
+    """Delete files if nothing was committed for certain: other errors of a commit leave it unknown, or say that it was made."""
+    try:
+        yield
+    except (CommitFailedException, ValidationException, PolicyError, TableAlreadyExistsError) as e:
         remove(io, [file.file_path for file in files])
         if isinstance(e, ValidationException):
             raise ValidationException(
@@ -161,12 +177,6 @@ def _deleted_if_refused(io: FileIO, files: list[DataFile], write: PlainWrite) ->
 
 
 def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[DataFile], write: PlainWrite) -> None:
-    check()
-    if any(isinstance(value, float) and math.isnan(value) for file in removed for value in file.partition._data):
-        raise PolicyError(
-            f"table {write.name} is plain, and PyIceberg cannot take files out of its partition of NaN: nothing was "
-            "committed; change these rows with Iceberg's own Spark runtime"
-        )
     with table.transaction() as transaction:
         if not removed:
             _add(transaction, added, write)
@@ -176,6 +186,14 @@ def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[Data
                 change.delete_data_file(file)
             for file in added:
                 change.append_data_file(file)
+
+
+def _check_removed(removed: Sequence[DataFile], write: PlainWrite) -> None:
+    if any(isinstance(value, float) and math.isnan(value) for file in removed for value in file.partition._data):
+        raise PolicyError(
+            f"table {write.name} is plain, and PyIceberg cannot take files out of its partition of NaN: nothing was "
+            "committed; change these rows with Iceberg's own Spark runtime"
+        )
 
 
 def _add(transaction: Transaction, files: Sequence[DataFile], write: PlainWrite) -> None:
