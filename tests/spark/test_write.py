@@ -205,7 +205,7 @@ def test_other_modes_are_refused_by_spark(spark, spark_lake, mode):
 @pytest.mark.parametrize("option", ["columns", "snapshot-id", "Encryption.Key-Id", "tabel", "Distribution-Mode"])
 def test_options_of_a_write_are_checked(spark, spark_lake, option):
     make(spark_lake)
-    with pytest.raises(PySparkException, match=r"unknown option|is a setting of a catalog|is an option of icelock.spark.write_to"):
+    with pytest.raises(PySparkException, match=r"unknown option|is a property of a table|is an option of icelock.spark.write_to"):
         frame(spark).write.format("icelock").mode("append").option(option, "x").save(TABLE)
 
 
