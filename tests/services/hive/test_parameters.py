@@ -11,6 +11,7 @@ from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from icelock.catalog.hive.lock import LockWait
@@ -99,9 +100,9 @@ def fields(model: Any) -> set[str]:
         (TableMetadataV3, canonical_json._TOP),
         (Snapshot, canonical_json._SNAPSHOT),
         (SnapshotRef, canonical_json._REF),
-        (PartitionField, canonical_json._SPEC_FIELD),
+        (PartitionField, tuple(canonical_json.spec_field_object(PartitionField(1, 1000, IdentityTransform(), "x")))),
         (SortField, canonical_json._SORT_FIELD),
-        (NestedField, canonical_json._FIELD),
+        (NestedField, tuple(canonical_json._field(NestedField(1, "x", LongType(), doc="d", initial_default=1, write_default=1)))),
         (StatisticsFile, canonical_json._STATISTICS),
         (PartitionStatisticsFile, canonical_json._STATISTICS),
         (BlobMetadata, canonical_json._BLOB),
