@@ -8,7 +8,7 @@ Not here: columns and rows (``table.metadata_tables``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyiceberg import types as ice
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -31,7 +32,7 @@ from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.task.list_files import ListPlan, list_files, manifest_split
 from icelock.table.metadata_tables.columns import ENTRIES, FILES, POSITION_DELETES, columns_of
 from icelock.table.metadata_tables.position_deletes import position_delete_rows
-from icelock.table.metadata_tables.rows import manifests_of, rows_of
+from icelock.table.metadata_tables.rows import manifests_of, rows_of, rows_of_manifests
 from icelock.table.plain import AnyTable
 
 MANY: Final = 20_000
@@ -66,7 +67,7 @@ def load_metadata_table(session: StatementSession, table: AnyTable, name: TableN
     }
 
 
-def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Any:
+def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Snapshot | None:
     if kind.startswith("all_") and any(value is not None for value in (at.snapshot_id, at.as_of_ms, at.branch, at.tag)):
         raise PolicyError(f"{kind} of table {at.table} shows all snapshots, so none can be selected; {kind.removeprefix('all_')} shows one")
     return scan_of(table, at).snapshot()
@@ -74,11 +75,17 @@ def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Any:
 
 def _frame(spark: SparkSession, table: AnyTable, kind: str, at: ReadOptions, schema: StructType) -> DataFrame:
     """Return the rows of a metadata table: those of very many files are made by tasks, a manifest after the other."""
-    if kind in FILES | ENTRIES and is_encrypted(table.metadata):
-        manifests = manifests_of(kind, table, _snapshot(table, kind, at))
-        if sum(_entries_in(manifest) for manifest in manifests) > MANY:
+    snapshot, arrow = _snapshot(table, kind, at), arrow_schema(schema)
+    if kind in FILES | ENTRIES:
+        manifests = manifests_of(kind, table, snapshot)
+        if is_encrypted(table.metadata) and sum(_entries_in(manifest) for manifest in manifests) > MANY:
             return _listed_by_tasks(spark, table, kind, manifests, schema)
-    return spark.createDataFrame(_rows(table, kind, at, arrow_schema(schema)), schema)
+        found = _table(rows_of_manifests(kind, table.metadata, table.io, manifests), arrow)
+    elif kind == POSITION_DELETES:
+        found = _position_deletes(table, snapshot, arrow)
+    else:
+        found = _table(rows_of(kind, table, snapshot), arrow)
+    return spark.createDataFrame(found, schema)
 
 
 def _entries_in(manifest: ManifestFile) -> int:
@@ -96,10 +103,11 @@ def _listed_by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests:
     return sealed.mapInArrow(partial(list_files, plan, key), schema)
 
 
-def _rows(table: AnyTable, kind: str, at: ReadOptions, schema: pa.Schema) -> pa.Table:
-    snapshot = _snapshot(table, kind, at)
-    if kind != POSITION_DELETES:
-        return pa.Table.from_pylist(list(rows_of(kind, table, snapshot)), schema=schema)
+def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def _position_deletes(table: AnyTable, snapshot: Snapshot | None, schema: pa.Schema) -> pa.Table:
     parts = [schema.empty_table()]
     for row, positions in position_delete_rows(table, snapshot):
         one = pa.Table.from_pylist([{**row, "pos": 0}], schema=schema)
