@@ -39,33 +39,32 @@ if TYPE_CHECKING:
 
 def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     """Add rows to a table, or put them in the place of others."""
+    mode, replaced = asked["mode"], _replaced(loaded, asked)
     if isinstance(loaded.table, PlainTable):
-        session.results.put(_write_plain(session, loaded.table, loaded, asked))
+        given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
+        session.results.put(plain_tables.insert(loaded.table, session.rows(asked.given), given, replaced))
         return
     writer = write_to(session.rows(asked.given), str(loaded.name)).options(**asked["options"])
     if loaded.at.branch is not None:
         writer.option("branch", loaded.at.branch)
-    mode = asked["mode"]
     if mode == "append":
         result = writer.append()
-    elif mode == "overwritePartitions" and loaded.table.spec().fields:
+    elif replaced is None:
         result = writer.overwritePartitions()
-    else:  # a table without partitions is one
-        result = writer.overwrite(_where(loaded, asked) if mode == "overwrite" else "true")
+    else:
+        result = writer.overwrite(replaced)
     session.results.put(result)
 
 
-def _write_plain(session: StatementSession, table: PlainTable, loaded: LoadedTable, asked: Asked) -> ChangeResult:
+def _replaced(loaded: LoadedTable, asked: Asked) -> BooleanExpression | None:
+    """Return which rows a write replaces: those that a filter finds, or (None) those of the partitions that get rows."""
     mode = asked["mode"]
-    replaced: BooleanExpression | None
     if mode == "append":
-        replaced = AlwaysFalse()
-    elif mode == "overwritePartitions" and table.spec().fields:
-        replaced = None
-    else:  # a table without partitions is one
-        replaced = _where(loaded, asked) if mode == "overwrite" else AlwaysTrue()
-    given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
-    return plain_tables.insert(table, session.rows(asked.given), given, replaced)
+        return AlwaysFalse()
+    if mode == "overwritePartitions" and loaded.table.spec().fields:
+        return None
+    # A table without partitions is one.
+    return _where(loaded, asked) if mode == "overwrite" else AlwaysTrue()
 
 
 def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
