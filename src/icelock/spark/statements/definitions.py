@@ -97,8 +97,8 @@ def makes_plain(session: StatementSession, asked: Asked, properties: Mapping[str
     if asked["mode"] != "create":
         return False
     rules, name = session.catalog(asked.table.catalog).new_tables, ".".join(asked.table.identifier)
-    keyed = names.ENCRYPTION_KEY_ID in rules.of_new(properties, table=name)
-    return not keyed and (names.flag(properties, names.PLAIN, default=False) or rules.names_plain(name))
+    may = names.flag(properties, names.PLAIN, default=False) or rules.names_plain(name)
+    return may and names.ENCRYPTION_KEY_ID not in rules.of_new(properties, table=name)
 
 
 def table_properties(given: Mapping[str, str], *, table: str) -> dict[str, str]:
