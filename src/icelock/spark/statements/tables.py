@@ -8,17 +8,17 @@ Not here: their rows' way to Spark (``read_table``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform
-from pyiceberg.types import NestedField, StructType
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
+from icelock.metadata.schema_paths import names_to
 from icelock.properties import is_number
 from icelock.spark.columns.types import quoted, spark_schema, spark_type
 from icelock.spark.read_table import read_loaded
@@ -188,17 +188,7 @@ def _transform(schema: Schema, field: Any) -> tuple[str, str, int | None]:
         number = transform.num_buckets
     elif isinstance(transform, TruncateTransform):
         number = transform.width
-    return _TIME_TRANSFORMS.get(name, name), quoted(*_path(schema.fields, field.source_id)), number
-
-
-def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...]:
-    """Return the names that lead to a field, which is a column or a field of structs; none if it is not there."""
-    for field in fields:
-        inner = field.field_type.fields if isinstance(field.field_type, StructType) else ()
-        rest = _path(inner, field_id)
-        if rest or field.field_id == field_id:
-            return (field.name, *rest)
-    return ()
+    return _TIME_TRANSFORMS.get(name, name), quoted(*names_to(schema.fields, field.source_id)), number
 
 
 def _metadata_columns(loaded: LoadedTable) -> list[tuple[str, str, bool, str | None]]:
