@@ -30,7 +30,7 @@ from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.keys.entropy import Entropy, mint_key_id
 from icelock.kms import ask
 from icelock.kms.client import KmsClient
-from icelock.properties import KEK_CACHE_SECONDS
+from icelock.properties import KEK_CACHE_SECONDS, is_number
 from icelock.secret import SecretBytes
 from icelock.single_flight import SingleFlight
 
@@ -65,7 +65,7 @@ def created_ms(kek: EncryptedKey) -> int:
         FormatError: the timestamp is not a decimal number of at most 63 bits.
     """
     text = _timestamp_text(kek)
-    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS and int(text) <= _INT64_MAX):
+    if not (is_number(text) and len(text) <= _INT64_DIGITS and int(text) <= _INT64_MAX):
         raise _bad_timestamp(kek, text)
     return int(text)
 

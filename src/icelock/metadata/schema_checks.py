@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from icelock.errors import FormatError
 from icelock.metadata.json_values import INT, Fields
-from icelock.properties import ENCRYPTED_VERSION
+from icelock.properties import ENCRYPTED_VERSION, is_number
 
 MAX_NESTING: Final = 64
 """Levels of nested types that are followed; Java's Parquet and Avro writers fail before."""
@@ -149,7 +149,7 @@ def _check_spec_field(field: Fields) -> tuple[str, int | None]:
 def _check_transform(field: Fields) -> None:
     text = field.text("transform")
     width = _WIDTH.fullmatch(text)
-    if width is not None and not (width[2].isascii() and width[2].isdigit() and len(width[2]) <= 10 and 0 < int(width[2]) <= INT):  # noqa: PLR2004
+    if width is not None and not (is_number(width[2]) and len(width[2]) <= 10 and 0 < int(width[2]) <= INT):  # noqa: PLR2004
         field.bad("transform", text, "a positive width of 32 bits")
 
 

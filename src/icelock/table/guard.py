@@ -306,7 +306,7 @@ def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: 
 def _check_added_entry(key: EncryptedKey, kek: EncryptedKey | None, master: str | None, *, table: str) -> None:
     stamp = key.properties.get(KEY_TIMESTAMP, "")
     if key.encrypted_by_id == master:
-        if set(key.properties) == {KEY_TIMESTAMP} and stamp.isascii() and stamp.isdigit():
+        if set(key.properties) == {KEY_TIMESTAMP} and names.is_number(stamp):
             return
         what = f"a KEK has {KEY_TIMESTAMP} in decimal milliseconds and no other property"
     elif kek is not None and kek.encrypted_by_id == master and not key.properties:

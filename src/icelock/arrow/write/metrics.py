@@ -40,6 +40,7 @@ from pyiceberg.table.sorting import SortOrder
 
 from icelock.arrow.write.schema import Leaf
 from icelock.metadata.schema_paths import child_fields
+from icelock.properties import is_number
 
 DEFAULT: Final = "write.metadata.metrics.default"
 COLUMN: Final = "write.metadata.metrics.column."
@@ -104,7 +105,7 @@ def _parse(text: str | None, name: str) -> MetricsMode | None:
 
 def _max_inferred(properties: Mapping[str, str]) -> int:
     text = properties.get(MAX_INFERRED, "").strip()
-    return int(text) if text.isascii() and text.isdigit() else _MAX_INFERRED_DEFAULT
+    return int(text) if is_number(text) else _MAX_INFERRED_DEFAULT
 
 
 def _primitives(kind: ice.IcebergType) -> Iterator[ice.NestedField]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from icelock.errors import PolicyError
 from icelock.io.avro.write import AvroCodec
+from icelock.properties import is_number
 
 FORMAT: Final = "write.format.default"
 AVRO_CODEC: Final = "write.avro.compression-codec"
@@ -174,6 +175,6 @@ def _avro_codec(properties: Mapping[str, str]) -> AvroCodec:
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
     text = str(properties.get(name, default)).strip()
-    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) == 0:
+    if not is_number(text) or len(text) > _MOST_DIGITS or int(text) == 0:
         raise PolicyError(f"{name} is {text[:40]!r}; it must be a whole number above 0, of at most {_MOST_DIGITS} digits")
     return int(text)

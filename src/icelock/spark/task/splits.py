@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 
 from icelock.errors import PolicyError
 from icelock.plan.task import DeleteFile, ScanTask
+from icelock.properties import is_number
 from icelock.secret import SecretBytes
 
 TARGET_SIZE: Final = "read.split.target-size"
@@ -66,7 +67,7 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
     text = str(properties.get(name, default)).strip()
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
+    if not is_number(text) or int(text) == 0:
         raise PolicyError(f"table property {name} is {text!r}; it must be a whole number of bytes above 0")
     return int(text)
 
