@@ -35,6 +35,7 @@ from icelock.metadata.manifest_list import read_manifest_list
 from icelock.properties import ENCRYPTED_VERSION, ENCRYPTION_KEY_ID, LIMIT_METADATA_BYTES, LIMITS
 
 SUPPORTED_VERSIONS = (1, 2, ENCRYPTED_VERSION)
+_HISTORY = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics", "encryption_keys")
 
 
 def _parse_keys(value: Any) -> list[EncryptedKey]:
@@ -115,6 +116,12 @@ def is_encrypted(metadata: TableMetadata) -> bool:
 def as_encrypted(metadata: TableMetadata) -> TableMetadataV3 | None:
     """Return the metadata of an encrypted table, typed so that its keys can be read; None for a table that is not encrypted."""
     return metadata if isinstance(metadata, TableMetadataV3) and is_encrypted(metadata) else None
+
+
+def without_history(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata as tasks get it: as it is now, without snapshots, refs, logs, statistics and keys."""
+    empty: dict[str, Any] = {name: [] for name in _HISTORY if name in type(metadata).model_fields}
+    return metadata.model_copy(update={**empty, "refs": {}, "current_snapshot_id": None})
 
 
 def with_sources(schema: Schema, specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> Schema:

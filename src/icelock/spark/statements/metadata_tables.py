@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from icelock.errors import PolicyError
 from icelock.io.file_io import open_input
 from icelock.keys.entropy import SystemEntropy
-from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
+from icelock.metadata.table_metadata import is_encrypted
 from icelock.spark.columns.types import arrow_schema, has_spark_type, spark_schema
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.settings.catalogs import executor_properties, scan_of
@@ -98,7 +98,7 @@ def _listed_by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests:
     entropy = SystemEntropy()
     key = entropy.random_bytes(KEY_LENGTH)
     storage = executor_properties(table.io.properties, table.catalog.properties)
-    plan = ListPlan.of(kind, cast("TableMetadataV3", table.metadata), schema.json(), storage)
+    plan = ListPlan.of(kind, table.metadata, schema.json(), storage)
     sealed = spark.createDataFrame(sealed_rows(key, map(manifest_split, manifests), entropy))
     return sealed.mapInArrow(partial(list_files, plan, key), schema)
 

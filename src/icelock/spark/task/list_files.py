@@ -16,11 +16,9 @@ from icelock.spark.sealed.splits import open_split
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import ManifestFile
-
-    from icelock.metadata.table_metadata import TableMetadataV3
+    from pyiceberg.table.metadata import TableMetadata
 
 _BATCH_ROWS: Final = 2048
-_HISTORY: Final = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics", "encryption_keys")
 # What reading a manifest needs of its row in the manifest list.
 _NEEDED: Final = (
     "manifest_path",
@@ -45,12 +43,11 @@ class ListPlan:
     storage: Mapping[str, str]
 
     @classmethod
-    def of(cls, kind: str, metadata: TableMetadataV3, schema: str, storage: Mapping[str, str]) -> Self:
+    def of(cls, kind: str, metadata: TableMetadata, schema: str, storage: Mapping[str, str]) -> Self:
         """Return the plan for columns (``schema`` is Spark's JSON) of the metadata table ``kind``."""
-        from icelock.metadata.canonical_json import canonical_json
+        from icelock.metadata.table_metadata import without_history
 
-        bare = metadata.model_copy(update={**{name: [] for name in _HISTORY}, "refs": {}, "current_snapshot_id": None})
-        return cls(kind=kind, metadata=canonical_json(bare), schema=schema, storage=dict(storage))
+        return cls(kind=kind, metadata=without_history(metadata).model_dump_json(), schema=schema, storage=dict(storage))
 
 
 def manifest_split(manifest: ManifestFile) -> dict[str, Any]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from icelock.arrow.write.schema import WriteSchema
 
 _MOST_BYTES: Final = 512 << 20
-_HISTORY: Final = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +40,9 @@ class PlainWritePlan:
     @classmethod
     def of(cls, metadata: TableMetadata, storage: Mapping[str, str], *, sender: Sender) -> Self:
         """Return the plan of a write to a table that is like this now."""
-        now = metadata.model_copy(update={**{name: [] for name in _HISTORY}, "refs": {}, "current_snapshot_id": None})
-        return cls(metadata=now.model_dump_json(), storage=dict(storage), sender=sender)
+        from icelock.metadata.table_metadata import without_history
+
+        return cls(metadata=without_history(metadata).model_dump_json(), storage=dict(storage), sender=sender)
 
 
 def write_plain_rows(plan: PlainWritePlan, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
