@@ -19,6 +19,7 @@ import icelock.spark
 from tests.golden.relocate import catalog_properties, metadata_location
 from tests.helpers.spark import WARM, end_jvm, session, spark_environment
 from tests.lakes.sqlite import TestLake
+from tests.spark.stepped import in_this_process
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -74,6 +75,13 @@ def golden(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
         return f"golden.g.{name}"
 
     return register
+
+
+@pytest.fixture
+def tasks_here(spark: SparkSession) -> Iterator[None]:
+    """Statements do what their tasks do in this process."""
+    with in_this_process(spark):
+        yield
 
 
 @pytest.fixture

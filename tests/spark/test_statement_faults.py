@@ -6,7 +6,6 @@ As ``tests/faults`` does with plain Python, whose steps of a commit are the same
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import PySparkException
@@ -14,15 +13,9 @@ from pyspark.errors import PySparkException
 from icelock.maintenance import leftovers
 from tests.crash.test_killed_writers import ids
 from tests.faults.test_faults_at_each_step import ASKED, CLEAR, Fault, Kind, kinds
-from tests.spark.stepped import COMMITTED, STATEMENTS, Stage, in_this_process
+from tests.spark.stepped import COMMITTED, STATEMENTS, Stage
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def here(spark) -> Iterator[None]:
-    with in_this_process(spark):
-        yield
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tasks_here")]
 
 
 class FaultAt(Fault):

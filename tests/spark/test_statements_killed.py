@@ -7,27 +7,20 @@ The end of a process is played: from a step on, nothing reaches storage, catalog
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from icelock.maintenance import leftovers
 from tests.crash.test_killed_writers import check, ids
-from tests.spark.stepped import COMMITTED, STATEMENTS, Stage, in_this_process
+from tests.spark.stepped import COMMITTED, STATEMENTS, Stage
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tasks_here")]
 
 STEPS = {
     "merge": "^halfway |^after close |^after SQL ",
     # Where the others have what a merge has not, and on both sides of the commit.
     "": "^after close (data|vectors|metadata.json)|^after SQL COMMIT",
 }
-
-
-@pytest.fixture(autouse=True)
-def here(spark) -> Iterator[None]:
-    with in_this_process(spark):
-        yield
 
 
 class Death:
