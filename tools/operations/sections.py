@@ -233,6 +233,7 @@ SECTIONS = (
                 "ExpireSnapshots.commit",
                 remark="key entries that nothing needs go along",
             ),
+            row("`maintenance.compact`", "MaintenanceTable.compact", "MaintenanceTable.compact/sorted", remark="rows and row ids stay"),
             row("`icelock.maintenance.leftovers`", "maintenance.leftovers", remark="lists files and keys that nothing needs"),
             row("`icelock.maintenance.remove_leftovers`", "maintenance.remove_leftovers"),
         ),

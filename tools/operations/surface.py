@@ -17,7 +17,8 @@ from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeApp
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions
 from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
 from icelock.table.inspect import InspectTable
-from icelock.table.maintenance.expire import ExpireSnapshots, MaintenanceTable
+from icelock.table.maintenance.expire import ExpireSnapshots
+from icelock.table.maintenance.maintenance_table import MaintenanceTable
 from icelock.table.new_table import CreateTransaction
 from icelock.table.scan import DataScan, IncrementalAppendScan
 from icelock.table.table import StaticTable, Table

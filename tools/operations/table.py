@@ -194,7 +194,18 @@ MAINTENANCE = [
     *recipes(
         "MaintenanceTable",
         Outcome.READS,
-        {"expire_snapshots": lambda p: p.table.maintenance.expire_snapshots()},
+        {
+            "expire_snapshots": lambda p: p.table.maintenance.expire_snapshots(),
+            "compact/dry run": lambda p: p.table.maintenance.compact(dry_run=True),
+        },
+    ),
+    *recipes(
+        "MaintenanceTable",
+        Outcome.ENCRYPTED,
+        {
+            "compact": lambda p: p.table.maintenance.compact(options={"rewrite-all": "true"}),
+            "compact/sorted": lambda p: p.table.maintenance.compact(sort_by="id desc", options={"rewrite-all": "true"}),
+        },
     ),
     *recipes(
         "ExpireSnapshots",

@@ -26,9 +26,10 @@ from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import check_branch
-from icelock.table.commit.conflicts import Since, isolation_level
+from icelock.table.commit.conflicts import Since, check_still_fits, isolation_level
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend, merge_enabled
 from icelock.table.commit.protocol import CommitProtocol
+from icelock.table.commit.rewrite import EncryptedRewrite, FileGroup, GroupsChange
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
 from icelock.table.commit.staged import Staged, is_fresh
 from icelock.table.guard import check_summary
@@ -255,6 +256,41 @@ class DataFileTransaction(Transaction):
                 producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
                 producer.apply(given, may_be_empty=True)
 
+    def rewrite_data_files(
+        self,
+        groups: Sequence[FileGroup],
+        planned_on: TableMetadataV3,
+        *,
+        snapshot_properties: Mapping[str, str] | None = None,
+        branch: str = MAIN_BRANCH,
+    ) -> GroupsChange:
+        """Put data files in the place of others with the same rows: operation ``replace``, as Java's RewriteFiles.
+
+        Args:
+            groups: each is committed as a whole, or left out if other writers touched its files meanwhile; nothing is committed if none is
+                left. Files of groups that were left out (``dropped`` of what is returned) are the caller's to delete after the commit.
+            planned_on: the metadata whose snapshot of the branch the groups were planned on.
+            snapshot_properties: added to the snapshot's summary.
+            branch: the branch to commit to.
+
+        Raises:
+            PolicyError: as ``append_data_files``.
+            ValidationException: the branch has no such snapshot any more, or the columns or the partition spec of the new files are not the
+                table's any more.
+        """
+        base = planned_on.snapshot_by_name(branch)
+        if base is None:
+            raise PolicyError(f"table {self.staged.name}: branch {branch!r} has no snapshot, so there are no files to rewrite")
+        files = [file for group in groups for file in group.added]
+        self.staged.check_new_files(files, branch)
+        with self.staged.discarding_on_error():
+            self._track_new(files)
+            check_still_fits(planned_on, self.staged.metadata, table=self.staged.name)
+            change = GroupsChange(self.staged, groups, base, branch)
+            with self.update_snapshot(snapshot_properties, branch).rewrite() as producer:
+                producer.rewrite(change, sequence_number=base.sequence_number or 0)
+            return change
+
     @contextmanager
     def _overwriting(
         self,
@@ -311,6 +347,10 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
     def replace_partitions(self) -> EncryptedReplacePartitions:
         """Return a producer that replaces the partitions of the files that it is given."""
         return EncryptedReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
+
+    def rewrite(self) -> EncryptedRewrite:
+        """Return a producer that puts files in the place of others with the same rows."""
+        return EncryptedRewrite(operation=Operation.REPLACE, **self._arguments())
 
     def delete(self) -> NoReturn:
         """Refused: PyIceberg's producer deletes rows for which the filter is NULL (``plan.planner``)."""

@@ -43,7 +43,7 @@ from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.inspect import InspectTable
-from icelock.table.maintenance.expire import MaintenanceTable
+from icelock.table.maintenance.maintenance_table import MaintenanceTable
 from icelock.table.moments import to_millis
 from icelock.table.scan import CATALOG, DataScan, IncrementalAppendScan
 from icelock.table.transaction import EncryptedTransaction

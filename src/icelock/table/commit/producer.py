@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Self
 
 from pyiceberg.io import OutputFile
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import UNASSIGNED_SEQ, DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -60,6 +60,8 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     """Whether the last attempt found nothing to do, and made no snapshot."""
     reads_data: bool = False
     """Whether making the snapshot again means more than reading manifests and writing some."""
+    data_sequence_number: int | None = None
+    """Of the data files that the snapshot adds, if not its own: their rows are older, and later equality deletes apply to them."""
 
     def __init__(self, operation: Operation, transaction: Any, io: Any, **arguments: Any) -> None:
         self._staged: Staged = transaction.staged
@@ -147,6 +149,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
         """Write a manifest of new files for each partition spec that they were written with, whatever the current one is."""
         by_spec: dict[int, list[DataFile]] = {}
+        sequence = self.data_sequence_number if content == ManifestContent.DATA else None
         for file in files:
             by_spec.setdefault(file.spec_id, []).append(file)
         manifests: list[ManifestFile] = []
@@ -156,8 +159,14 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             if known not in self._manifests_of:
                 with self.new_manifest_writer(self.spec(spec_id), content) as writer:
                     for file in group:
-                        entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file)
-                        writer.add_entry(entry)
+                        writer.add_entry(
+                            ManifestEntry.from_args(
+                                status=ManifestEntryStatus.ADDED,
+                                snapshot_id=self._snapshot_id,
+                                sequence_number=sequence,
+                                data_file=file,
+                            )
+                        )
                 self._manifests_of[known] = group, writer.to_manifest_file()
             manifests.append(self._manifests_of[known][1])
         return manifests
@@ -320,7 +329,8 @@ class _Merger(_ManifestMergeManager[Any]):
 def _merged_entry(entry: Any, snapshot_id: int) -> ManifestEntry | None:
     ours = entry.snapshot_id == snapshot_id
     if ours and entry.status == ManifestEntryStatus.ADDED:
-        return ManifestEntry.from_args(status=entry.status, snapshot_id=snapshot_id, data_file=entry.data_file)
+        given = None if entry.sequence_number == UNASSIGNED_SEQ else entry.sequence_number
+        return ManifestEntry.from_args(status=entry.status, snapshot_id=snapshot_id, sequence_number=given, data_file=entry.data_file)
     if entry.status == ManifestEntryStatus.DELETED and not ours:
         return None
     return ManifestEntry.from_args(

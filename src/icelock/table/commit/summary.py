@@ -58,7 +58,9 @@ def snapshot_summary(
     if partitions:
         found["changed-partition-count"] = str(len(partitions))
     known = parent and {name: parent[name] if is_long(parent.get(name)) else _NO_TOTAL for name in _TOTALS}
-    return update_snapshot_summaries(Summary(operation, **{**properties, **found}), known)
+    # PyIceberg counts totals for the operations that it has; ``replace`` is none of them.
+    counted = Operation.OVERWRITE if operation == Operation.REPLACE else operation
+    return Summary(operation, **update_snapshot_summaries(Summary(counted, **{**properties, **found}), known).additional_properties)
 
 
 def _count(files: Iterable[DataFile]) -> Counter[str]:

@@ -57,23 +57,6 @@ class Expired:
     left: tuple[str, ...] = ()
 
 
-class MaintenanceTable:
-    """``table.maintenance``, with PyIceberg's names."""
-
-    def __init__(self, table: OpenTable) -> None:
-        self.tbl = table
-
-    def expire_snapshots(self) -> ExpireSnapshots:
-        """Return a builder of an expiry, which does nothing before its ``commit``.
-
-        Raises:
-            PolicyError: the table is plain, or says ``gc.enabled=false``.
-        """
-        self.tbl.io_for(self.tbl.metadata)
-        check_gc(self.tbl.metadata, table=".".join(self.tbl.name()))
-        return ExpireSnapshots(self.tbl)
-
-
 class ExpireSnapshots(IcebergExpireSnapshots):
     """Expires snapshots by id, by age, or, without either, by the retention settings of the table and its refs.
 

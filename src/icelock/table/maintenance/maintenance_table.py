@@ -1,0 +1,86 @@
+"""``table.maintenance``: PyIceberg's ``expire_snapshots``, and what Java's procedures do.
+
+Not here: files that belong to no snapshot (``icelock.maintenance.leftovers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.sorting import SortOrder
+
+from icelock.errors import PolicyError
+from icelock.plan.filters.text import parse_filter
+from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
+from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.sort_text import parse_sort_order
+from icelock.table.state import OpenTable
+
+
+class MaintenanceTable:
+    """Work on a table that changes no row of its current state."""
+
+    def __init__(self, table: OpenTable) -> None:
+        self.tbl = table
+
+    def expire_snapshots(self) -> ExpireSnapshots:
+        """Return a builder of an expiry, which does nothing before its ``commit``.
+
+        Raises:
+            PolicyError: the table is plain, or says ``gc.enabled=false``.
+        """
+        self.tbl.io_for(self.tbl.metadata)
+        check_gc(self.tbl.metadata, table=".".join(self.tbl.name()))
+        return ExpireSnapshots(self.tbl)
+
+    def compact(
+        self,
+        *,
+        where: BooleanExpression | str = ALWAYS_TRUE,
+        sort_by: SortOrder | str | None = None,
+        z_order_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Compacted:
+        """Put small data files together, cut large ones, and write those with many deleted rows without these; rows and row ids stay.
+
+        By this process, whose memory is that of a few open files, or, with an order, of the rows of a group
+        (``max-file-group-size-bytes``). ``icelock.spark.compact`` does it by Spark's tasks.
+
+        Args:
+            where: only files that may have such rows.
+            sort_by: the order of rows in a group of files: ``"table"`` for the table's own, ``"city desc nulls last, bucket(4, id)"``,
+                or a ``SortOrder``.
+            z_order_by: columns by which rows are put in Z-order instead.
+            options: Java's of rewrite_data_files, such as ``target-file-size-bytes`` and ``rewrite-all``.
+            branch: the branch to compact.
+            dry_run: only say what would be done.
+            progress: called after each group of files with the bytes read so far, and those to read.
+
+        Raises:
+            PolicyError: an unknown option, order or branch; nothing was written.
+            IntegrityError: a file fails authentication. This and other errors of files: nothing more is committed; with
+                ``partial-progress.enabled`` other groups are, and ``failed_files`` counts.
+            CommitFailedException: the catalog refused each time; likewise.
+            ValidationException: the columns or partition spec were changed meanwhile, or the branch was replaced; likewise.
+            CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
+        """
+        metadata = self.tbl.metadata
+        self.tbl.io_for(metadata)
+        if sort_by is not None and z_order_by:
+            raise PolicyError("compact takes sort_by or z_order_by, not both")
+        request = CompactRequest(
+            where=parse_filter(where),
+            branch=branch,
+            options=CompactOptions.parse(options or {}, metadata.properties),
+            sort_order=parse_sort_order(sort_by, metadata, table=".".join(self.tbl.name())),
+            z_order=tuple(z_order_by),
+        )
+        compaction = Compaction(self.tbl, request, combine_here, progress)
+        return compaction.plan() if dry_run else compaction.run()
