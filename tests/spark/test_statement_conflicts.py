@@ -134,6 +134,7 @@ def jobs(monkeypatch) -> list[Job]:
         return ChangeResult()
 
     monkeypatch.setattr(JobsHere, "write", noted)
+    monkeypatch.setattr(JobsHere, "delete", noted)
     return found
 
 

@@ -81,6 +81,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
     messages: Sequence[WriterCommitMessage | None],
     staged: Staged | None = None,
     *,
+    found: FilesWritten | None = None,
     catalog: EncryptedCatalog | None = None,
     files: TargetFiles | None = None,
 ) -> Staged | ChangeResult:
@@ -91,6 +92,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         write: what was planned.
         messages: of the tasks, in their order.
         staged: what the operation's first job has left.
+        found: rows to delete that the calling process knows, beside what tasks tell.
         catalog: the table's, if it is open.
         files: that were planned for a job that removes rows; they are planned again if they are not given.
 
@@ -101,7 +103,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         ValidationException: another writer's commit conflicts with this one, or columns of the files are no longer the table's.
     """
     job = write.job
-    before = [] if staged is None else [staged.written]
+    before = [known for known in (None if staged is None else staged.written, found) if known is not None]
     try:
         tasks = _opened(job, messages)
         done = FilesWritten.together([*before, *tasks], retried=any(each.retried for each in (*before, *tasks)))

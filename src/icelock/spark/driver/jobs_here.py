@@ -1,8 +1,8 @@
 """Jobs that the calling process of a classic session plans and commits: the only Python processes are those of the tasks.
 
 1 the job is planned (``spark.driver.plan_write``, ``plan_read``), as the data source's planning processes would. 2 tasks do the work
-(``spark.driver.write_here``, ``rewrite_here``). 3 the job ends (``spark.driver.commit``): it commits, or what it wrote goes to the
-operation's next job, in memory. If a job fails, no file of the operation is left.
+(``spark.driver.write_here``, ``rewrite_here``, ``deleted_rows``). 3 the job ends (``spark.driver.commit``): it commits, or what it wrote
+goes to the operation's next job, in memory. If a job fails, no file of the operation is left.
 
 An operation opens its catalog once, and again for what comes after a minute.
 
@@ -12,7 +12,7 @@ Not here: the same by the data source, for Connect sessions (``spark.driver.run_
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import TracebackType
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.driver.commit import end_job, remove, sweep
+from icelock.spark.driver.deleted_rows import deleted_rows
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.plan_read import RewritePlanning
@@ -95,6 +96,19 @@ class JobsHere(Jobs):
             sweep(context)
             raise
         end = end_job(context, write, messages, catalog=self._fresh())
+        return end if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
+
+    def delete(self, job: Job, rows: DataFrame, place: Sequence[int]) -> ChangeResult:
+        """Delete the rows that are at these places, and commit; errors as ``write``. Nothing is written before, so nothing is left.
+
+        ``place`` are the columns of ``rows`` with file and position.
+        """
+        table = table_of(self.catalog(), job.table)
+        write = planned_change(self._settings, job, table)
+        context = replace(table.transaction().staged.write_context(), operation_id=job.operation_id)
+        found = deleted_rows(rows, place)
+        check()
+        end = end_job(context, write, (), found=found, catalog=self._fresh())
         return end if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
 
     def remove(self, job: Job) -> ChangeResult:

@@ -31,7 +31,7 @@ _NATIVE: Final = (
     *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
     *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "SparkCatalog", "TableRelations"),
-    *("TableCommands",),
+    *("TableCommands", "DeletedRows"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

@@ -18,9 +18,9 @@ from icelock.metadata.metadata_columns import ROW_ID
 from icelock.spark.change_rows import delete
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.jobs_here import JobsHere
 from icelock.spark.driver.new_table import iceberg_schema
 from icelock.spark.driver.result import ChangeResult
-from icelock.spark.driver.run_jobs import jobs_of
 from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
@@ -135,12 +135,17 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     )
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
-    with jobs_of(session.spark, loaded.name) as jobs:
-        session.results.put(jobs.write(job, _changed(loaded, session.rows(asked.given), asked), spread, known.layout))
+    rows = session.rows(asked.given)
+    with JobsHere(session.spark, loaded.name) as jobs:
+        if job.purpose == Purpose.DELETE:
+            result = jobs.delete(job, rows, asked["place"])
+        else:
+            result = jobs.write(job, _changed(loaded, rows, asked), spread, known.layout)
+    session.results.put(result)
 
 
 def _changed(loaded: LoadedTable, rows: DataFrame, asked: Asked) -> DataFrame:
-    """Return the rows as tasks take them (``spark.task.write``); of a DELETE the new row is all nulls."""
+    """Return the rows as tasks take them (``spark.task.write``); where a row is deleted, the new one is all nulls."""
     numbered = rows.toDF(*map(str, range(len(rows.columns))))
 
     def column(ordinal: int) -> Column:

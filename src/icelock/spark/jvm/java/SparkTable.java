@@ -290,9 +290,10 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
       return new NamedReference[] {Expressions.column("_file"), Expressions.column("_pos")};
     }
 
+    /** A new row in an old one's place keeps its id. */
     @Override
     public NamedReference[] requiredMetadataAttributes() {
-      return new NamedReference[] {Expressions.column("_row_id")};
+      return command == RowLevelOperation.Command.DELETE ? new NamedReference[0] : new NamedReference[] {Expressions.column("_row_id")};
     }
 
     @Override
