@@ -197,6 +197,7 @@ MAINTENANCE = [
         {
             "expire_snapshots": lambda p: p.table.maintenance.expire_snapshots(),
             "compact/dry run": lambda p: p.table.maintenance.compact(dry_run=True),
+            "rewrite_manifests/dry run": lambda p: p.table.maintenance.rewrite_manifests(dry_run=True),
         },
     ),
     *recipes(
@@ -205,6 +206,7 @@ MAINTENANCE = [
         {
             "compact": lambda p: p.table.maintenance.compact(options={"rewrite-all": "true"}),
             "compact/sorted": lambda p: p.table.maintenance.compact(sort_by="id desc", options={"rewrite-all": "true"}),
+            "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
         },
     ),
     *recipes(

@@ -11,6 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import StringType
 from pyroaring import BitMap64
 
+from icelock.table.commit.rewrite import FileGroup
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineWork
 from tools.operations.place import Place
@@ -41,6 +42,12 @@ def change_rows(place: Place, transaction: Any) -> None:
     """Delete the first row of a file as an engine tells it: by position."""
     change = EngineWork(deleted=[(live(place)[0], BitMap64([0]))])
     transaction.change_rows(change, row_filter=AlwaysTrue(), base_snapshot_id=place.table.current_snapshot().snapshot_id)
+
+
+def rewrite_data_files(place: Place, transaction: Any) -> None:
+    """Put files in the place of those that are there, as if they had the same rows."""
+    group = FileGroup(removed=[task.file for task in live(place)], added=place.written(transaction))
+    transaction.rewrite_data_files([group], transaction.table_metadata)
 
 
 def several(place: Place, transaction: Any) -> None:
@@ -86,6 +93,7 @@ TRANSACTION = [
             "overwrite_data_files": staged(lambda p, tx: tx.overwrite_data_files(p.written(tx), [task.file for task in live(p)])),
             "overwrite_with_data_files": staged(lambda p, tx: tx.overwrite_with_data_files(p.written(tx))),
             "replace_partitions": staged(lambda p, tx: tx.replace_partitions(p.written(tx))),
+            "rewrite_data_files": staged(rewrite_data_files),
             "upsert": staged(lambda _, tx: tx.upsert(updated(), join_cols=["id"])),
             "upsert/merge-on-read": staged(lambda _, tx: tx.upsert(updated(), join_cols=["id"]), MERGE_ON_READ),
         },

@@ -55,7 +55,7 @@ class PartitionSet:
         wanted = self._partitions.get(manifest.partition_spec_id)
         if wanted is None:
             return False
-        kinds = _kinds(metadata, manifest.partition_spec_id)
+        kinds = partition_kinds(metadata, manifest.partition_spec_id)
         columns = zip(manifest.partitions or (), kinds, zip(*wanted.values(), strict=True), strict=False)
         return all(_may_hold(summary, kind, values) for summary, kind, values in columns)
 
@@ -65,7 +65,7 @@ def partition_values(file: DataFile) -> tuple[Any, ...]:
     return tuple(file.partition._data)  # noqa: SLF001 - PyIceberg's Record
 
 
-def _kinds(metadata: TableMetadata, spec_id: int) -> list[IcebergType | None]:
+def partition_kinds(metadata: TableMetadata, spec_id: int) -> list[IcebergType | None]:
     """Return the types of a spec's values; None if no schema of the table has the source column."""
     sources = {field_id: schema.find_type(field_id) for schema in metadata.schemas for field_id in schema.field_ids}
     fields = metadata.specs()[spec_id].fields

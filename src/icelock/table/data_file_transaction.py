@@ -287,7 +287,8 @@ class DataFileTransaction(Transaction):
             self._track_new(files)
             check_still_fits(planned_on, self.staged.metadata, table=self.staged.name)
             change = GroupsChange(self.staged, groups, base, branch)
-            with self.update_snapshot(snapshot_properties, branch).rewrite() as producer:
+            update = self.update_snapshot(snapshot_properties, branch)
+            with EncryptedRewrite(operation=Operation.REPLACE, **update._arguments()) as producer:  # noqa: SLF001 - no step for engines
                 producer.rewrite(change, sequence_number=base.sequence_number or 0)
             return change
 
@@ -347,10 +348,6 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
     def replace_partitions(self) -> EncryptedReplacePartitions:
         """Return a producer that replaces the partitions of the files that it is given."""
         return EncryptedReplacePartitions(operation=Operation.OVERWRITE, **self._arguments())
-
-    def rewrite(self) -> EncryptedRewrite:
-        """Return a producer that puts files in the place of others with the same rows."""
-        return EncryptedRewrite(operation=Operation.REPLACE, **self._arguments())
 
     def delete(self) -> NoReturn:
         """Refused: PyIceberg's producer deletes rows for which the filter is NULL (``plan.planner``)."""

@@ -5,9 +5,10 @@ Not here: files that belong to no snapshot (``icelock.maintenance.leftovers``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder
@@ -17,6 +18,7 @@ from icelock.plan.filters.text import parse_filter
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
 from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.state import OpenTable
 
@@ -84,3 +86,31 @@ class MaintenanceTable:
         )
         compaction = Compaction(self.tbl, request, combine_here, progress)
         return compaction.plan() if dry_run else compaction.run()
+
+    def rewrite_manifests(
+        self,
+        *,
+        spec_id: int | None = None,
+        rewrite_if: Callable[[ManifestFile], bool] | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
+        progress: ManifestProgress | None = None,
+    ) -> RewrittenManifests:
+        """Put manifests together to ``commit.manifest.target-size-bytes``, sorted by partition, without entries of removed files.
+
+        Files, rows and row ids stay; nothing is committed if nothing is gained. Manifests that others add meanwhile stay as they are.
+
+        Args:
+            spec_id: only manifests of this partition spec; None: of each, by itself.
+            rewrite_if: only manifests that it takes, for example ``lambda manifest: manifest.manifest_length < 100_000``.
+            branch: the branch whose manifests they are.
+            dry_run: only say what would be done.
+            progress: called after each group of manifests with how many were replaced so far, and how many will be.
+
+        Raises:
+            PolicyError: the table has no such branch or spec; nothing was written.
+            KeyUnavailableError, IntegrityError, OSError: a manifest cannot be read; nothing was changed.
+            CommitFailedException: the catalog refused each time; likewise.
+            CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
+        """
+        return rewrite_manifests(self.tbl, spec_id=spec_id, rewrite_if=rewrite_if, branch=branch, dry_run=dry_run, progress=progress)
