@@ -234,6 +234,11 @@ SECTIONS = (
                 remark="key entries that nothing needs go along",
             ),
             row("`maintenance.compact`", "MaintenanceTable.compact", "MaintenanceTable.compact/sorted", remark="rows and row ids stay"),
+            row(
+                "`maintenance.rewrite_deletes`",
+                "MaintenanceTable.rewrite_deletes",
+                remark="deletes become vectors, or deleted rows are taken out of the data",
+            ),
             row("`maintenance.rewrite_manifests`", "MaintenanceTable.rewrite_manifests", remark="files, rows and row ids stay"),
             row("`icelock.maintenance.leftovers`", "maintenance.leftovers", remark="lists files and keys that nothing needs"),
             row("`icelock.maintenance.remove_leftovers`", "maintenance.remove_leftovers"),

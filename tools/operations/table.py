@@ -185,6 +185,13 @@ def since(place: Place) -> Any:
     return place.table.incremental_append_scan(from_snapshot_id_exclusive=place.first)
 
 
+def into_the_data(place: Place) -> None:
+    """Delete a row by a vector, and take it out of the data."""
+    place.table.transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
+    place.table.delete("id = 3")
+    assert place.table.maintenance.rewrite_deletes(into="data").added_files
+
+
 def removed(place: Place) -> None:
     found = maintenance.remove_leftovers(place.table, older_than=timedelta(0))
     assert found.files
@@ -197,6 +204,7 @@ MAINTENANCE = [
         {
             "expire_snapshots": lambda p: p.table.maintenance.expire_snapshots(),
             "compact/dry run": lambda p: p.table.maintenance.compact(dry_run=True),
+            "rewrite_deletes/dry run": lambda p: p.table.maintenance.rewrite_deletes(dry_run=True),
             "rewrite_manifests/dry run": lambda p: p.table.maintenance.rewrite_manifests(dry_run=True),
         },
     ),
@@ -206,6 +214,7 @@ MAINTENANCE = [
         {
             "compact": lambda p: p.table.maintenance.compact(options={"rewrite-all": "true"}),
             "compact/sorted": lambda p: p.table.maintenance.compact(sort_by="id desc", options={"rewrite-all": "true"}),
+            "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
         },
     ),

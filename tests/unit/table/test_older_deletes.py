@@ -49,11 +49,11 @@ def parquet(table: Any, rows: pa.Table, name: str, **fields: Any) -> DataFile:
     with table.storage.new_output(location).create() as stream:
         pq.write_table(rows, stream, encryption_properties=properties, store_schema=False)
     size = len(table.storage.new_input(location))
-    (partition,) = {str(e.data_file.partition): e.data_file.partition for _, e in live_entries(table)}.values()
+    if "partition" not in fields:
+        (fields["partition"],) = {str(e.data_file.partition): e.data_file.partition for _, e in live_entries(table)}.values()
     file = DataFile.from_args(
         file_path=location,
         file_format=FileFormat.PARQUET,
-        partition=partition,
         record_count=rows.num_rows,
         file_size_in_bytes=size,
         key_metadata=key.closed(size).encode(),

@@ -26,7 +26,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import Deletes, bitmap_of
+from icelock.arrow.read.deletes import Deletes, bitmap_of, check_deletes
 from icelock.arrow.read.task import count_task, read_task
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.writer import write_data_files
@@ -127,6 +127,21 @@ def mark_deleted(read: ReadContext, task: ScanTask, positions: BitMap64 | None =
     live = count_task(every_row, task) if before.compares else task.record_count - len(before.positions)
     rows = len(positions - before.positions)
     return Rewrite(removed=True, rows=rows) if rows == live else Rewrite(deleted=positions | before.positions, rows=rows)
+
+
+def deleted_rows(read: ReadContext, task: ScanTask) -> BitMap64:
+    """Return the positions of all deleted rows of a data file, by positions or by equality; only compared columns are read.
+
+    Raises:
+        IntegrityError: a file fails authentication, or a delete file does not belong to the data file.
+        PolicyError, FormatError: a file that is not read here, or an invalid one.
+    """
+    every_row = replace(read, row_filter=AlwaysTrue())
+    check_deletes(every_row, task)
+    deletes = Deletes.read(every_row, task)
+    if not deletes.compares:
+        return deletes.positions
+    return BitMap64(range(task.record_count)) - _matching(every_row, task)
 
 
 def _matching(read: ReadContext, task: ScanTask) -> BitMap64:

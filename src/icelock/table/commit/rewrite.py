@@ -4,10 +4,12 @@ Files come in groups: the live rows of a group's removed files are in its added 
 files are written. By what they did since the snapshot that the work was planned on, a group is committed or left out:
 
     data files of the group are gone                        left out: its rows are elsewhere now, or deleted
-    positions of them were deleted                          left out: the added files have those rows
+    positions of them were deleted                          left out: the added files have those rows; so they may if deletes were only
+                                                            rewritten, as equality deletes that came in may be among these positions
     equality deletes came in                                committed: the added files keep the sequence number of that snapshot, so
-                                                            that later equality deletes apply to their rows
-    files were added; delete files were only rewritten      committed
+                                                            that later equality deletes apply to their rows; left out if the added files
+                                                            have another partition spec, in which these do not apply
+    files were added                                        committed
 
 Groups that are left out have to be done again, on the present rows (``dropped``).
 
@@ -24,6 +26,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import VoidTransform
 
 from icelock.metadata.manifest import DataFile as EncryptedDataFile
 from icelock.plan.delete_index import DeleteFileId, referenced_data_file
@@ -105,8 +108,6 @@ class GroupsChange:
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
             deletes = manifest.content == ManifestContent.DELETES
-            if deletes and operation == Operation.REPLACE:
-                continue  # deletes in another form: no row is live or deleted for it
             wanted = ManifestEntryStatus.ADDED if deletes else ManifestEntryStatus.DELETED
             for entry in manifest.fetch_manifest_entry(self._staged.committed.io, discard_deleted=False):
                 if entry.status == wanted and entry.snapshot_id == snapshot.snapshot_id:
@@ -116,7 +117,7 @@ class GroupsChange:
         if not deletes:
             return (file.file_path,)
         if file.equality_ids:
-            return ()
+            return self._moved_out(file)
         about = referenced_data_file(file)
         if about is not None:
             return (about,)
@@ -126,6 +127,16 @@ class GroupsChange:
         inside.add(file)
         return (planned.file_path for group in self._groups for planned in group.removed if planned in inside)
 
+    def _moved_out(self, deletes: DataFile) -> Iterator[str]:
+        """Yield data files of the partition of equality deletes whose rows are no longer in it."""
+        if all(isinstance(field.transform, VoidTransform) for field in self._staged.metadata.specs()[deletes.spec_id].fields):
+            return  # they apply everywhere
+        inside = PartitionSet()
+        inside.add(deletes)
+        for group in self._groups:
+            if any(file.spec_id != deletes.spec_id for file in group.added):
+                yield from (planned.file_path for planned in group.removed if planned in inside)
+
 
 class EncryptedRewrite(EncryptedOverwrite):
     """The producer: operation ``replace``; added files have the data sequence number of the snapshot that their rows come from."""
@@ -133,7 +144,12 @@ class EncryptedRewrite(EncryptedOverwrite):
     reads_data = False  # another attempt reads manifests only
 
     def rewrite(self, change: GroupsChange, *, sequence_number: int) -> None:
-        """Let the snapshot make a change of groups; no snapshot is made if none is left."""
+        """Let the snapshot make a change of groups; no snapshot is made if none is left.
+
+        Args:
+            change: the groups.
+            sequence_number: of the snapshot that they were planned on.
+        """
         self.data_sequence_number = sequence_number
         self.apply(change, may_be_empty=True)
 

@@ -59,7 +59,7 @@ class Change:
     replaced: frozenset[DeleteFileId] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.deletes)
+        return bool(self.removed or self.added or self.deletes or self.replaced)
 
 
 class RowChange(Protocol):

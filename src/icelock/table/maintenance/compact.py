@@ -45,6 +45,7 @@ from icelock.table.commit.rewrite import FileGroup
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.compact_plan import PlannedGroup, plan_groups
+from icelock.table.maintenance.dangling import commit_deletes
 from icelock.table.scan import DataScan
 from icelock.table.state import OpenTable
 
@@ -66,7 +67,8 @@ class Compacted:
         rewritten_bytes: their size on storage.
         added_files: data files that were written for them; of a dry run an estimate.
         added_bytes: their size on storage; of a dry run not known, 0.
-        removed_delete_files: deletion vectors, and position deletes of one file, that went with their data files.
+        removed_delete_files: deletion vectors, and position deletes of one file, that went with their data files; with
+            ``remove-dangling-deletes`` all that applied to no data file any more.
         failed_files: data files of groups that could not be rewritten, with partial progress.
         conflicted_files: data files of groups that other writers touched in each round, so that they stay as they are.
         snapshots: ids of the snapshots that were committed.
@@ -161,6 +163,14 @@ class Compaction:
 
     def run(self) -> Compacted:
         """Compact; errors are those of ``MaintenanceTable.compact``."""
+        result = self._run()
+        if not self._request.options.remove_dangling:
+            return result
+        done = commit_deletes(self._table, self._request.branch, vectors=False)
+        made = () if done.snapshot_id is None else (done.snapshot_id,)
+        return _plus(result, removed_delete_files=done.removed_delete_files, snapshots=made)
+
+    def _run(self) -> Compacted:
         again: PartitionSet | None = None
         dropped: list[FileGroup] = []
         for _ in range(_ROUNDS):

@@ -43,6 +43,7 @@ class CompactOptions:
         max_commits: 1, or with ``partial-progress.enabled`` how many commits the work is cut into.
         max_failed_commits: how many of these may fail.
         remove_dangling: whether delete files that apply to no data file are removed too.
+        any_delete: instead of all that: a file with any delete is rewritten, and no other.
     """
 
     target: int
@@ -56,6 +57,7 @@ class CompactOptions:
     max_commits: int = 1
     max_failed_commits: int = 0
     remove_dangling: bool = False
+    any_delete: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str], properties: Mapping[str, str]) -> Self:

@@ -59,7 +59,7 @@ def plan_groups(planned: Iterable[FileScanTask], options: CompactOptions, *, spe
         groups += (
             PlannedGroup(bins=(tuple(packed),) if one_bin else _bins(packed, options))
             for packed in packer.pack(files, weight_func=lambda task: task.file.file_size_in_bytes)
-            if options.every or _is_worth_it(packed, options)
+            if options.every or options.any_delete or _is_worth_it(packed, options)
         )
     return sorted(groups, key=lambda group: group.size, reverse=True)
 
@@ -72,6 +72,8 @@ def deleted_ratio(task: FileScanTask) -> float:
 
 
 def _is_candidate(task: FileScanTask, options: CompactOptions) -> bool:
+    if options.any_delete:
+        return bool(task.delete_files)
     return not options.smallest <= task.file.file_size_in_bytes <= options.largest or _has_many_deletes(task, options)
 
 

@@ -18,6 +18,7 @@ from icelock.plan.filters.text import parse_filter
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
 from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
 from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.state import OpenTable
@@ -114,3 +115,24 @@ class MaintenanceTable:
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
         return rewrite_manifests(self.tbl, spec_id=spec_id, rewrite_if=rewrite_if, branch=branch, dry_run=dry_run, progress=progress)
+
+    def rewrite_deletes(
+        self, *, into: Into = "vectors", branch: str = MAIN_BRANCH, dry_run: bool = False, progress: Progress | None = None
+    ) -> RewrittenDeletes:
+        """Put deletes into another form; rows stay, and none comes back. Delete files that apply to no data file are removed.
+
+        Args:
+            into: ``"vectors"``: position deletes, equality deletes and vectors of a data file become one deletion vector; ``"data"``:
+                data files are also written without their deleted rows, so that after this and an expiry these are in no file.
+            branch: whose deletes.
+            dry_run: only say what would be done.
+            progress: called with the bytes of data files done so far, and of all: for ``"data"`` in two steps, vectors and data.
+
+        Raises:
+            PolicyError: another ``into``, or no such branch; nothing was written.
+            IntegrityError: a file fails authentication; steps that were committed before stay.
+            CommitFailedException: the catalog refused each time; likewise.
+            ValidationException: the columns or partition spec were changed meanwhile; likewise.
+            CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
+        """
+        return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress)
