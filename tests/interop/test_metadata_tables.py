@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from icelock.spark.statements import metadata_tables
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from tests.interop.features_rows import MERGE_ON_READ
 from tests.interop.java_side import V3_KEYED
@@ -45,7 +46,7 @@ def fields(kind: Any) -> Any:
     return found
 
 
-def test_rows_and_columns_are_javas(engines, new_table):
+def test_rows_and_columns_are_javas(engines, new_table, monkeypatch):
     java, name = engines.java, new_table("metadata")
     java.create(name, COLUMNS, by="days(at)", properties={**V3_KEYED, **MERGE_ON_READ})
     java.sql(f"INSERT INTO {{t}} {ROWS}", t=name)
@@ -60,6 +61,11 @@ def test_rows_and_columns_are_javas(engines, new_table):
         theirs, ours = frame(java.spark, "ice", name, kind), frame(java.spark, "ours", name, kind)
         assert fields(ours.schema) == fields(theirs.schema), kind
         assert rows(ours) == rows(theirs), kind
+    with monkeypatch.context() as few:
+        few.setattr(metadata_tables, "MANY", 0)  # by tasks
+        for kind in ("partitions", "position_deletes"):
+            theirs, ours = (rows(frame(java.spark, catalog, name, kind)) for catalog in ("ice", "ours"))
+            assert ours == theirs, kind
     first = java.sql("SELECT snapshot_id FROM {t}.snapshots ORDER BY committed_at", t=name).first()[0]
     for kind in ("files", "entries", "manifests", "partitions", "position_deletes", "snapshots"):
         found = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, TimeType
@@ -13,8 +15,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from icelock.errors import IntegrityError, PolicyError
+from icelock.keys.entropy import SystemEntropy
+from icelock.spark.sealed.splits import sealed_rows
 from icelock.spark.statements import metadata_tables
-from icelock.spark.task.list_files import ListPlan
+from icelock.spark.task.list_files import ListPlan, manifest_split
+from icelock.spark.task.list_parts import PartitionsPlan, list_deletes, merge_partitions, sum_partitions
 from tests.lakes.sqlite import KEY, KEYED
 
 pytestmark = pytest.mark.spark
@@ -111,8 +116,9 @@ def test_files_and_entries(town):
 
 def test_those_of_many_files_are_made_by_tasks(town, spark, spark_lake, monkeypatch):
     """Rows are the same, keys of manifests are neither in the plan nor in what tasks are sent, and a changed manifest is noticed."""
-    town("insert into test.db.t values (11, 'town-11')")
-    kinds = ("files", "data_files", "delete_files", "entries", "all_files", "all_entries")
+    town("insert into test.db.t values (11, 'town-11'), (12, 'town-12')")
+    town("delete from test.db.t where id in (select explode(array(11l)))")
+    kinds = ("files", "data_files", "delete_files", "entries", "all_files", "all_entries", "partitions", "position_deletes")
 
     def rows(kind):
         return sorted(spark.table(f"test.db.t.{kind}").toJSON().collect())
@@ -126,14 +132,44 @@ def test_those_of_many_files_are_made_by_tasks(town, spark, spark_lake, monkeypa
         plan = spark.table(f"test.db.t.{kind}")._jdf.queryExecution().toString()
         assert "MapInArrow" in plan
         assert not any(manifest.manifest_path in plan or manifest.key_metadata.hex() in plan.lower() for manifest in manifests)
-    assert town("select file_path from test.db.t.files where readable_metrics.id.upper_bound = 11")
+    assert town("select count(*), count(distinct delete_file_path) from test.db.t.position_deletes") == [(3, 2)]
+    assert town("select file_path from test.db.t.files where readable_metrics.id.upper_bound = 12")
     sent = ListPlan.of("files", table.metadata, StructType().json(), {})
     assert not {"encryption-keys", "snapshots"} & {name for name, value in json.loads(sent.metadata).items() if value}
     damaged = Path(manifests[0].manifest_path.removeprefix("file://"))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for kind in ("files", "partitions"):
+        with pytest.raises(IntegrityError):
+            rows(kind)
+
+
+def test_what_goes_from_task_to_task_is_sealed(sql, spark_lake):
+    """Sums have partition values, and what is told of delete files has their keys; both steps run here, on manifests as tasks get them."""
+    sql(f"create table test.db.p (id bigint, city string) partitioned by (city) {KEY}")
+    sql("alter table test.db.p set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    sql("insert into test.db.p select id, 'secret-town' from range(0, 4, 1, 1)")
+    sql("delete from test.db.p where id in (select explode(array(1l, 2l)))")
+    table = spark_lake.catalog().load_table("db.p")
+    manifests = table.current_snapshot().manifests(table.io)
+    (vector,) = [entry.data_file for entry in manifests[1].fetch_manifest_entry(table.io)]
+    schema = StructType().add("partition", StructType().add("city", "string")).add("record_count", "long")
+    plan, key = ListPlan.of("partitions", table.metadata, schema.json(), {}), bytes(32)
+    sums = PartitionsPlan(listed=plan, times={})
+
+    def given(some):
+        return iter(sealed_rows(key, map(manifest_split, some), SystemEntropy()).to_batches())
+
+    sealed = [*sum_partitions(sums, key, given(manifests))], [*list_deletes(plan, key, given(manifests[1:]))]
+    for batch in itertools.chain(*sealed):
+        text = repr(batch.to_pylist()).encode() + b"".join(batch.column(0).to_pylist())
+        assert b"secret-town" not in text
+        assert vector.key_metadata not in text
+    (merged,) = merge_partitions(sums, key, iter(sealed[0]))
+    assert merged.to_pylist() == [{"partition": {"city": "secret-town"}, "record_count": 4}]
+    changed = pa.record_batch([pa.array([value[:-1] + bytes([value[-1] ^ 1]) for value in sealed[0][0].column(0).to_pylist()])], ["split"])
     with pytest.raises(IntegrityError):
-        rows("files")
+        [*merge_partitions(sums, key, iter([changed]))]
 
 
 @pytest.mark.spark43
@@ -198,18 +234,22 @@ def test_manifests(town):
     ]
 
 
-def test_partitions_of_specs_that_changed(sql, spark_lake):
+def test_partitions_of_specs_that_changed(sql, spark_lake, monkeypatch):
     sql(f"create table test.db.p (id bigint, at timestamp) partitioned by (days(at)) {KEY}")
     sql("insert into test.db.p values (1, timestamp'2026-01-31 12:00:00'), (2, timestamp'2026-01-31 13:00:00'), (3, null)")
     spark_lake.catalog().load_table("db.p").update_spec().add_identity("id").commit()
     sql("insert into test.db.p values (4, timestamp'2026-01-31 12:00:00')")
     first, second = (row[0] for row in sql("select snapshot_id from test.db.p.snapshots order by committed_at"))
-    rows = sql("select partition.*, spec_id, record_count, file_count, last_updated_snapshot_id from test.db.p.partitions order by 2, 1")
-    assert rows == [
-        (None, None, 0, 1, 1, first),
-        (date(2026, 1, 31), None, 0, 2, 1, first),
-        (date(2026, 1, 31), 4, 1, 1, 1, second),
-    ]
+    for limit in (metadata_tables.MANY, 0):  # by tasks too
+        monkeypatch.setattr(metadata_tables, "MANY", limit)
+        rows = sql(
+            "select partition.*, spec_id, record_count, file_count, last_updated_snapshot_id from test.db.p.partitions order by 2, 1"
+        )
+        assert rows == [
+            (None, None, 0, 1, 1, first),
+            (date(2026, 1, 31), None, 0, 2, 1, first),
+            (date(2026, 1, 31), 4, 1, 1, 1, second),
+        ]
     summaries = sql(
         "select partition_summaries.lower_bound, partition_summaries.contains_null from test.db.p.manifests order by partition_spec_id"
     )

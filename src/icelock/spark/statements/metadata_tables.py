@@ -1,7 +1,7 @@
 """Metadata tables: ``catalog.namespace.table.snapshots`` and the like, with Java's names and columns.
 
-Their rows are made in this process, when a query is planned, and come to Spark as a local relation. Those of more than ``MANY`` files of an
-encrypted table are made by tasks, which get the manifests' keys sealed (``spark.sealed.splits``).
+Their rows are made in this process, when a query is planned, and come to Spark as a local relation. Those of more than ``MANY`` files, or
+deleted positions, of an encrypted table are made by tasks, which get the manifests' keys sealed (``spark.sealed.splits``).
 
 Not here: columns and rows (``table.metadata_tables``).
 """
@@ -28,14 +28,28 @@ from icelock.spark.columns.types import arrow_schema, has_spark_type, spark_sche
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.settings.catalogs import executor_properties, scan_of
 from icelock.spark.settings.options import TABLE, ReadOptions, TableName
+from icelock.spark.settings.session import settings_of
 from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.task.list_files import ListPlan, list_files, manifest_split
-from icelock.table.metadata_tables.columns import ENTRIES, FILES, POSITION_DELETES, columns_of
-from icelock.table.metadata_tables.position_deletes import position_delete_rows
+from icelock.spark.task.list_parts import (
+    DELETES,
+    PLACE,
+    SEALED,
+    PartitionsPlan,
+    list_deletes,
+    merge_partitions,
+    read_deletes,
+    sum_partitions,
+)
+from icelock.spark.task.read import ReadPlan
+from icelock.table.metadata_tables.columns import ENTRIES, FILES, PARTITIONS, POSITION_DELETES, columns_of
+from icelock.table.metadata_tables.partitions import commit_times
+from icelock.table.metadata_tables.position_deletes import delete_manifests, position_delete_files, position_delete_rows
 from icelock.table.metadata_tables.rows import manifests_of, rows_of, rows_of_manifests
-from icelock.table.plain import AnyTable
+from icelock.table.plain import AnyTable, engine_scan
 
 MANY: Final = 20_000
+_LISTED: Final = FILES | ENTRIES | {PARTITIONS, POSITION_DELETES}
 
 
 def load_metadata_table(session: StatementSession, table: AnyTable, name: TableName, kind: str, at: ReadOptions) -> dict[str, Any]:
@@ -74,25 +88,32 @@ def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Snapshot | None:
 
 
 def _frame(spark: SparkSession, table: AnyTable, kind: str, at: ReadOptions, schema: StructType) -> DataFrame:
-    """Return the rows of a metadata table: those of very many files are made by tasks, a manifest after the other."""
+    """Return the rows of a metadata table: those of very many files or positions are made by tasks."""
     snapshot, arrow = _snapshot(table, kind, at), arrow_schema(schema)
-    if kind in FILES | ENTRIES:
+    if kind in _LISTED:
         manifests = manifests_of(kind, table, snapshot)
-        if is_encrypted(table.metadata) and sum(_entries_in(manifest) for manifest in manifests) > MANY:
-            return _listed_by_tasks(spark, table, kind, manifests, schema)
-        found = _table(rows_of_manifests(kind, table.metadata, table.io, manifests), arrow)
-    elif kind == POSITION_DELETES:
-        found = _position_deletes(table, snapshot, arrow)
+        if kind == POSITION_DELETES:
+            manifests = delete_manifests(manifests)
+        if is_encrypted(table.metadata) and sum(_rows_in(kind, manifest) for manifest in manifests) > MANY:
+            return _by_tasks(spark, table, kind, manifests, schema)
+        if kind == POSITION_DELETES:
+            found = _position_deletes(table, manifests, arrow)
+        else:
+            found = _table(rows_of_manifests(kind, table.metadata, table.io, manifests), arrow)
     else:
         found = _table(rows_of(kind, table, snapshot), arrow)
     return spark.createDataFrame(found, schema)
 
 
-def _entries_in(manifest: ManifestFile) -> int:
-    return sum(count or 0 for count in (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count))
+def _rows_in(kind: str, manifest: ManifestFile) -> int:
+    """Return about how many files, or positions, a manifest lists."""
+    counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+    if kind == POSITION_DELETES:
+        counts = (manifest.added_rows_count, manifest.existing_rows_count, 0)
+    return sum(count or 0 for count in counts)
 
 
-def _listed_by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests: list[ManifestFile], schema: StructType) -> DataFrame:
+def _by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests: list[ManifestFile], schema: StructType) -> DataFrame:
     for manifest in manifests:
         open_input(table.io, manifest.manifest_path, manifest.key_metadata)  # refuses a plain one; reads nothing of another
     entropy = SystemEntropy()
@@ -100,6 +121,14 @@ def _listed_by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests:
     storage = executor_properties(table.io.properties, table.catalog.properties)
     plan = ListPlan.of(kind, table.metadata, schema.json(), storage)
     sealed = spark.createDataFrame(sealed_rows(key, map(manifest_split, manifests), entropy))
+    if kind == PARTITIONS:
+        sums = PartitionsPlan(listed=plan, times=commit_times(table.metadata))
+        parts = sealed.mapInArrow(partial(sum_partitions, sums, key), SEALED).repartition(1)
+        return parts.mapInArrow(partial(merge_partitions, sums, key), schema)
+    if kind == POSITION_DELETES:
+        read = ReadPlan.of(engine_scan(table).read_context(Schema()), StructType(), storage, table.metadata.location)
+        deletes = sealed.mapInArrow(partial(list_deletes, plan, key), DELETES).repartition(settings_of(spark).parallelism, PLACE)
+        return deletes.mapInArrow(partial(read_deletes, plan, read, key), schema)
     return sealed.mapInArrow(partial(list_files, plan, key), schema)
 
 
@@ -107,14 +136,11 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
-def _position_deletes(table: AnyTable, snapshot: Snapshot | None, schema: pa.Schema) -> pa.Table:
-    parts = [schema.empty_table()]
-    for row, positions in position_delete_rows(table, snapshot):
-        one = pa.Table.from_pylist([{**row, "pos": 0}], schema=schema)
-        many = one.take(pa.repeat(pa.scalar(0), len(positions)))
-        index = schema.get_field_index("pos")
-        parts.append(many if index < 0 else many.set_column(index, schema.field(index), positions))
-    return pa.concat_tables(parts)
+def _position_deletes(table: AnyTable, manifests: Iterable[ManifestFile], schema: pa.Schema) -> pa.Table:
+    context = engine_scan(table).read_context(Schema())
+    files = position_delete_files(table.metadata, table.io, manifests)
+    batches = (batch for row, delete in files for batch in position_delete_rows(context, row, delete, schema))
+    return pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])  # Spark wants a batch in any case
 
 
 def _known_to_spark(struct: ice.StructType) -> ice.StructType:

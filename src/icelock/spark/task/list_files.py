@@ -1,6 +1,7 @@
 """What an executor does for a large metadata table of files or entries: the manifests of its task become rows, without keys.
 
-Not here: whether a table is large (``spark.statements.metadata_tables``), columns and rows (``table.metadata_tables``).
+Not here: whether a table is large (``spark.statements.metadata_tables``), columns and rows (``table.metadata_tables``), partitions and
+position deletes, which take two steps (``spark.task.list_parts``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from icelock.spark.sealed.splits import open_split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.metadata import TableMetadata
 
@@ -49,6 +51,30 @@ class ListPlan:
 
         return cls(kind=kind, metadata=without_history(metadata).model_dump_json(), schema=schema, storage=dict(storage))
 
+    def open(self) -> tuple[TableMetadata, FileIO]:
+        """Return the table's metadata, and its storage."""
+        from icelock.io.storage import open_storage
+        from icelock.metadata.table_metadata import parse_metadata
+
+        metadata = parse_metadata(self.metadata, location="the metadata that the driver sent")
+        return metadata, open_storage(dict(self.storage), metadata.location)
+
+    def batches(self, rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Yield rows in exactly Spark's Arrow form."""
+        import pyarrow as pa
+
+        schema = self.arrow_schema
+        return (pa.RecordBatch.from_pylist(some, schema=schema) for some in chunks(rows))
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Spark's schema as Arrow has it."""
+        from pyspark.sql.types import StructType
+
+        from icelock.spark.columns.types import arrow_schema
+
+        return arrow_schema(StructType.fromJson(json.loads(self.schema)))
+
 
 def manifest_split(manifest: ManifestFile) -> dict[str, Any]:
     """Return a manifest as plain values, its key metadata too."""
@@ -57,25 +83,28 @@ def manifest_split(manifest: ManifestFile) -> dict[str, Any]:
 
 def list_files(plan: ListPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the sealed manifests of one task, as ``rows_of_manifests`` makes them; same errors."""
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-    from icelock.io.storage import open_storage
-    from icelock.metadata.manifest import ManifestFile
-    from icelock.metadata.table_metadata import parse_metadata
-    from icelock.spark.columns.types import arrow_schema
     from icelock.table.metadata_tables.rows import rows_of_manifests
 
-    metadata = parse_metadata(plan.metadata, location="the metadata that the driver sent")
-    io = open_storage(dict(plan.storage), metadata.location)
-    schema = arrow_schema(StructType.fromJson(json.loads(plan.schema)))
-    for sealed in (value.as_py() for batch in rows for value in batch.column(0)):
-        manifest = ManifestFile.from_args(**open_split(key, sealed))
-        for some in _chunks(rows_of_manifests(plan.kind, metadata, io, [manifest])):
-            yield pa.RecordBatch.from_pylist(some, schema=schema)
+    metadata, io = plan.open()
+    for manifest in open_manifests(key, rows):
+        yield from plan.batches(rows_of_manifests(plan.kind, metadata, io, [manifest]))
 
 
-def _chunks(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def open_manifests(key: bytes, rows: Iterable[pa.RecordBatch]) -> Iterator[ManifestFile]:
+    """Yield the manifests of sealed rows; one that was changed is an IntegrityError."""
+    from icelock.metadata.manifest import ManifestFile
+
+    for split in open_splits(key, rows):
+        yield ManifestFile.from_args(**split)
+
+
+def open_splits(key: bytes, rows: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """Yield what is in sealed rows; one that was changed is an IntegrityError."""
+    return (open_split(key, value.as_py()) for batch in rows for value in batch.column(0))
+
+
+def chunks(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield some rows at a time."""
     left = iter(rows)
     while some := list(itertools.islice(left, _BATCH_ROWS)):
         yield some

@@ -79,8 +79,18 @@ def _fields(value: ScanTask | DeleteFile) -> dict[str, Any]:
     return plain
 
 
+def plain_delete(delete: DeleteFile) -> dict[str, Any]:
+    """Return a delete file as plain values, its key metadata too."""
+    return _fields(delete)
+
+
+def delete_of(plain: Mapping[str, Any]) -> DeleteFile:
+    """Return what ``plain_delete`` was called on."""
+    return DeleteFile(**_secret(plain))
+
+
 def _plain_task(task: ScanTask) -> dict[str, Any]:
-    return {**_fields(task), "deletes": tuple(_fields(delete) for delete in task.deletes)}
+    return {**_fields(task), "deletes": tuple(plain_delete(delete) for delete in task.deletes)}
 
 
 def _secret(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,4 +99,4 @@ def _secret(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task(plain: Mapping[str, Any]) -> ScanTask:
-    return ScanTask(**{**_secret(plain), "deletes": tuple(DeleteFile(**_secret(delete)) for delete in plain["deletes"])})
+    return ScanTask(**{**_secret(plain), "deletes": tuple(delete_of(delete) for delete in plain["deletes"])})

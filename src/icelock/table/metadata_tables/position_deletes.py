@@ -5,43 +5,61 @@ Source: Java ``PositionDeletesTable``. Not here: reading delete files (``arrow.r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
-from pyiceberg.manifest import DataFileContent, ManifestContent
-from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
 
+from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import deleted_positions
-from icelock.plan.task import TaskBuilder
+from icelock.plan.task import DeleteFile, TaskBuilder
 from icelock.table.metadata_tables.rows import FileRows, Row, read_entries
-from icelock.table.plain import AnyTable, engine_scan
+
+_BATCH_ROWS: Final = 1 << 16
 
 
-def position_delete_rows(table: AnyTable, snapshot: Snapshot | None) -> Iterator[tuple[Row, pa.Array]]:
-    """Yield rows without ``pos``, each with the positions that it has; the deleted row itself is null.
+def delete_manifests(manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
+    """Return the manifests that may list position delete files."""
+    return [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
+
+
+def position_delete_files(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[tuple[Row, DeleteFile]]:
+    """Yield the position delete files of delete manifests, with what all rows of each share.
 
     Raises:
-        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a manifest or delete file cannot be read.
+        KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a manifest cannot be read.
     """
-    if snapshot is None:
-        return
-    context = engine_scan(table).read_context(Schema())
-    shown, builder = FileRows(table.metadata), TaskBuilder(table.metadata.schemas)
-    manifests = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DELETES]
-    for entry in read_entries(table.io, manifests, live=True):
+    shown, builder = FileRows(metadata), TaskBuilder(metadata.schemas)
+    for entry in read_entries(io, manifests, live=True):
         file = entry.data_file
         if file.content != DataFileContent.POSITION_DELETES:
             continue
         (delete,) = builder.deletes([file])
-        for path, positions in deleted_positions(context, delete).items():
-            row = {
-                "file_path": path,
-                "row": None,
-                "partition": shown.partition(file),
-                "spec_id": file.spec_id,
-                "delete_file_path": file.file_path,
-                "content_offset": getattr(file, "content_offset", None),
-                "content_size_in_bytes": getattr(file, "content_size_in_bytes", None),
-            }
-            yield row, pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
+        row = {
+            "row": None,
+            "partition": shown.partition(file),
+            "spec_id": file.spec_id,
+            "delete_file_path": file.file_path,
+            "content_offset": getattr(file, "content_offset", None),
+            "content_size_in_bytes": getattr(file, "content_size_in_bytes", None),
+        }
+        yield row, delete
+
+
+def position_delete_rows(context: ReadContext, row: Row, delete: DeleteFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each position of a delete file, in columns of ``schema``; the deleted row itself is null.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError, OSError: the file cannot be read.
+    """
+    index = schema.get_field_index("pos")
+    for path, found in deleted_positions(context, delete).items():
+        positions = pa.array(found.to_array(), pa.uint64()).cast(pa.int64())
+        one = pa.RecordBatch.from_pylist([{**row, "file_path": path, "pos": 0}], schema=schema)
+        for start in range(0, len(positions), _BATCH_ROWS):
+            some = positions.slice(start, _BATCH_ROWS)
+            many = one.take(pa.repeat(pa.scalar(0), len(some)))
+            yield many if index < 0 else many.set_column(index, schema.field(index), some)

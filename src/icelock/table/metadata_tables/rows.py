@@ -19,6 +19,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.metadata.sound_bounds import is_sound
 from icelock.table.metadata_tables.columns import COUNTS, DELETE_COUNTS, ENTRIES, FILES, partition_type, readable_columns
+from icelock.table.metadata_tables.partitions import PartitionSums, commit_times
 
 if TYPE_CHECKING:
     from icelock.table.plain import AnyTable
@@ -60,7 +61,7 @@ def rows_of_manifests(kind: str, metadata: TableMetadata, io: FileIO, manifests:
         return _files(metadata, io, manifests, _CONTENTS[kind.removeprefix("all_")])
     if kind in ENTRIES:
         return _entries(metadata, io, manifests)
-    return _partitions(metadata, io, manifests)
+    return partition_sums(metadata, io, manifests, commit_times(metadata)).rows
 
 
 def _snapshots(table: AnyTable, _snapshot: Snapshot | None) -> Iterator[Row]:
@@ -261,40 +262,10 @@ def _shown(kind: IcebergType, value: Any) -> Any:
     return str(value if isinstance(value, UUID) else UUID(bytes=value))
 
 
-def _partitions(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[Row]:
-    """Sum files up by their partitions; those with fewer fields, of another spec, are partitions of their own, as in Java."""
+def partition_sums(metadata: TableMetadata, io: FileIO, manifests: Iterable[ManifestFile], times: Mapping[int, int]) -> PartitionSums:
+    """Return the files of manifests summed up by partition; ``times`` as ``commit_times``, errors as ``rows_of``."""
     shown = FileRows(metadata)
-    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
-    found: dict[Any, Row] = {}
+    sums = PartitionSums((field.name for field in partition_type(metadata).fields), times)
     for entry in read_entries(io, manifests, live=True):
-        file = entry.data_file
-        partition = shown.partition(file)
-        row = found.setdefault(tuple(sorted(partition.items(), key=lambda item: item[0])), _empty_partition(partition))
-        committed = times.get(entry.snapshot_id)
-        if committed is not None and (row["last_updated_at"] is None or committed * _MICROS > row["last_updated_at"]):
-            row |= {"spec_id": file.spec_id, "last_updated_at": committed * _MICROS, "last_updated_snapshot_id": entry.snapshot_id}
-        if file.content == DataFileContent.DATA:
-            row["total_data_file_size_in_bytes"] += file.file_size_in_bytes
-        records, files = _PARTITION_COUNTS[file.content]
-        row[records] += file.record_count
-        row[files] += 1
-    return found.values()
-
-
-_PARTITION_COUNTS: Final[Mapping[DataFileContent, tuple[str, str]]] = {
-    DataFileContent.DATA: ("record_count", "file_count"),
-    DataFileContent.POSITION_DELETES: ("position_delete_record_count", "position_delete_file_count"),
-    DataFileContent.EQUALITY_DELETES: ("equality_delete_record_count", "equality_delete_file_count"),
-}
-
-
-def _empty_partition(partition: Row) -> Row:
-    counts = dict.fromkeys((name for names in _PARTITION_COUNTS.values() for name in names), 0)
-    return {
-        "partition": partition,
-        "spec_id": 0,
-        **counts,
-        "total_data_file_size_in_bytes": 0,
-        "last_updated_at": None,
-        "last_updated_snapshot_id": None,
-    }
+        sums.add(shown.partition(entry.data_file), entry)
+    return sums
