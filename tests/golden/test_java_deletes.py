@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThan, IsNaN, IsNull, LessThan
 from pyiceberg.schema import Schema
@@ -53,6 +54,16 @@ def test_rows_equal_java_now_and_at_every_snapshot(name: str) -> None:
         assert rows(scan.to_arrow()) == sorted_json(wanted)
         assert scan.count() == len(wanted)
         assert scan.to_arrow_batch_reader().read_all().num_rows == len(wanted)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_deleted_rows_are_the_others_of_their_files(name: str) -> None:
+    table, java = open_table(name), expected(name)
+    found = table.scan(selected_fields=("*", "_deleted")).to_arrow()
+    live = found.filter(pc.invert(found.column("_deleted"))).drop_columns("_deleted")
+    assert rows(live) == sorted_json(java["rows"])
+    assert found.num_rows == sum(task.record_count for task in table.scan().scan_tasks())
+    assert found.num_rows > live.num_rows
 
 
 @pytest.mark.parametrize("name", TABLES)

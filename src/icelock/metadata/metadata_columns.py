@@ -1,12 +1,13 @@
 """Metadata columns: reserved field ids and names (spec, "Reserved Field IDs"; Java MetadataColumns), and their values for a file.
 
     _file  _pos  _spec_id  _partition               of the row's file
+    _deleted                                        whether the row is deleted; a scan that names it has the deleted rows too
     _row_id  _last_updated_sequence_number          stored in the file, or inherited where null (spec, "Row Lineage")
 
 The spec leaves the ids inside ``_partition`` open, since partition fields share a range of numbers with columns; here they are
 ``PARTITION_FIELDS`` + the partition field's id.
 
-Not here: how the values come into batches (``project``), ``_deleted`` (deleted rows are not read).
+Not here: how the values come into batches (``project``), which rows are deleted (``arrow.read.deletes``).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, Final
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, UnknownType
+from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType, UnknownType
 
 FILE: Final = NestedField(2147483646, "_file", StringType(), required=True)
 POS: Final = NestedField(2147483645, "_pos", LongType(), required=True)
+DELETED: Final = NestedField(2147483644, "_deleted", BooleanType(), required=True)
 SPEC_ID: Final = NestedField(2147483643, "_spec_id", IntegerType(), required=True)
 PARTITION_ID: Final = 2147483642
 PARTITION_NAME: Final = "_partition"
@@ -30,7 +32,7 @@ LAST_UPDATED: Final = NestedField(2147483539, "_last_updated_sequence_number", L
 
 OF_POSITION_IDS: Final = (ROW_ID.field_id, LAST_UPDATED.field_id, POS.field_id)
 CONSTANT_IDS: Final = (FILE.field_id, SPEC_ID.field_id, PARTITION_ID)
-_FIXED: Final = {field.name: field for field in (FILE, POS, SPEC_ID, ROW_ID, LAST_UPDATED)}
+_FIXED: Final = {field.name: field for field in (FILE, POS, DELETED, SPEC_ID, ROW_ID, LAST_UPDATED)}
 
 
 def metadata_column(
@@ -40,6 +42,11 @@ def metadata_column(
     if not case_sensitive:
         name = name.lower()
     return partition_column(specs, schemas) if name == PARTITION_NAME else _FIXED.get(name)
+
+
+def shows_deleted(wanted: Schema) -> bool:
+    """Whether a scan of these columns has the deleted rows too."""
+    return any(field.field_id == DELETED.field_id for field in wanted.fields)
 
 
 def is_metadata_column(name: str) -> bool:

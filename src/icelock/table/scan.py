@@ -228,7 +228,7 @@ class DataScan(Filtered, IcebergDataScan):
         return import_module("icelock.spark").read(spark, self, engine=engine)
 
     def count(self) -> int:
-        """Return the number of matching rows; without a filter and without equality deletes no data file is read."""
+        """Return the number of matching live rows; without a filter and without equality deletes no data file is read."""
         self.projection()  # refuses unknown columns
         context = self.read_context(Schema())
         total = self._counted(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.interop.sql_cases.case import DELTA, Case, Suite, table
-from tests.interop.sql_cases.reasons import NAN_IS_GREATEST, NO_DELETED, NO_ROWS_TAKEN, RENAMED, REPLACED_AS_SEEN
+from tests.interop.sql_cases.reasons import NAN_IS_GREATEST, NO_ROWS_TAKEN, RENAMED, REPLACED_AS_SEEN
 
 # fmt: off
 
@@ -52,7 +52,7 @@ SELECT: Final = Suite(
         Case("a version before a column was renamed, with a filter", "testTimeTravelFilterOnRenamedColumn", (*ROWS, "alter table {t} rename column id to new_id"), (), ("select * from {t} version as of {s1} where id = 2", "select * from {t} where new_id = 2"), differs=RENAMED),
         Case("the same with deletes", "testTimeTravelFilterOnRenamedColumnWithDeleteFiles", (*ROWS, "delete from {t} where id = 1", "alter table {t} rename column id to new_id", "delete from {t} where new_id = 2"), (), ("select * from {t} version as of {s2} where id >= 1", "select * from {t} where new_id >= 1"), modes=(DELTA,)),
         Case("metadata columns", "TestSparkMetadataColumns", (*table("id bigint, dep string", "(1, 'a')", "(2, 'b')", by="dep"), "+field bucket(2, id)", "insert into {t} values (3, 'c')"), (), "select id, _spec_id, _partition, _pos from {t}"),
-        Case("rows that are deleted (_deleted)", "TestSparkReaderDeletes", (*ROWS, "delete from {t} where id = 1"), (), "select id, _deleted from {t}", modes=(DELTA,), differs=NO_DELETED),
+        Case("rows that are deleted (_deleted)", "TestSparkReaderDeletes", (*ROWS, "delete from {t} where id = 1"), (), "select id, _deleted from {t}", modes=(DELTA,)),
         Case("columns with names that need quotes", "TestSparkSchemaUtil, names", table("`a-b` int, `c d` string, `e.f` int, `ü``x` date", "(1, 'x', 2, date'2020-01-01')", by="`a-b`, bucket(2, `c d`)"), "insert into {t} values (2, 'y', 3, null)", ("select `a-b`, `c d`, `e.f`, `ü``x` from {t} where `a-b` = 2 or `e.f` = 2", "describe {t}")),
         Case("metadata columns of rows", "TestSparkMetadataColumns, lineage", ROWS, (), ("select id, _pos, _row_id, _last_updated_sequence_number, _spec_id from {t}", "select count(distinct _file) from {t}")),
         Case("joins, subqueries, sets, windows", "TestSelect, queries", TWICE, (), ("select a.id, b.data from {t} a join {t} b on a.id = b.id + 1", "select * from {t} where id in (select id + 1 from {t} where data = 'a')", "select id from {t} except select id from {t} where id > 2", "select id, sum(float) over (order by id) from {t} where id > 3", "with c as (select * from {t}) select count(*), count(distinct data), max(float) from c")),

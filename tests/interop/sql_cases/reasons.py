@@ -49,7 +49,6 @@ NEW_FILES: Final = Differs("icelock writes the rows into new, encrypted files, s
 NO_ARGUMENT: Final = Differs("icelock refuses the argument.", (STATEMENTS, ROWS))
 TO_COME: Final = Differs("There is no such procedure in icelock.")
 TO_COME_REWRITES: Final = Differs(TO_COME.why, (STATEMENTS, SNAPSHOTS))
-NO_DELETED: Final = Differs("icelock has no column `_deleted`.", (ROWS,))
 
 NO_FUNCTIONS: Final = Differs("icelock's catalogs have no functions.")
 NO_FUNCTIONS_IN_QUERIES: Final = Differs(NO_FUNCTIONS.why, (ROWS,))

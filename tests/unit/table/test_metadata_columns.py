@@ -48,6 +48,25 @@ def test_file_position_and_spec_say_where_a_row_lies(table: Any) -> None:
     assert [found.schema.field(name).nullable for name in ("_file", "_pos", "_spec_id", "_partition")] == [False, False, False, True]
 
 
+def test_deleted_rows_are_there_where_the_column_is_named(lake: TestLake) -> None:
+    table = lake.catalog().create_table("db.t", people().schema, properties={**KEYED, "write.delete.mode": "merge-on-read"})
+    table.append(people())
+    table.delete("id in (3, 7)")
+    table.append(people(100, 1))
+    found = table.scan(selected_fields=("id", "_deleted", "_pos")).to_arrow()
+    assert sorted(map(tuple, zip(*found.to_pydict().values(), strict=True))) == [
+        *((number, number in {3, 7}, number) for number in range(10)),
+        (100, False, 0),
+    ]
+    assert table.scan(selected_fields=("_deleted",)).to_arrow().to_pylist().count({"_deleted": True}) == 2
+    assert table.scan(selected_fields=("id", "_deleted"), row_filter="id in (3, 4)").to_arrow().to_pylist() == [
+        {"id": 3, "_deleted": True},
+        {"id": 4, "_deleted": False},
+    ]
+    assert table.scan(selected_fields=("_deleted",)).count() == 9  # counts live rows, whatever is selected
+    assert table.scan(selected_fields=("_pos",)).to_arrow().num_rows == 9
+
+
 def test_partition_has_the_fields_of_all_specs(lake: TestLake) -> None:
     when = pa.array([dt.datetime(2024, 1, 2, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC"))
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "at": when})
@@ -81,11 +100,6 @@ def test_a_column_of_the_table_goes_before_a_metadata_column_of_its_name(lake: T
     table = lake.catalog().create_table("db.t", rows.schema, properties=KEYED)
     table.append(rows)
     assert table.scan(selected_fields=("_pos",)).to_arrow().to_pylist() == [{"_pos": "mine"}]
-
-
-def test_deleted_is_not_known(table: Any) -> None:
-    with pytest.raises(ValueError, match="_deleted"):
-        table.scan(selected_fields=("_deleted",)).to_arrow()
 
 
 def test_old_snapshots_have_them_too(table: Any) -> None:

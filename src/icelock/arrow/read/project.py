@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,9 @@ from icelock.arrow.nested import converted_list, converted_map, struct_array
 from icelock.arrow.read.file_schema import FileField
 from icelock.arrow.types import UUID_STORAGE, can_read, plain_array, repeated
 from icelock.errors import FormatError
-from icelock.metadata.metadata_columns import CONSTANT_IDS, OF_POSITION_IDS, POS, ROW_ID
+from icelock.metadata.metadata_columns import CONSTANT_IDS, DELETED, OF_POSITION_IDS, POS, ROW_ID
+
+_LIVE: Final = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,8 @@ class Projection:
         """Whether ``apply`` needs each row's position in the file."""
         return any(field_id in OF_POSITION_IDS for field_id in self._ids)
 
-    def apply(self, batch: pa.RecordBatch, positions: pa.Array | None = None) -> pa.RecordBatch:
-        """Return the same rows in the output schema.
+    def apply(self, batch: pa.RecordBatch, positions: pa.Array | None = None, deleted: pa.Array | None = None) -> pa.RecordBatch:
+        """Return the same rows in the output schema; ``deleted`` is which of them are (None: none is).
 
         Raises:
             FormatError: a stored value does not fit its type, or a required column has a null.
@@ -106,6 +108,8 @@ class Projection:
         for field, arrow, field_id in zip(self._fields, self.schema, self._ids, strict=True):
             if field_id in OF_POSITION_IDS and positions is not None:
                 array = self._of_position(field_id, field, batch, positions)
+            elif field_id == DELETED.field_id:
+                array = repeated(_LIVE, arrow.type, len(batch)) if deleted is None else deleted
             else:
                 array = field.read(batch, arrow.type)
             if not arrow.nullable and array.null_count:
@@ -130,8 +134,8 @@ class Projection:
 
 
 def _optional(field: NestedField) -> NestedField:
-    """Columns of a row's position are never missing: they are computed."""
-    return field.model_copy(update={"required": False}) if field.field_id in OF_POSITION_IDS else field
+    """Columns of a row's position, and whether it is deleted, are never missing: they are computed."""
+    return field.model_copy(update={"required": False}) if field.field_id in (*OF_POSITION_IDS, DELETED.field_id) else field
 
 
 def _leaves(fields: list[_Field]) -> tuple[int, ...]:
@@ -147,7 +151,7 @@ class _Compiler:
         self._complete = source.complete
 
     def field(self, wanted: NestedField, target: pa.DataType, parent: FileField, where: str) -> _Field:
-        stored = None if wanted.field_id in (*CONSTANT_IDS, POS.field_id) else parent.child(wanted.field_id)
+        stored = None if wanted.field_id in (*CONSTANT_IDS, POS.field_id, DELETED.field_id) else parent.child(wanted.field_id)
         if stored is not None and not isinstance(wanted.field_type, UnknownType):
             return _Field(name=stored.name, column=self._column(wanted, target, stored, where))
         if wanted.field_id in self._constants:

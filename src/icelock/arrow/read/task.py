@@ -2,7 +2,8 @@
 
 Steps for a task: 1 its key metadata says whether the file is encrypted (never the bytes). 2 read its delete files. 3 open the file
 through ``arrow.read.stored_file``. 4 match field ids. 5 read the leaf columns that output, filter and equality deletes need, without row
-groups that the footer's statistics exclude. 6 drop rows by deletes and filter. 7 project to the output schema.
+groups that the footer's statistics exclude. 6 drop rows by deletes and filter; those that are deleted stay if the output says which ones
+they are. 7 project to the output schema.
 
 No key, reader or property object is shared between files, nothing is read before the first batch is requested, and memory is
 bounded by a row group's stored bytes, one batch, and the deletes.
@@ -29,7 +30,7 @@ from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
 from icelock.arrow.read.stored_file import StoredFile, open_file
 from icelock.errors import FormatError
-from icelock.metadata.metadata_columns import file_constants
+from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
 
 
@@ -41,7 +42,7 @@ def needs_reading(context: ReadContext, task: ScanTask) -> bool:
 
 
 def count_task(context: ReadContext, task: ScanTask) -> int:
-    """Return how many rows ``read_task`` would yield; only the columns of filter and equality deletes are read.
+    """Return how many live rows match the filter; only the columns of filter and equality deletes are read.
 
     Without these the data file is not opened: its manifest entry and the deleted positions say how many rows are left.
     """
@@ -58,7 +59,7 @@ def count_task(context: ReadContext, task: ScanTask) -> int:
 def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None = None) -> Iterator[pa.RecordBatch]:
     """Return the live rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
 
-    Rows at the positions ``without`` are left out, as if they were deleted.
+    Rows at the positions ``without`` are as if they were deleted. With ``_deleted`` in the schema deleted rows are there too.
 
     What can be refused without reading is refused at the call; files are opened when the first batch is asked for, the data file
     last, and closed after the last batch, or when the iterator is.
@@ -100,6 +101,7 @@ class _Rows:
         filtered = not isinstance(context.bound_filter, AlwaysTrue)
         self._filter: RowFilter | None = RowFilter(context.filter_plan, source) if filtered else None
         self._deletes: RowDeletes | None = None if deletes is None else deletes.bind(source)
+        self._shows_deleted = shows_deleted(context.schema)
         parts = (part for part in (self._projection, self._filter, self._deletes) if part is not None)
         self.leaves = sorted({leaf for part in parts for leaf in part.leaves})
 
@@ -107,13 +109,14 @@ class _Rows:
         """Return what is left of a batch whose first row has position ``first``."""
         mask = None if self._filter is None else self._filter.keep(batch)
         kept = None if self._deletes is None else self._deletes.keep(batch, first)
-        if kept is not None:
+        deleted = pc.invert(kept) if self._shows_deleted and kept is not None else None
+        if kept is not None and not self._shows_deleted:
             mask = kept if mask is None else pc.and_kleene(mask, kept)
         positions = pa.arange(first, first + batch.num_rows) if self._projection.needs_positions else None
         if mask is not None:
             batch = batch.filter(mask)
-            positions = None if positions is None else positions.filter(mask)
-        return self._projection.apply(batch, positions)
+            positions, deleted = (None if column is None else column.filter(mask) for column in (positions, deleted))
+        return self._projection.apply(batch, positions, deleted)
 
 
 def _constants(context: ReadContext, task: ScanTask) -> dict[int, Any]:

@@ -25,6 +25,7 @@ from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.column_types import schema_from_json
+from icelock.metadata.metadata_columns import shows_deleted
 from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.task import TaskBuilder
 from icelock.spark.columns.filters import FilterTranslator
@@ -167,7 +168,8 @@ class PlanningReader(_DriverReader):
         tasks = [] if self._empty else self._scan.scan_tasks()
         if self._job.rest:
             mapped = name_mapping_of(self._table.metadata) is not None
-            tasks = [task for task in tasks if not is_native(task, name_mapping=mapped)]
+            deleted = shows_deleted(self._projected)
+            tasks = [task for task in tasks if not is_native(task, name_mapping=mapped, deleted=deleted)]
         return plan_splits(tasks, self._table.metadata.properties, parallelism=self._settings.parallelism)
 
     def __reduce__(self) -> Any:

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 
 from icelock.arrow.types import output_type
-from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
+from icelock.metadata.metadata_columns import DELETED, FILE, LAST_UPDATED, PARTITION_FIELDS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icelock.metadata.schema_paths import schema_paths
 from icelock.spark.columns.types import has_spark_type, quoted, spark_schema, spark_type
 from icelock.spark.jvm.native import NativeJvm
@@ -43,10 +43,11 @@ SEQUENCE_NUMBER: Final = "icelock sequence number"
 FILE_PATH: Final = "icelock file"
 SPEC: Final = "icelock spec id"
 PARTITION_VALUE: Final = "icelock partition "
-_AS_THEY_ARE: Final = {FILE.field_id: quoted(FILE_PATH), SPEC_ID.field_id: quoted(SPEC)}
+# Files with deletes are not read here if deleted rows are wanted (``spark.native.plan.is_native``).
+_AS_THEY_ARE: Final = {FILE.field_id: quoted(FILE_PATH), SPEC_ID.field_id: quoted(SPEC), DELETED.field_id: "false"}
 # The positions of rows in Spark's reader.
 _SPARKS: Final = "_tmp_metadata_row_index"
-_METADATA_IDS: Final = frozenset({FILE.field_id, POS.field_id, SPEC_ID.field_id, PARTITION_ID, ROW_ID.field_id, LAST_UPDATED.field_id})
+_METADATA_IDS: Final = frozenset({PARTITION_ID, *(field.field_id for field in (FILE, POS, DELETED, SPEC_ID, ROW_ID, LAST_UPDATED))})
 _LINEAGE: Final = {ROW_ID.field_id: ROW_ID, LAST_UPDATED.field_id: LAST_UPDATED}
 _LONG_DIGITS: Final = 18
 _YEARS: Final = range(1, 10000)
@@ -187,7 +188,7 @@ def _partition_name(part: ice.NestedField) -> str:
 
 def _metadata_value(field: ice.NestedField, kind: sp.DataType, rows: DataFrame) -> Column:
     if field.field_id in _AS_THEY_ARE:
-        return F.col(_AS_THEY_ARE[field.field_id])
+        return F.expr(_AS_THEY_ARE[field.field_id])
     if field.field_id == POS.field_id:
         return _row_index(rows)
     first = F.col(quoted(FIRST_ROW_ID))

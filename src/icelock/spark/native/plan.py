@@ -28,7 +28,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, check_deletes
 from icelock.arrow.read.stored_file import StoredFile
 from icelock.arrow.types import output_type, storage
-from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID
+from icelock.metadata.metadata_columns import PARTITION_FIELDS, PARTITION_ID, shows_deleted
 from icelock.plan.task import EQUALITY_DELETES, DeleteFile, ScanTask
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import arrow_schema
@@ -48,9 +48,12 @@ class Group:
     equality: frozenset[eq.Ids]
 
 
-def is_native(task: ScanTask, *, name_mapping: bool) -> bool:
-    """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids (plain files may need a mapping)."""
-    if task.file_format.upper() != eq.PARQUET or (name_mapping and task.key_metadata is None):
+def is_native(task: ScanTask, *, name_mapping: bool, deleted: bool) -> bool:
+    """Whether Spark's reader can read a file and its equality deletes: Parquet with field ids (plain files may need a mapping).
+
+    With ``deleted``, which asks for deleted rows too, it reads those without deletes.
+    """
+    if task.file_format.upper() != eq.PARQUET or (name_mapping and task.key_metadata is None) or (deleted and task.deletes):
         return False
     return eq.can_join(task, name_mapping=name_mapping)
 
@@ -80,7 +83,9 @@ class Planned:
         self._translator = FilterTranslator(wanted, scan.full_schema)
         self._lock = threading.Lock()
         self._plans: dict[str, list[ScanTask]] = {repr(AlwaysTrue()): list(tasks)}
-        self._groups = {task.path: self._group(task) for task in tasks if is_native(task, name_mapping=self._mapped)}
+        deleted = shows_deleted(wanted)
+        native = [task for task in tasks if is_native(task, name_mapping=self._mapped, deleted=deleted)]
+        self._groups = {task.path: self._group(task) for task in native}
 
     @property
     def snapshot_id(self) -> int | None:

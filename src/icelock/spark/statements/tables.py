@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
 from icelock.errors import PolicyError
-from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
+from icelock.metadata.metadata_columns import DELETED, FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, partition_column
 from icelock.metadata.schema_paths import names_to
 from icelock.properties import is_number
 from icelock.spark.columns.types import quoted, spark_schema, spark_type
@@ -194,7 +194,8 @@ def _transform(schema: Schema, field: Any) -> tuple[str, str, int | None]:
 def _metadata_columns(loaded: LoadedTable) -> list[tuple[str, str, bool, str | None]]:
     metadata = loaded.table.metadata
     partition = partition_column(metadata.specs().values(), metadata.schemas)
-    fields = [SPEC_ID, *([partition] if any(spec.fields for spec in metadata.specs().values()) else []), FILE, POS, ROW_ID, LAST_UPDATED]
+    of_partition = [partition] if any(spec.fields for spec in metadata.specs().values()) else []
+    fields = [SPEC_ID, *of_partition, FILE, POS, DELETED, ROW_ID, LAST_UPDATED]
     return [(field.name, spark_type(field.field_type, field.name, str(loaded.name)).json(), field.optional, field.doc) for field in fields]
 
 

@@ -8,6 +8,8 @@ import java.util.function.Function;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -17,6 +19,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.DataTypes;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -27,7 +30,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * attributes of its own, so that two relations of one table stay two, and gives its columns by the relation's.
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
-public class TableRelations extends Rule implements Function<Object, Object> {
+public class TableRelations extends Rule {
   /** Returns what SparkSessionExtensions.injectOptimizerRule takes. */
   public static Function1 builder() {
     return Replacing.builder(new TableRelations());
@@ -36,35 +39,75 @@ public class TableRelations extends Rule implements Function<Object, Object> {
   @Override
   public TreeNode apply(TreeNode plan) {
     // A DELETE that is a filter asks the table itself for it.
-    return plan instanceof DeleteFromTable ? plan : plan.transform(new Replacing(this));
+    return plan instanceof DeleteFromTable ? plan : plan.transform(new Replacing(new Relations((LogicalPlan) plan)));
   }
 
-  /** Returns what comes in a node's place, or null. */
-  @Override
-  public Object apply(Object node) {
-    if (!(node instanceof DataSourceV2Relation)) {
-      return null;
+  /** Returns the rows of relations of tables, and null for other nodes. */
+  public static class Relations implements Function<Object, Object> {
+    private final LogicalPlan whole;
+
+    Relations(LogicalPlan whole) {
+      this.whole = whole;
     }
-    DataSourceV2Relation relation = (DataSourceV2Relation) node;
-    Table table = relation.table();
-    if (table instanceof RowLevelOperationTable) {
-      table = (Table) ((RowLevelOperationTable) table).table();
+
+    @Override
+    public Object apply(Object node) {
+      if (!(node instanceof DataSourceV2Relation)) {
+        return null;
+      }
+      DataSourceV2Relation relation = (DataSourceV2Relation) node;
+      Table table = relation.table();
+      boolean changed = table instanceof RowLevelOperationTable; // of which the live rows count
+      if (changed) {
+        table = (Table) ((RowLevelOperationTable) table).table();
+      }
+      if (!(table instanceof SparkTable)) {
+        return null;
+      }
+      List<Object> wanted = new ArrayList<>();
+      List<Object> names = new ArrayList<>();
+      for (Object column : CollectionConverters.asJava(relation.output())) {
+        if (!isDeleted((Attribute) column) || (!changed && isUsed(whole, (Attribute) column))) {
+          wanted.add(column);
+          names.add(((Attribute) column).name());
+        }
+      }
+      Map<Object, Object> options = new HashMap<Object, Object>(relation.options().asCaseSensitiveMap());
+      LogicalPlan rows = named(((SparkTable) table).rows(names, options).queryExecution().analyzed(), wanted);
+      return wanted.size() == relation.output().size() ? rows : live(rows, CollectionConverters.asJava(relation.output()));
     }
-    if (!(table instanceof SparkTable)) {
-      return null;
+
+    /** Whether a column is the metadata column that shows deleted rows. Spark adds all metadata columns where one is named. */
+    private static boolean isDeleted(Attribute column) {
+      return column.name().equals("_deleted") && column.metadata().contains("__metadata_col");
     }
-    List<Object> names = new ArrayList<>();
-    for (Object wanted : CollectionConverters.asJava(relation.output())) {
-      names.add(((Attribute) wanted).name());
+
+    private static boolean isUsed(LogicalPlan node, Attribute column) {
+      if (!(node instanceof DataSourceV2Relation) && node.references().contains(column)) {
+        return true;
+      }
+      for (Object child : CollectionConverters.asJava(node.children())) {
+        if (isUsed((LogicalPlan) child, column)) {
+          return true;
+        }
+      }
+      return false;
     }
-    Map<Object, Object> options = new HashMap<Object, Object>(relation.options().asCaseSensitiveMap());
-    return named(((SparkTable) table).rows(names, options).queryExecution().analyzed(), relation);
+
+    /** Returns live rows with the columns of a relation, of which they lack the one that says that they are live. */
+    private static LogicalPlan live(LogicalPlan rows, List<?> wanted) {
+      List<Object> columns = new ArrayList<>();
+      for (Object column : wanted) {
+        boolean missing = isDeleted((Attribute) column);
+        columns.add(missing ? alias(new Literal(Boolean.FALSE, DataTypes.BooleanType), (Attribute) column) : column);
+      }
+      return new Project((Seq) Plans.seq(columns), rows);
+    }
   }
 
-  /** Returns the rows with the relation's attributes. */
-  private static LogicalPlan named(LogicalPlan rows, DataSourceV2Relation relation) {
+  /** Returns the rows with a relation's attributes. */
+  static LogicalPlan named(LogicalPlan rows, List<?> wanted) {
     List<?> given = CollectionConverters.asJava(rows.output());
-    List<?> wanted = CollectionConverters.asJava(relation.output());
     Map<Object, Object> names = new HashMap<>();
     for (int i = 0; i < given.size(); i++) {
       names.put(((Attribute) given.get(i)).exprId(), wanted.get(i));
@@ -84,7 +127,7 @@ public class TableRelations extends Rule implements Function<Object, Object> {
     return same ? renamed : new Project((Seq) Plans.seq(columns), renamed);
   }
 
-  private static Alias alias(Attribute column, Attribute name) {
+  static Alias alias(Expression column, Attribute name) {
     return new Alias(column, name.name(), name.exprId(), name.qualifier(), Option.empty(), (Seq) Plans.none());
   }
 
