@@ -200,6 +200,12 @@ def test_create_as_select_and_replace_are_one_commit_each(sql, spark_lake):
     assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [entry.snapshot_id for entry in table.history()]
     assert len(table.snapshots()) == 2
     assert sql("select * from test.db.t") == [("x",)]
+    sql(f"create or replace table test.db.new {KEY} as select 1 as a")
+    # Spark overwrites what it replaces, or would have replaced, and Java says so
+    counts = "summary['added-records'], summary['deleted-records'], summary['total-records']"
+    of_t, of_new = (sql(f"select operation, {counts} from test.db.{name}.snapshots order by committed_at") for name in ("t", "new"))
+    assert of_t == [("append", "4", None, "4"), ("overwrite", "1", None, "1")]
+    assert of_new == [("overwrite", "1", None, "1")]
 
 
 def test_insert(town):

@@ -106,9 +106,20 @@ class DataFileTransaction(Transaction):
         return super()._set_ref_snapshot(snapshot_id, ref_name, type, **self.staged.retention_of(ref_name, type) | given)
 
     def append_data_files(
-        self, files: Sequence[DataFile], *, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
+        self,
+        files: Sequence[DataFile],
+        *,
+        snapshot_properties: Mapping[str, str] | None = None,
+        branch: str | None = MAIN_BRANCH,
+        operation: Operation = Operation.APPEND,
     ) -> None:
         """Append data files.
+
+        Args:
+            files: written with the partition spec that their ids name.
+            snapshot_properties: added to the snapshot's summary.
+            branch: the branch to commit to.
+            operation: of the snapshot: ``OVERWRITE`` if the files are all rows of a table that is replaced.
 
         Raises:
             PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.staged``).
@@ -117,7 +128,8 @@ class DataFileTransaction(Transaction):
         with self.staged.discarding_on_error():
             self._track_new(files)
             update = self.update_snapshot(snapshot_properties, branch)
-            with update.merge_append() if merge_enabled(self.table_metadata.properties) else update.fast_append() as producer:
+            merges = merge_enabled(self.table_metadata.properties)
+            with update.merge_append(operation) if merges else update.fast_append(operation) as producer:
                 for file in files:
                     producer.append_data_file(file)
 
@@ -333,13 +345,13 @@ class EncryptedUpdateSnapshot(UpdateSnapshot):
             "snapshot_properties": self._snapshot_properties,
         }
 
-    def fast_append(self) -> EncryptedFastAppend:
+    def fast_append(self, operation: Operation = Operation.APPEND) -> EncryptedFastAppend:
         """Return a producer that adds a manifest."""
-        return EncryptedFastAppend(operation=Operation.APPEND, **self._arguments())
+        return EncryptedFastAppend(operation=operation, **self._arguments())
 
-    def merge_append(self) -> EncryptedMergeAppend:
+    def merge_append(self, operation: Operation = Operation.APPEND) -> EncryptedMergeAppend:
         """Return a producer that adds a manifest and merges small ones."""
-        return EncryptedMergeAppend(operation=Operation.APPEND, **self._arguments())
+        return EncryptedMergeAppend(operation=operation, **self._arguments())
 
     def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:  # type: ignore[override]  # not PyIceberg's class
         """Return a producer that adds and removes files."""

@@ -26,10 +26,6 @@ REWRITTEN: Final = Differs("icelock rewrites a file of which the condition finds
 NO_OLD_SPEC: Final = Differs("There is no such option in icelock: rows go by the table's current spec.", ALL_PARTS)
 HAS_DEFAULTS: Final = Differs("icelock has defaults of columns in SQL.", (STATEMENTS, ROWS))
 VERSION_3: Final = Differs("Encryption needs format version 3.", (STATEMENTS, ROWS))
-REPLACED: Final = Differs(
-    "The first snapshot of a table that is replaced is an append in icelock, an overwrite in Java; its files are the same.", (SNAPSHOTS,)
-)
-REPLACED_AS_SEEN: Final = Differs(REPLACED.why, (ROWS,))
 CHECKED_AT_ONCE: Final = Differs("icelock refuses the property when it is set; Java takes it, and then no commit.", ALL_PARTS)
 RENAMED: Final = Differs("Java 1.12 looks for the new name in the old schema, and fails.", (ROWS,))
 NAN_IS_GREATEST: Final = Differs("NaN is greater than any number, in Spark as in SQL; Java leaves its partition out.", (ROWS,))

@@ -243,7 +243,8 @@ def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten, file
     else:
         if job.action == Action.REPLACE and since is not None:
             transaction.staged.expect_head(MAIN, since.snapshot_id)
-        transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch)
+        operation = Operation.OVERWRITE if job.new_table is not None and job.new_table.replaces else Operation.APPEND
+        transaction.append_data_files(done.files, snapshot_properties=properties, branch=job.branch, operation=operation)
     return ()
 
 

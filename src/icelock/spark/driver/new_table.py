@@ -39,6 +39,8 @@ _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
     """Return the job with ``create or replace`` decided; a new table that would be plain is a PolicyError."""
     there = catalog.table_exists(job.table.identifier)
+    if job.action != Action.CREATE:
+        job = replace(job, new_table=replace(_new(job), replaces=True))
     if job.action == Action.CREATE_OR_REPLACE:
         job = replace(job, action=Action.REPLACE if there else Action.CREATE)
     wanted = catalog.new_tables.of_new(_new(job).properties, table=str(job.table)) if job.action == Action.CREATE else None

@@ -88,11 +88,19 @@ class PlannedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to create or replace; ``partitioned_by`` holds transforms as text, such as ``days(ts)``; location None: the catalog's."""
+    """A table to create or replace.
+
+    Args:
+        properties: of the table.
+        partitioned_by: transforms as text, such as ``days(ts)``.
+        location: None: the catalog's.
+        replaces: whether one that is there is, or would have been, replaced: then the first snapshot is an overwrite, as in Java.
+    """
 
     properties: Mapping[str, str]
     partitioned_by: tuple[str, ...]
     location: str | None = None
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
