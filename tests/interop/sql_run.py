@@ -28,6 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from tests.interop.compare import plain
 from tests.interop.session import JAVA_SQL, OUR_SQL, Session
 from tests.interop.sql_cases.case import (
+    IDENTIFIERS,
     LOCATION,
     ORDER,
     PROPERTIES,
@@ -264,6 +265,12 @@ class _Running:
         schema = next(s for s in found["schemas"] if s["schema-id"] == found["current-schema-id"])
         return [json.dumps(_without_ids(field), sort_keys=True) for field in schema["fields"]]
 
+    def identifiers(self) -> list[Any]:
+        found = self._metadata()
+        schema = next(s for s in found["schemas"] if s["schema-id"] == found["current-schema-id"])
+        names = dict(_names_by_id(schema, ""))
+        return sorted(names[field_id] for field_id in schema.get("identifier-field-ids", []))
+
     def spec(self) -> list[Any]:
         return [f"{field['name']}: {field['transform']}" for field in self._default("partition-specs", "spec-id")]
 
@@ -293,7 +300,15 @@ _FACTS: Final[Mapping[str, Callable[[_Running], list[Any]]]] = {
     PROPERTIES: _Running.properties,
     LOCATION: _Running.location,
     ORDER: _Running.order,
+    IDENTIFIERS: _Running.identifiers,
 }
+
+
+def _names_by_id(struct: Mapping[str, Any], path: str) -> Iterator[tuple[int, str]]:
+    for field in struct["fields"]:
+        yield field["id"], path + field["name"]
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            yield from _names_by_id(field["type"], f"{path}{field['name']}.")
 
 
 def _without_ids(kind: Any) -> Any:

@@ -73,7 +73,7 @@ def test_moving_the_main_branch(spark, town, ids, spark_lake):
     assert moved.columns == ["previous_snapshot_id", "current_snapshot_id"]
     assert [tuple(row) for row in moved.collect()] == [(third, second)]
     assert town("select count(*) from test.db.t") == [(2,)]
-    with pytest.raises(ValueError, match="not an ancestor"):
+    with pytest.raises(PolicyError, match="not an ancestor"):
         town(f"call test.system.rollback_to_snapshot('db.t', {third})")
     assert town(f"call test.system.set_current_snapshot(table => 'test.db.t', snapshot_id => {third})") == [(second, third)]
     town(f"call test.system.create_tag('db.t', 'first', {first})")
@@ -83,6 +83,8 @@ def test_moving_the_main_branch(spark, town, ids, spark_lake):
     town(f"call test.system.set_current_snapshot('db.t', {third})")
     before_third = f"timestamp_millis({millis(spark_lake, 2)})"
     assert town(f"call test.system.rollback_to_timestamp('db.t', {before_third})") == [(third, second)]
+    with pytest.raises(PolicyError, match="no snapshot before 0 ms"):
+        town("call test.system.rollback_to_timestamp('db.t', timestamp_millis(0))")
     with pytest.raises(PolicyError, match="cannot be cherry-picked"):
         town(f"call test.system.cherrypick_snapshot('db.t', {third})")
     town("use test.db")
@@ -217,3 +219,31 @@ def test_partitioning_and_write_order(town, spark_lake):
     )  # fmt: skip
     assert (second.source_id, str(second.transform)) == (1, "bucket[4]")
     assert town("call test.system.set_write_order('db.t')") == [(0,)]
+
+
+@pytest.mark.spark43
+def test_identifier_fields(sql, spark_lake):
+    """The rows of Java's testSetIdentifierFields, testDropIdentifierFields, and what they refuse."""
+    sql(f"create table test.db.t (id bigint not null, place struct<no: int not null> not null, name string, x double not null) {KEY}")
+
+    def identifiers():
+        return spark_lake.catalog().load_table("db.t").schema().identifier_field_names()
+
+    assert sql("call test.system.set_identifier_fields('db.t', array('id'))") == [("id",)]
+    assert identifiers() == {"id"}
+    assert sql("call test.system.set_identifier_fields('db.t', array('place.no', 'ID'))") == [("id, place.no",)]
+    assert identifiers() == {"id", "place.no"}
+    assert sql("call test.system.drop_identifier_fields('db.t', array('id'))") == [("place.no",)]
+    for fields, message in (
+        ("'nothing'", "column 'nothing' does not exist"),
+        ("'name'", "cannot be identified by name: an identifier field is NOT NULL"),
+        ("'x'", "cannot be identified by x: .*neither a float nor a double"),
+        ("'place'", "cannot be identified by place: .*has a single value"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            sql(f"call test.system.set_identifier_fields('db.t', array({fields}))")
+    with pytest.raises(PolicyError, match=r"'id' is not an identifier field of table test\.db\.t; it has place\.no"):
+        sql("call test.system.drop_identifier_fields('db.t', array('id'))")
+    assert identifiers() == {"place.no"}
+    assert sql("call test.system.drop_identifier_fields('db.t', array('place.no'))") == [("none",)]
+    assert identifiers() == set()

@@ -70,10 +70,12 @@ SQL = Section(
             "call.drop_tag",
         ),
         row(
-            "`CALL` of `add_partition_field`, `drop_partition_field`, `set_write_order`",
+            "`CALL` of `add_partition_field`, `drop_partition_field`, `set_write_order`, `set_identifier_fields`, `drop_identifier_fields`",
             "call.add_partition_field",
             "call.drop_partition_field",
             "call.set_write_order",
+            "call.set_identifier_fields",
+            "call.drop_identifier_fields",
         ),
         row(
             "`CALL` of `ancestors_of`, and of `remove_orphan_files` with `dry_run`", "call.ancestors_of", "call.remove_orphan_files/dry run"

@@ -133,6 +133,20 @@ PROCEDURES = [
             "set_write_order": "'{name}', 'city, id desc'",
         },
     ),
+    *recipes(
+        "call",
+        Outcome.METADATA,
+        {
+            "drop_identifier_fields": statement(
+                "create table {}new (a bigint not null) {key}",
+                "call test.system.set_identifier_fields('{name}new', array('a'))",
+                "call test.system.drop_identifier_fields('{name}new', array('a'))",
+            ),
+            "set_identifier_fields": statement(
+                "create table {}new (a bigint not null) {key}", "call test.system.set_identifier_fields('{name}new', array('a'))"
+            ),
+        },
+    ),
     Recipe(
         "call.rollback_to_timestamp",
         lambda p: statement(

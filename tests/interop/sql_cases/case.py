@@ -28,6 +28,7 @@ REFS: Final = "+refs"
 PROPERTIES: Final = "+properties"
 LOCATION: Final = "+location"
 ORDER: Final = "+order"
+IDENTIFIERS: Final = "+identifiers"
 # What an outcome consists of.
 STATEMENTS: Final = "statements"
 ROWS: Final = "rows"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.interop.sql_cases.case import PROPERTIES, SCHEMA, SPEC, Case, Suite, table
+from tests.interop.sql_cases.case import IDENTIFIERS, PROPERTIES, SCHEMA, SPEC, Case, Suite, table
 from tests.interop.sql_cases.reasons import (
     NO_CHANGELOG,
     NO_FUNCTIONS,
     NO_FUNCTIONS_IN_QUERIES,
-    NO_PARSER,
     NO_VIEWS,
     NO_VIEWS_IN_QUERIES,
 )
@@ -18,6 +17,12 @@ from tests.interop.sql_cases.reasons import (
 
 ROWS: Final = table("id bigint, data string", "(1, 'a')", "(2, 'b')")
 DAY: Final = "date'2020-02-29'"
+PLACES: Final = "create table {t} (id bigint not null, location struct<lon: bigint not null, lat: bigint not null> not null)"
+
+
+def identified(verb: str, fields: str) -> str:
+    return f"call {{cat}}.system.{verb}_identifier_fields('{{id}}', array({fields}))"
+
 
 FUNCTIONS: Final = Suite(
     "TestFunctionCatalog, TestSparkBucketFunction, and others",
@@ -40,7 +45,10 @@ VIEWS: Final = Suite(
 DDL: Final = Suite(
     "TestAlterTableSchema, TestReplaceBranch, and statements of Spark's own",
     (
-        Case("SET IDENTIFIER FIELDS", "testSetIdentifierFields", ("create table {t} (id bigint not null)",), "alter table {t} set identifier fields id", SCHEMA, differs=NO_PARSER),
+        Case("SET IDENTIFIER FIELDS", "testSetIdentifierFields", (PLACES,), ("alter table {t} set identifier fields id", "alter table {t} set identifier fields id, location.lon"), IDENTIFIERS, (identified("set", "'id'"), identified("set", "'id', 'location.lon'"))),
+        Case("SET IDENTIFIER FIELDS of what cannot be one", "testSetInvalidIdentifierFields", ("create table {t} (id bigint not null, id2 bigint)",), ("alter table {t} set identifier fields unknown", "alter table {t} set identifier fields id2"), IDENTIFIERS, (identified("set", "'unknown'"), identified("set", "'id2'"))),
+        Case("DROP IDENTIFIER FIELDS", "testDropIdentifierFields", (PLACES,), ("alter table {t} set identifier fields id, location.lon", "alter table {t} drop identifier fields id"), IDENTIFIERS, (identified("set", "'id', 'location.lon'"), identified("drop", "'id'"))),
+        Case("DROP IDENTIFIER FIELDS of what is none", "testDropInvalidIdentifierFields", (PLACES,), ("alter table {t} drop identifier fields unknown", "alter table {t} set identifier fields id", "alter table {t} drop identifier fields location.lon"), IDENTIFIERS, (identified("drop", "'unknown'"), identified("set", "'id'"), identified("drop", "'location.lon'"))),
         Case("REPLACE PARTITION FIELD", "testReplacePartition", table("id bigint, data string", by="bucket(4, id)"), "alter table {t} replace partition field bucket(4, id) with bucket(8, id)", SPEC, ("call {cat}.system.drop_partition_field('{id}', 'bucket(4, id)')", "call {cat}.system.add_partition_field('{id}', 'bucket(8, id)')")),
         Case("SHOW PARTITIONS", "Spark's own", ROWS, "show partitions {t}"),
         Case("CREATE TABLE LIKE", "Spark's own", ROWS, "create table {t}_b like {t}"),

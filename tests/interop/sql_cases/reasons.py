@@ -51,7 +51,6 @@ NO_FUNCTIONS_IN_QUERIES: Final = Differs(NO_FUNCTIONS.why, (ROWS,))
 NO_VIEWS: Final = Differs("icelock's catalogs have no views; Spark's own select from their tables.", (STATEMENTS, ROWS))
 NO_VIEWS_IN_QUERIES: Final = Differs(NO_VIEWS.why, (ROWS,))
 NO_CHANGELOG: Final = Differs("There is no such metadata table in icelock.", (ROWS,))
-NO_PARSER: Final = Differs("It needs Iceberg's parser, and has no procedure in icelock.")
 
 
 def together(*differences: Differs) -> Differs:

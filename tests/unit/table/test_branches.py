@@ -267,8 +267,10 @@ def test_rollback(lake: TestLake, table: Any) -> None:
     table.append(arrow([row(99)]))
     assert ids(load(lake)) == [*range(10), 99]
     assert len(load(lake).snapshots()) == 4
-    with pytest.raises(ValueError, match="not an ancestor"):
+    with pytest.raises(PolicyError, match=r"not an ancestor of its head: set_current_snapshot moves"):
         table.manage_snapshots().rollback_to_snapshot(second.snapshot_id).commit()
+    with pytest.raises(PolicyError, match=rf"no snapshot before {first.timestamp_ms} ms .*its oldest one is of {first.timestamp_ms} ms"):
+        table.manage_snapshots().rollback_to_timestamp(first.timestamp_ms)
     verified(load(lake))
 
 

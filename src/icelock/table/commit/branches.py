@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import NoReturn, Self
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnapshots
 
@@ -121,10 +121,14 @@ class ManageSnapshots(IcebergManageSnapshots):
         """Move the main branch back to one of its own snapshots.
 
         Raises:
-            PolicyError: no such snapshot.
-            ValueError: it is not in the main branch (PyIceberg's error).
+            PolicyError: no such snapshot, or it is not in the main branch.
         """
         self._check_snapshot(snapshot_id)
+        if snapshot_id not in {snapshot.snapshot_id for snapshot in self._ancestors()}:
+            raise PolicyError(
+                f"the main branch cannot be rolled back to snapshot {snapshot_id}, which is not an ancestor of its head: "
+                "set_current_snapshot moves it to any snapshot; table.history() lists those that it had"
+            )
         super().rollback_to_snapshot(snapshot_id)
         return self
 
@@ -159,10 +163,15 @@ class ManageSnapshots(IcebergManageSnapshots):
         """Move the main branch back to its last snapshot before a time: ms since 1970, or a ``datetime`` with a zone.
 
         Raises:
-            PolicyError: a time without a zone.
-            ValueError: no snapshot is that old (PyIceberg's error).
+            PolicyError: a time without a zone, or no snapshot of the main branch is that old.
         """
-        super().rollback_to_timestamp(to_millis(timestamp_ms, name="timestamp_ms"))
+        millis = to_millis(timestamp_ms, name="timestamp_ms")
+        try:
+            super().rollback_to_timestamp(millis)
+        except ValueError as e:  # PyIceberg's
+            times = [snapshot.timestamp_ms for snapshot in self._ancestors()]
+            oldest = f"its oldest one is of {min(times)} ms: give a later time" if times else "it has none: write rows first"
+            raise PolicyError(f"the main branch has no snapshot before {millis} ms (since 1970), to be rolled back to; {oldest}") from e
         return self
 
     def cherrypick_snapshot(self, snapshot_id: int) -> NoReturn:
@@ -176,6 +185,11 @@ class ManageSnapshots(IcebergManageSnapshots):
         self._updates += updates
         self._requirements += requirements
         return self
+
+    def _ancestors(self) -> list[Snapshot]:
+        """Return the main branch's head and its ancestors."""
+        metadata = self._transaction.table_metadata
+        return list(ancestors_of(metadata.current_snapshot(), metadata))
 
     def _refs(self) -> dict[str, SnapshotRef]:
         """Return the refs with the pending changes applied."""

@@ -1,9 +1,9 @@
-"""Procedures on partitioning and sort order, in place of Iceberg's DDL: ``ADD`` and ``DROP PARTITION FIELD``, ``WRITE ORDERED BY``."""
+"""Procedures in place of Iceberg's DDL: ``ADD``, ``DROP PARTITION FIELD``, ``WRITE ORDERED BY``, ``SET``, ``DROP IDENTIFIER FIELDS``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionField
@@ -11,13 +11,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder
 
 from icelock.errors import PolicyError
+from icelock.metadata.schema_paths import find_column
 from icelock.spark.driver.new_table import partition_spec
+from icelock.spark.settings.session import settings_of
 from icelock.spark.statements.procedures.call import Call, Procedure
 from icelock.table.table import Table
 
 _BETWEEN: Final = re.compile(r",(?![^(]*\))")  # a comma that is not inside of a transform
 _ORDER: Final = re.compile(r"(?P<term>.+?)(\s+(?P<direction>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _SPEC: Final = "spec_id int not null, partition_field string not null"
+_IDENTIFIED: Final = "identifier_fields string not null"
 
 
 def _transform(call: Call, table: Table, text: str) -> PartitionField:
@@ -71,6 +74,44 @@ def _set_write_order(call: Call) -> Sequence[Sequence[Any]]:
     return [(table.sort_order().order_id,)]
 
 
+def _set_identifier_fields(call: Call) -> Sequence[Sequence[Any]]:
+    table = call.table
+    return _identified(call, table, _columns(call, table))
+
+
+def _drop_identifier_fields(call: Call) -> Sequence[Sequence[Any]]:
+    table = call.table
+    known, dropped = table.schema().identifier_field_names(), _columns(call, table)
+    others = sorted(dropped - known)
+    if others:
+        raise PolicyError(f"{call.procedure}: {others[0]!r} is not an identifier field of table {call.name}; it has {_listed(known)}")
+    return _identified(call, table, known - dropped)
+
+
+def _columns(call: Call, table: Table) -> set[str]:
+    """Return the columns that are given, by their names in the schema."""
+    schema, case_sensitive = table.schema(), settings_of(call.session.spark).case_sensitive
+    fields = [find_column(schema, name or "", case_sensitive=case_sensitive) for name in call.required("fields")]
+    return {str(schema.find_column_name(field.field_id)) for field in fields}
+
+
+def _identified(call: Call, table: Table, columns: set[str]) -> Sequence[Sequence[Any]]:
+    update = table.update_schema()
+    update.set_identifier_fields(*columns)
+    try:
+        update.commit()
+    except ValueError as e:  # PyIceberg's
+        raise PolicyError(
+            f"{call.procedure}: table {call.name} cannot be identified by {_listed(columns)}: an identifier field is NOT NULL, as are the "
+            "structs that it is in, has a single value, and is neither a float nor a double"
+        ) from e
+    return [(_listed(table.schema().identifier_field_names()),)]
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return ", ".join(sorted(columns)) or "none"
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "add_partition_field": Procedure(
         description="Partition new rows by a column or a transform too",
@@ -92,5 +133,19 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         optional={"sort_order": "string"},
         result="order_id int not null",
         run=_set_write_order,
+    ),
+    "set_identifier_fields": Procedure(
+        description="Say which columns identify a row, in place of those that did",
+        parameters={"table": "string", "fields": "array<string>"},
+        optional={},
+        result=_IDENTIFIED,
+        run=_set_identifier_fields,
+    ),
+    "drop_identifier_fields": Procedure(
+        description="Let columns identify a row no longer",
+        parameters={"table": "string", "fields": "array<string>"},
+        optional={},
+        result=_IDENTIFIED,
+        run=_drop_identifier_fields,
     ),
 }
