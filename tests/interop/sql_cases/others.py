@@ -7,8 +7,6 @@ from typing import Final
 from tests.interop.sql_cases.case import IDENTIFIERS, PROPERTIES, SCHEMA, SPEC, Case, Suite, table
 from tests.interop.sql_cases.reasons import (
     NO_CHANGELOG,
-    NO_FUNCTIONS,
-    NO_FUNCTIONS_IN_QUERIES,
     NO_VIEWS,
     NO_VIEWS_IN_QUERIES,
 )
@@ -20,6 +18,17 @@ DAY: Final = "date'2020-02-29'"
 PLACES: Final = "create table {t} (id bigint not null, location struct<lon: bigint not null, lat: bigint not null> not null)"
 
 
+HEX: Final = "X'00010203', 'iceberg'"
+TIMES: Final = "date'2017-11-16', timestamp_ntz'2017-11-16 22:31:08', timestamp'2017-11-16 22:31:08 UTC'"
+BEFORE: Final = ("timestamp'1969-12-31 23:59:59.5 UTC'", "timestamp_ntz'1968-02-29 00:00:00'")
+
+
+def functions(name: str, number: int, *values: str) -> str:
+    """Return calls of a function with each of the values."""
+    listed = ", ".join(values).split(", ")
+    return ", ".join(f"{{cat}}.system.{name}({number}, {value}) as v{i}" for i, value in enumerate(listed))
+
+
 def identified(verb: str, fields: str) -> str:
     return f"call {{cat}}.system.{verb}_identifier_fields('{{id}}', array({fields}))"
 
@@ -27,9 +36,14 @@ def identified(verb: str, fields: str) -> str:
 FUNCTIONS: Final = Suite(
     "TestFunctionCatalog, TestSparkBucketFunction, and others",
     (
-        Case("bucket, truncate, years, months, days", "TestSparkBucketFunction", (), f"select {{cat}}.system.bucket(4, 34) as b, {{cat}}.system.truncate(2, 'abc') as t, {{cat}}.system.years({DAY}) as y, {{cat}}.system.months({DAY}) as m, {{cat}}.system.days({DAY}) as d", (), differs=NO_FUNCTIONS),
-        Case("a filter by bucket", "TestSystemFunctionPushDownDQL", table("id bigint, data string", "(1, 'a')", "(2, 'b')", by="bucket(4, id)"), (), "select id from {t} where {cat}.system.bucket(4, id) = {cat}.system.bucket(4, 2L)", differs=NO_FUNCTIONS_IN_QUERIES),
-        Case("SHOW FUNCTIONS", "testListFunctions", (), (), "show system functions in {db} like 'bucket'", differs=NO_FUNCTIONS_IN_QUERIES),
+        Case("bucket, truncate, years, months, days", "TestSparkBucketFunction", (), f"select {{cat}}.system.bucket(4, 34) as b, {{cat}}.system.truncate(2, 'abc') as t, {{cat}}.system.years({DAY}) as y, {{cat}}.system.months({DAY}) as m, {{cat}}.system.days({DAY}) as d", ()),
+        Case("bucket of each type", "TestSparkBucketFunction, of each type", (), f"select {functions('bucket', 2147483647, '8Y', '8S', '8', '8L', '14.20', HEX, TIMES, 'cast(null as int)')}", ()),
+        Case("truncate of each type", "TestSparkTruncateFunction", (), f"select {functions('truncate', 10, '8Y', '-8S', '-1', '-11L', '-0.05', '12.34', HEX, 'cast(null as int)')}, {{cat}}.system.truncate(2, '€uro') as u", ()),
+        Case("times before 1970", "TestSparkHoursFunction", (), f"select {', '.join(f'{{cat}}.system.{name}({time}) as {name}{i}' for name in ('years', 'months', 'days', 'hours') for i, time in enumerate(BEFORE))}", ()),
+        Case("functions of columns, and nulls", "TestSystemFunctionPushDownDQL, columns", table("id bigint, data string", "(-7, 'abc')", "(2, null)"), (), "select {cat}.system.bucket(16, id) as b, {cat}.system.truncate(2, data) as t, {cat}.bucket(16, data) as s from {t}"),
+        Case("arguments that a function does not take", "TestSparkBucketFunction, wrong numbers", (), tuple(f"select {{cat}}.system.{call}" for call in ("bucket(4)", "bucket(4, 1.5D)", "bucket('4', 1)", "bucket(4L, 1)", "years('2020')", f"hours({DAY})", "truncate(2, true)", "days()", "iceberg_version(1)", "nothing(1)")), ()),
+        Case("a filter by bucket", "TestSystemFunctionPushDownDQL", table("id bigint, data string", "(1, 'a')", "(2, 'b')", by="bucket(4, id)"), (), "select id from {t} where {cat}.system.bucket(4, id) = {cat}.system.bucket(4, 2L)"),
+        Case("SHOW FUNCTIONS", "testListFunctions", (), (), "show system functions in {db} like 'bucket'"),
     ),
 )
 

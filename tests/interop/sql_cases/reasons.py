@@ -46,8 +46,6 @@ NO_ARGUMENT: Final = Differs("icelock refuses the argument.", (STATEMENTS, ROWS)
 TO_COME: Final = Differs("There is no such procedure in icelock.")
 TO_COME_REWRITES: Final = Differs(TO_COME.why, (STATEMENTS, SNAPSHOTS))
 
-NO_FUNCTIONS: Final = Differs("icelock's catalogs have no functions.")
-NO_FUNCTIONS_IN_QUERIES: Final = Differs(NO_FUNCTIONS.why, (ROWS,))
 NO_VIEWS: Final = Differs("icelock's catalogs have no views; Spark's own select from their tables.", (STATEMENTS, ROWS))
 NO_VIEWS_IN_QUERIES: Final = Differs(NO_VIEWS.why, (ROWS,))
 NO_CHANGELOG: Final = Differs("There is no such metadata table in icelock.", (ROWS,))

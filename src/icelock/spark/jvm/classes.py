@@ -30,8 +30,8 @@ _RULES: Final = ("Plans", "Replacing", "FreshScans", "OwnRows")
 _NATIVE: Final = (
     *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
-    *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "SparkCatalog", "TableRelations"),
-    *("TableCommands", "DeletedRows"),
+    *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
+    *("TableRelations", "TableCommands", "DeletedRows"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any, Final
 
 import pyarrow as pa
@@ -305,7 +306,13 @@ def drop_namespace(session: StatementSession, asked: Asked) -> bool:
     return True
 
 
+def told_version(_session: StatementSession, _asked: Asked) -> str:
+    """Return what the function ``iceberg_version`` of a catalog returns."""
+    return f"icelock {version('icelock')}"
+
+
 ANSWERS: Final[Mapping[str, Answer]] = {
+    "version": told_version,
     "alter table": alter_table,
     "drop table": drop_table,
     "purge table": purge_table,

@@ -8,7 +8,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -19,6 +21,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
@@ -27,7 +30,7 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Spark's catalog of icelock tables: what statements ask of it, the session's Python process does. */
-public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final Map<Object, Object> SESSIONS = new ConcurrentHashMap<>();
   private String name;
   private PythonProcess python;
@@ -326,5 +329,34 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
       made[i] = Identifier.of(new String[] {"system"}, (String) found[i]);
     }
     return made;
+  }
+
+  // Functions
+
+  /** As in Java's catalog, they are in the namespace system and in none. */
+  private static boolean hasFunctions(String[] namespace) {
+    return namespace.length == 0 || (namespace.length == 1 && namespace[0].equals("system"));
+  }
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    if (!hasFunctions(namespace)) {
+      loadNamespaceMetadata(namespace); // throws if there is no such namespace
+      return new Identifier[0];
+    }
+    String[] names = CatalogFunctions.names();
+    Identifier[] made = new Identifier[names.length];
+    for (int i = 0; i < made.length; i++) {
+      made[i] = Identifier.of(namespace, names[i]);
+    }
+    return made;
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
+    if (!hasFunctions(function.namespace()) || !CatalogFunctions.has(function.name())) {
+      throw new NoSuchFunctionException(function);
+    }
+    return new CatalogFunctions.Unbound(function.name(), (String) python.call(PythonProcess.request("version")));
   }
 }
