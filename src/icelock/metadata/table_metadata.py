@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO, InputFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1
 from pyiceberg.table.metadata import TableMetadataV3 as IcebergTableMetadataV3
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
@@ -122,6 +122,17 @@ def without_history(metadata: TableMetadata) -> TableMetadata:
     """Return metadata as tasks get it: as it is now, without snapshots, refs, logs, statistics and keys."""
     empty: dict[str, Any] = {name: [] for name in _HISTORY if name in type(metadata).model_fields}
     return metadata.model_copy(update={**empty, "refs": {}, "current_snapshot_id": None})
+
+
+def unshared(metadata: TableMetadata) -> TableMetadata:
+    """Return the same metadata with schemas and partition specs of its own, for PyIceberg to serialize (``canonical_json`` says why)."""
+    own: dict[str, Any] = {
+        "schemas": [schema.model_copy() for schema in metadata.schemas],
+        "partition_specs": [spec.model_copy() for spec in metadata.partition_specs],
+    }
+    if isinstance(metadata, TableMetadataV1):
+        own["schema_"] = metadata.schema_.model_copy()
+    return metadata.model_copy(update=own)
 
 
 def with_sources(schema: Schema, specs: Iterable[PartitionSpec], schemas: Iterable[Schema]) -> Schema:

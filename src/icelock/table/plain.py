@@ -21,6 +21,7 @@ from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 from icelock.errors import PolicyError
+from icelock.metadata.table_metadata import unshared
 from icelock.table.scan import CATALOG, DataScan
 from icelock.table.table import Table as EncryptedTable
 
@@ -45,8 +46,13 @@ class PlainTable(Table):
         return super().location_provider()
 
     def at_one_version(self) -> Self:
-        """Return another object for the present version, which other users of this one do not move on."""
-        return copy.copy(self)
+        """Return another object for the present version, which other users of this one do not move on.
+
+        Its schemas and specs are its own: PyIceberg's writers serialize them, while threads that share them may look into them.
+        """
+        made = copy.copy(self)
+        made.metadata = unshared(self.metadata)
+        return made
 
     def transaction(self) -> PlainTransaction:
         """Return a new transaction."""

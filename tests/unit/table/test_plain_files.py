@@ -149,3 +149,15 @@ def test_a_plain_table_is_written_and_purged_as_before(lake: TestLake) -> None:
     assert scanned(lake) == [0, 2, 3, 4]
     table.catalog.purge_table("db.p")
     assert not [path for path in lake.files() if "/p/" in path and path.endswith(".parquet")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_writes_a_plain_table_has_schemas_and_specs_of_its_own(lake: TestLake, version: str) -> None:
+    """PyIceberg's ``Schema.model_dump_json`` walks through the dictionary that it keeps indexes in when another thread asks for them."""
+    table = plain_table(lake, version)
+    own = table.at_one_version()
+    pairs = [*zip(own.metadata.schemas, table.metadata.schemas, strict=True), (own.spec(), table.spec()), (own.schema(), table.schema())]
+    assert all(one == other and one is not other and one.__dict__ is not other.__dict__ for one, other in pairs)
+    assert own.metadata == table.metadata
+    own.append(people(3, 2))
+    assert scanned(lake) == [0, 1, 2, 3, 4]

@@ -123,9 +123,8 @@ def create(catalog: EncryptedCatalog, transaction: Transaction, rows: DataFrame,
     before, io = transaction.table_metadata, transaction._table.io
     files = write_files(catalog, before, io.properties, rows, write)
     with _before_commit(io, files):
-        pass
-    with _deleted_if_refused(io, files, write):
         _add(transaction, files, write)
+    with _deleted_if_refused(io, files, write):
         made = transaction.commit_transaction()
     return _result(before, made.metadata, write, sum(int(file.record_count) for file in files), files)
 
