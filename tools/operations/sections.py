@@ -271,6 +271,7 @@ SECTIONS = (
                 "write.branch",
                 "write.mode=append",
                 "write.mode=overwrite",
+                "write.output-spec-id",
                 "write.overwrite-filter",
                 "write.overwrite-mode",
                 "write.table",

@@ -94,6 +94,7 @@ WRITES = [
             "branch": lambda p: p.writer("append").option("branch", "side").save(p.full),
             "mode=append": lambda p: p.writer("append").save(p.full),
             "mode=overwrite": lambda p: p.writer("overwrite").save(p.full),
+            "output-spec-id": lambda p: p.writer("append").option("output-spec-id", str(p.table.spec().spec_id)).save(p.full),
             "overwrite-filter": lambda p: p.writer("overwrite").option("overwrite-filter", "id >= 0").save(p.full),
             "overwrite-mode": lambda p: p.writer("overwrite").option("overwrite-mode", "dynamic").save(p.full),
             "table": lambda p: p.writer("append").option("table", p.full).save(),

@@ -23,7 +23,7 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.settings.options import BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, distribution_options
+from icelock.spark.settings.options import BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, distribution_options
 
 LOCATION: Final = "location"
 
@@ -64,7 +64,10 @@ class TableWriter:
         return self
 
     def option(self, name: str, value: object) -> Self:
-        """Set ``branch``, ``distribution-mode``, ``fanout-enabled``, ``validate-from-snapshot-id`` or ``snapshot-property.<name>``.
+        """Set an option.
+
+        They are ``branch``, ``distribution-mode``, ``fanout-enabled``, ``output-spec-id``, ``validate-from-snapshot-id`` and
+        ``snapshot-property.<name>``.
 
         Raises:
             PolicyError: another name, or an invalid value.
@@ -138,8 +141,9 @@ class TableWriter:
         return self._jobs.with_seen(self._job(action), self._df)
 
     def _make(self, action: Action) -> ChangeResult:
-        if BRANCH in {name.lower() for name in self._options}:
-            raise PolicyError(f"a new table has its main branch only: leave the option {BRANCH} out")
+        for name, has in ((BRANCH, "its main branch"), (OUTPUT_SPEC, "one partition spec")):
+            if name in {given.lower() for given in self._options}:
+                raise PolicyError(f"a new table has {has} only: leave the option {name} out")
         properties = dict(self._properties)
         location = properties.pop(LOCATION, None)
         new = NewTable(properties=properties, partitioned_by=self._partitioned_by, location=location)

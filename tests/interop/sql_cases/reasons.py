@@ -23,7 +23,6 @@ AT_VERSION: Final = Differs(
     "Spark's analysis refuses, as icelock's table as of a version takes no rows; Java refuses when it plans the write."
 )
 REWRITTEN: Final = Differs("icelock rewrites a file of which the condition finds a part of the rows; Java refuses.", ALL_PARTS)
-NO_OLD_SPEC: Final = Differs("There is no such option in icelock: rows go by the table's current spec.", ALL_PARTS)
 HAS_DEFAULTS: Final = Differs("icelock has defaults of columns in SQL.", (STATEMENTS, ROWS))
 VERSION_3: Final = Differs("Encryption needs format version 3.", (STATEMENTS, ROWS))
 CHECKED_AT_ONCE: Final = Differs("icelock refuses the property when it is set; Java takes it, and then no commit.", ALL_PARTS)

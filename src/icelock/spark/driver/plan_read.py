@@ -32,7 +32,7 @@ from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
-from icelock.spark.driver.target import TargetFiles, check_same_table, describe, see, target_files, target_scan, told
+from icelock.spark.driver.target import TargetFiles, check_same_table, describe, output_spec, see, target_files, target_scan, told
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
@@ -227,7 +227,8 @@ class RewritePlanning(_DriverReader):
     def plan(self) -> RewritePlan:
         """Return what all tasks share."""
         read = self._read_plan(Schema(), StructType())
-        written = replace(with_lineage(self._table.transaction().staged.write_context()), operation_id=self._job.operation_id)
+        context = with_lineage(self._table.transaction().staged.write_context())
+        written = replace(context, operation_id=self._job.operation_id, spec=output_spec(self._table, self._job))
         write = WritePlan.of(written, (), read.storage, sender=self._job.recipient.sender)
         return RewritePlan(read=read, write=write, merge_on_read=self._job.pinned.merge_on_read)
 

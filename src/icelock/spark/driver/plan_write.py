@@ -24,7 +24,7 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
-from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from
+from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from, output_spec
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import catalog_of, executor_properties, table_of
@@ -56,7 +56,7 @@ def planned_write(settings: Settings, job: Job, schema: StructType, catalog: Enc
     table = table_of(catalog, job.table)
     write = planned_change(settings, job, table)
     transaction = table.transaction()
-    context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
+    context = replace(transaction.staged.write_context(), operation_id=job.operation_id, spec=output_spec(table, job))
     if job.action in {Action.REWRITE, Action.MERGE}:
         context = with_lineage(context)
     if job.action == Action.REWRITE:

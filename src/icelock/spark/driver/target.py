@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from pyiceberg import types as ice
 from pyiceberg.expressions import And, BooleanExpression
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import datasource as ds
@@ -31,7 +32,7 @@ from icelock.spark.driver.distribution import Layout
 from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job, PlannedOn, Purpose
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
-from icelock.spark.settings.options import VALIDATE_FROM, TableName
+from icelock.spark.settings.options import OUTPUT_SPEC, VALIDATE_FROM, TableName
 from icelock.spark.settings.session import Settings
 from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
@@ -98,7 +99,7 @@ def described(table: Table, job: Job) -> TableDescription:
         columns=tuple(field.name for field in schema.fields),
         uuids=frozenset(field.name for field in schema.fields if isinstance(field.field_type, ice.UUIDType)),
         identifier=tuple(sorted(schema.identifier_field_names())),
-        layout=Layout(schema=schema, spec=table.spec(), sort_order=table.sort_order(), properties=table.metadata.properties),
+        layout=Layout(schema=schema, spec=output_spec(table, job), sort_order=table.sort_order(), properties=table.metadata.properties),
     )
 
 
@@ -115,6 +116,24 @@ def see(settings: Settings, job: Job) -> sp.StructType:
 def told(text: str) -> sp.StructType:
     """Return a text as the metadata of one column."""
     return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: text})])
+
+
+def output_spec(table: Table, job: Job) -> PartitionSpec:
+    """Return the partition spec that an operation writes with; one that the table cannot be written with is a PolicyError."""
+    if job.output_spec is None:
+        return table.spec()
+    specs, schema = table.metadata.specs(), table.schema()
+    found = specs.get(job.output_spec)
+    if found is None:
+        known = ", ".join(map(str, sorted(specs)))
+        raise PolicyError(f"table {job.table} has no partition spec {job.output_spec} (option {OUTPUT_SPEC}); it has {known}")
+    gone = [field.name for field in found.fields if field.source_id not in schema.field_ids]
+    if gone:
+        raise PolicyError(
+            f"table {job.table} has no column any more for {gone[0]!r} of partition spec {job.output_spec} (option {OUTPUT_SPEC}): "
+            "leave the option out"
+        )
+    return found
 
 
 def check_validate_from(table: Table, job: Job) -> None:

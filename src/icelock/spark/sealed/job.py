@@ -123,6 +123,7 @@ class Job:
         by_position: whether the rows to remove are known by file and position (MERGE), else all that match ``row_filter`` are removed.
         seen: the versions that the rows of a write come from, or that a read reads.
         validate_from: the snapshot that the user says the rows come from.
+        output_spec: the id of the partition spec to write with; None: the table's current one.
         tells: whether the commit leaves what it did for a job that asks for it.
         operation_id: shared by the jobs of an operation; part of the names of its files.
         key: of the operation.
@@ -143,6 +144,7 @@ class Job:
     by_position: bool = False
     seen: tuple[Seen, ...] = ()
     validate_from: int | None = None
+    output_spec: int | None = None
     tells: bool = False
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     key: bytes = field(default_factory=lambda: SystemEntropy().random_bytes(_KEY_LENGTH), repr=False)
@@ -165,6 +167,7 @@ class Job:
             row_filter=options.overwrite_filter or AlwaysTrue(),
             snapshot_properties=options.snapshot_properties,
             validate_from=options.validate_from,
+            output_spec=options.output_spec,
             seen=seen_in(options.rows_read, options.table) if options.validate_from is None else (),
         )
 

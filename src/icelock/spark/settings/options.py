@@ -1,7 +1,7 @@
 """Options of one read or write, checked; Spark passes their names in lower case (case C-55).
 
 Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
-``overwrite-mode``, ``validate-from-snapshot-id``, ``snapshot-property.*``, and our ``overwrite-filter``. Both: the table, from
+``overwrite-mode``, ``output-spec-id``, ``validate-from-snapshot-id``, ``snapshot-property.*``; ``overwrite-filter``. Both: the table, from
 ``load(name)`` or ``save(name)``, or the option ``table``. Any other option is an error, so that none is misspelt and ignored.
 
 As in Java, ``spark.sql.sources.partitionOverwriteMode`` does not apply to ``save``: Spark uses it for SQL and ``insertInto``.
@@ -34,6 +34,7 @@ TAG: Final = "tag"
 OVERWRITE_FILTER: Final = "overwrite-filter"
 OVERWRITE_MODE: Final = "overwrite-mode"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
+OUTPUT_SPEC: Final = "output-spec-id"
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 ROWS_READ: Final = "icelock-rows-read"
 """Of our optimizer rule: what the rows come from (``OwnRows.seen``)."""
@@ -44,7 +45,7 @@ FANOUT: Final = "fanout-enabled"
 SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
 
 _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
-_WRITE: Final = (BRANCH, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
+_WRITE: Final = (BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 _OF_TABLES: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH, "write.", "read.", "commit.", "history.")
@@ -128,6 +129,7 @@ class WriteOptions:
     dynamic: bool = False
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     validate_from: int | None = None
+    output_spec: int | None = None
     rows_read: str = ""
 
     @classmethod
@@ -140,7 +142,7 @@ class WriteOptions:
         rows_read = others.pop(ROWS_READ, "")
         given = _known(others, _WRITE, "write")
         table = _table(given, "save")
-        validate_from = None if VALIDATE_FROM not in given else _integer(VALIDATE_FROM, given[VALIDATE_FROM])
+        validate_from, output_spec = (_integer(name, given[name]) if name in given else None for name in (VALIDATE_FROM, OUTPUT_SPEC))
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
         if misplaced:
             raise PolicyError(f"option {misplaced[0]} needs mode('overwrite'), and the mode is append")
@@ -158,6 +160,7 @@ class WriteOptions:
             dynamic=mode == DYNAMIC,
             snapshot_properties=properties,
             validate_from=validate_from,
+            output_spec=output_spec,
             rows_read=rows_read,
         )
 

@@ -132,6 +132,7 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
         purpose=Purpose(asked["command"].lower()),
         by_position=True,
         validate_from=options.validate_from,
+        output_spec=options.output_spec,
     )
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))

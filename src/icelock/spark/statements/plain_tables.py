@@ -67,10 +67,9 @@ class PlainWrite:
         """Check options; those that PyIceberg's commits cannot honour are a PolicyError."""
         spread, others = distribution_options(given)
         options = WriteOptions.parse({**others, TABLE: str(name)}, overwrite=False)
-        if options.validate_from is not None:
-            raise PolicyError(
-                f"table {name} is plain, and written by PyIceberg, which cannot validate from a snapshot: leave the option out"
-            )
+        for given_id, what in ((options.validate_from, "validate from a snapshot"), (options.output_spec, "write with an older spec")):
+            if given_id is not None:
+                raise PolicyError(f"table {name} is plain, and written by PyIceberg, which cannot {what}: leave the option out")
         return cls(name=name, branch=branch or options.branch or MAIN, snapshot_properties=options.snapshot_properties, spread=spread)
 
 
