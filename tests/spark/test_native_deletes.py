@@ -50,6 +50,33 @@ def test_vectors_on_some_files(spark, spark_lake):
     assert values(native(spark, snapshot_id=before).filter("id < 5").select("id")) == [0, 1, 2, 3, 4]
 
 
+MANY_GROUPS = {"write.parquet.row-group-limit": "1000", "write.parquet.row-group-size-bytes": "8192", "write.parquet.page-row-limit": "100"}
+
+
+@pytest.mark.parametrize(
+    "setting", [None, "spark.sql.codegen.wholeStage", "spark.sql.parquet.enableVectorizedReader", "spark.sql.files.maxPartitionBytes"]
+)
+def test_positions_in_a_file_without_deletes(spark, spark_lake, setting):
+    """They count all rows of the file, whichever row groups and pages a filter or a split leaves out."""
+    table = create(spark_lake, SCHEMA, properties=MANY_GROUPS)
+    table.append(pa.table({"id": pa.array(range(20_000), pa.int64()), "s": pa.array([f"value {n}" for n in range(20_000)])}))
+    if setting is not None:
+        spark.conf.set(setting, "8192" if setting.endswith("Bytes") else "false")
+    try:
+        found = native(spark, columns=["_pos", "id", "s", "_row_id"])
+        assert found.filter("id <> _pos or id <> _row_id or s <> concat('value ', _pos)").count() == 0
+        assert found.selectExpr("count(*)", "sum(_pos)", "max(_pos)").first()[:] == (20_000, sum(range(20_000)), 19_999)
+        assert values(found.filter("id in (7, 1234, 19999)").select("_pos", "s")) == [
+            (1234, "value 1234"),
+            (19999, "value 19999"),
+            (7, "value 7"),
+        ]
+        assert values(native(spark, columns=["_pos"]).filter("_pos % 9999 = 5")) == [10004, 5]
+    finally:
+        if setting is not None:
+            spark.conf.unset(setting)
+
+
 def test_many_splits_of_a_file_with_a_vector(spark, spark_lake):
     """A split begins in the middle of a file; positions count from its beginning."""
     table = create(

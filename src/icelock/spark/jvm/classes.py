@@ -29,6 +29,7 @@ from icelock.spark.jvm.jars import keep_jar, kept_jar
 _RULES: Final = ("Plans", "Replacing", "FreshScans", "OwnRows")
 _NATIVE: Final = (
     *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
+    "PositionColumn",
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
     *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
     *("TableRelations", "TableCommands", "DeletedRows"),

@@ -61,10 +61,11 @@ public class KeyedParquet extends ParquetFileFormat {
     conf.set(DecryptionPropertiesFactory.CRYPTO_FACTORY_CLASS_PROPERTY_NAME, KeyOfThread.class.getName());
     LocalFiles.install(conf);
     StructType asked = (StructType) ids(required, data);
-    int index = Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
+    int index = position(asked);
     StructType whole = null;
-    if (deletes && options.get(FileFormat$.MODULE$.OPTION_RETURNING_BATCH()).contains("true")) {
-      index = KeyedReader.BY_FOOTER;
+    boolean byFooter = (deletes || index >= 0) && options.get(FileFormat$.MODULE$.OPTION_RETURNING_BATCH()).contains("true");
+    if (byFooter) {
+      asked = index < 0 ? asked : without(asked, index);
       // Row groups are skipped, as in Java Iceberg, but no pages: the positions of a group's rows must follow one another.
       conf.setBoolean(ParquetInputFormat.COLUMN_INDEX_FILTERING_ENABLED, false);
     } else if (deletes && index < 0) {
@@ -74,13 +75,26 @@ public class KeyedParquet extends ParquetFileFormat {
     }
     Function1 reader = super.buildReaderWithPartitionValues(
         session, dataSchema, partitionSchema, asked, (Seq) filters.safe(pushed), options, new Settings(conf));
-    return new KeyedReader(reader, index, whole);
+    return new KeyedReader(reader, byFooter, index, whole);
   }
 
-  /** Columns of files with deletes are LiveColumns, which generated code must not take for Spark's own. */
+  /** Returns where Spark wants a row's position, or less than 0. */
+  private static int position(StructType asked) {
+    return Arrays.asList(asked.fieldNames()).indexOf(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME());
+  }
+
+  private static StructType without(StructType columns, int index) {
+    StructType found = new StructType();
+    for (int i = 0; i < columns.length(); i++) {
+      found = i == index ? found : found.add(columns.apply(i));
+    }
+    return found;
+  }
+
+  /** LiveColumns and PositionColumns must not be taken for Spark's own by generated code. */
   @Override
   public Option vectorTypes(StructType required, StructType partition, SQLConf conf) {
-    return deletes ? Option.empty() : super.vectorTypes(required, partition, conf);
+    return deletes || position(required) >= 0 ? Option.empty() : super.vectorTypes(required, partition, conf);
   }
 
   /**

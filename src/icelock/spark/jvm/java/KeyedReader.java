@@ -11,24 +11,24 @@ import scala.runtime.AbstractFunction1;
 /** Opens a file with its key, has the opened file checked, and leaves out its deleted rows. */
 public class KeyedReader extends AbstractFunction1<Object, Object> implements Serializable {
   private static final long serialVersionUID = 1L;
-  /** In place of a column with the rows' positions: they are counted from the footer. */
-  public static final int BY_FOOTER = -2;
-
   /** A bitmap of no positions: its number of parts, as 64 bits. */
   private static final byte[] NOTHING = new byte[8];
 
   @SuppressWarnings("serial") // Spark's functions are serializable
   private final Function1<?, ?> reader;
+  private final boolean byFooter;
   private final int index;
   private final StructType whole;
 
   /**
    * @param reader Spark's, which gives the rows of a file
-   * @param index the column with a row's position, or BY_FOOTER
+   * @param byFooter whether positions are counted from the footer, for batches of whole row groups
+   * @param index the column with a row's position, which comes to the reader's if they are counted; less than 0: none
    * @param whole all columns if the one at index is to be left out, else null
    */
-  public KeyedReader(Function1<?, ?> reader, int index, StructType whole) {
+  public KeyedReader(Function1<?, ?> reader, boolean byFooter, int index, StructType whole) {
     this.reader = reader;
+    this.byFooter = byFooter;
     this.index = index;
     this.whole = whole;
   }
@@ -56,12 +56,10 @@ public class KeyedReader extends AbstractFunction1<Object, Object> implements Se
   }
 
   private Iterator<?> live(Iterator<?> rows, Option<?> deleted) {
-    if (deleted.isEmpty() && whole == null) {
-      return rows;
+    byte[] positions = deleted.isEmpty() ? NOTHING : (byte[]) deleted.get();
+    if (byFooter) {
+      return deleted.isEmpty() && index < 0 ? rows : LiveRows.byFooter(rows, positions, index);
     }
-    if (index == BY_FOOTER) {
-      return LiveRows.byFooter(rows, (byte[]) deleted.get());
-    }
-    return LiveRows.byColumn(rows, deleted.isEmpty() ? NOTHING : (byte[]) deleted.get(), index, whole);
+    return deleted.isEmpty() && whole == null ? rows : LiveRows.byColumn(rows, positions, index, whole);
   }
 }

@@ -30,6 +30,7 @@ public class LiveRows extends AbstractIterator implements Closeable {
   private final UnsafeProjection without;
   private Object next;
 
+  /** Takes no positions from a column if there are row groups: then the column at index, if it is not less than 0, is made of them. */
   private LiveRows(Iterator<?> rows, byte[] deleted, RowGroups groups, int index, StructType whole) {
     this.rows = rows;
     this.deleted = new DeletedPositions(deleted);
@@ -43,9 +44,9 @@ public class LiveRows extends AbstractIterator implements Closeable {
     return new LiveRows(rows, deleted, null, index, whole);
   }
 
-  /** Takes positions from the footer, for batches of whole row groups: Spark boxes each value of a column of positions. */
-  static LiveRows byFooter(Iterator<?> rows, byte[] deleted) {
-    return new LiveRows(rows, deleted, new RowGroups(rows), -1, null);
+  /** Takes positions from the footer, for batches of whole row groups, and puts them into a new column at index (less than 0: none). */
+  static LiveRows byFooter(Iterator<?> rows, byte[] deleted, int index) {
+    return new LiveRows(rows, deleted, new RowGroups(rows), index, null);
   }
 
   @Override
@@ -82,9 +83,22 @@ public class LiveRows extends AbstractIterator implements Closeable {
   }
 
   private Object live(ColumnarBatch batch) {
+    if (groups == null) {
+      int[] live = new int[batch.numRows()];
+      return live(batch, live, live(batch.column(index), live));
+    }
     int all = batch.numRows();
+    long first = groups.next(all);
+    ColumnarBatch whole = index < 0 ? batch : PositionColumn.in(batch, index, first);
+    if (!deleted.any(first, first + all)) {
+      return all == 0 ? null : whole;
+    }
     int[] live = new int[all];
-    int count = groups == null ? live(batch.column(index), live) : live(groups.next(all), live);
+    return live(whole, live, live(first, live));
+  }
+
+  private Object live(ColumnarBatch batch, int[] live, int count) {
+    int all = live.length;
     if (count == 0) {
       return null;
     }
@@ -110,9 +124,6 @@ public class LiveRows extends AbstractIterator implements Closeable {
   }
 
   private int live(long first, int[] live) {
-    if (!deleted.any(first, first + live.length)) {
-      return live.length;
-    }
     int count = 0;
     for (int i = 0; i < live.length; i++) {
       if (!deleted.has(first + i)) {
