@@ -20,6 +20,7 @@ from icelock.spark.jvm.classes import load_rules
 from icelock.spark.settings.session import is_classic
 
 _OWN_ROWS: Final = "_icelock_own_rows"
+_ACTIVATE: Final = "_icelock_activate"
 _logger = logging.getLogger(__name__)
 
 
@@ -76,7 +77,11 @@ def activate(spark: SparkSession) -> None:
         return
     jvm: Any = spark._jvm
     try:
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        known: Any = getattr(spark, _ACTIVATE, None)
+        if known is None:  # each name on the way there is a question to the JVM
+            known = jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession
+            setattr(spark, _ACTIVATE, known)
+        known(spark._jsparkSession)
     except Exception as e:
         _logger.debug("the session could not be made the active one of this thread: %s", first_line(e))
 

@@ -14,7 +14,6 @@ from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.driver.interrupts import begin
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.jvm.callbacks import callbacks_of
-from icelock.spark.jvm.rules import activate
 from icelock.spark.read_table import session_catalog
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import settings_of
@@ -85,7 +84,9 @@ class StatementSession:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.results = Results(spark)
-        self._jvm: Any = spark._jvm
+        # Each name on the way to a method is a question to the JVM.
+        process: Any = spark._jvm.icelock.PythonProcess  # type: ignore[union-attr]  # a classic session has a JVM
+        self._work_for, self._take, self._give = process.workFor, process.take, process.give
         self._callbacks = callbacks_of(spark)
 
     def catalog(self, name: str) -> EncryptedCatalog:
@@ -98,7 +99,7 @@ class StatementSession:
 
     def give(self, rows: DataFrame) -> int:
         """Hand a DataFrame to the JVM; return its number there."""
-        return int(self._jvm.icelock.PythonProcess.give(rows._jdf))
+        return int(self._give(rows._jdf))
 
     def target(self, answers: Mapping[str, Answer]) -> int:
         """Return the number of a function of this process that the JVM can ask these things."""
@@ -110,10 +111,8 @@ class StatementSession:
         def answer(question: bytes) -> bytes:
             begin()
             fields: dict[str, Any] = json.loads(question)
-            process: Any = self._jvm.icelock.PythonProcess
-            activate(self.spark)
-            process.workFor(fields["caller"])
-            given = None if fields["object"] is None else process.take(fields["object"])
+            self._work_for(fields["caller"], self.spark._jsparkSession)
+            given = None if fields["object"] is None else self._take(fields["object"])
             return json.dumps(answers[fields["do"]](self, Asked(fields=fields, given=given))).encode()
 
         return answer

@@ -49,8 +49,9 @@ public class PythonProcess {
     return OBJECTS.remove(Long.valueOf(number));
   }
 
-  /** Lets this thread work for the one that asks: in its session, with its job group, description and pool. */
-  public static void workFor(long caller) {
+  /** Lets this thread work for the one that asks: in its session, or else this one, with its job group, description and pool. */
+  public static void workFor(long caller, SparkSession session) {
+    SparkSession.setActiveSession(session);
     Caller found = (Caller) OBJECTS.get(Long.valueOf(caller));
     if (found != null) {
       found.enter();
