@@ -57,7 +57,8 @@ ONCE: Final = {
     "insert": ("INSERT of one row", "INSERT INTO {t} SELECT * FROM changes LIMIT 1"),
     "ctas": ("CREATE TABLE AS SELECT, all rows", "CREATE TABLE {new} USING iceberg TBLPROPERTIES ({key}) AS SELECT * FROM {t}"),
 }
-READS: Final = {"read-sum": "sum of one column", "read-group": "filter, group by"}
+READS: Final = {"read-sum": "sum of one column", "read-group": "filter, group by", "read-all": "sums and greatest of all columns"}
+_READ_ROUNDS: Final = 8  # for each round of changes: the difference is a few ms
 FIRST: Final = "first"
 NAMES: Final = (*CHANGES, *ONCE, *READS, FIRST)
 _KEY: Final = "'encryption.key-id' = 'keyA', 'format-version' = '3'"
@@ -141,13 +142,14 @@ class Statements:
         queries: dict[str, Callable[[Any], Any]] = {
             "read-sum": lambda rows: rows.selectExpr("sum(d1)"),
             "read-group": lambda rows: rows.where("d1 < 0.25").groupBy("s1").agg({"d2": "sum"}).orderBy("s1"),
+            "read-all": lambda rows: rows.selectExpr(*(f"sum({name})" for name in ("id", "d1", "d2", "d3", "d4")), "max(s1)", "max(s2)"),
         }
         query = queries[name]
         ways = [
             Way(name="read", run=lambda: query(icelock.spark.read(self._spark, full)).collect()),
             Way(name="spark.table", run=lambda: query(self._spark.table(full)).collect()),
         ]
-        return by_turns(self._clock, ways, rounds=2 * self._rounds, warm=2 * self._warm)
+        return by_turns(self._clock, ways, rounds=_READ_ROUNDS * self._rounds, warm=_READ_ROUNDS * self._warm)
 
 
 def _done(_rows: Any) -> None:
