@@ -27,13 +27,12 @@ from tests.lakes.catalogs import Glue
 from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
 from tests.servers.rest import RestServer
-from tests.spark.standalone import SPARK_HOME, Cluster, session_conf
+from tests.spark.standalone import SPARK_HOME
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 JOB = ROOT / "examples" / "spark_job.py"
 CATALOGS = ["sqlite", "postgres", "hive", "rest", "glue"]
-ON_A_CLUSTER = "rest"  # the catalog is the driver's business alone, and executors are the same for all
 YAML = re.compile(r"^```yaml\ncatalog:\n  lake:\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # 0 + 1 + ... + 999 = 499500, and so on: see the script. Value is twice the id, but -1 for the twenty rows of the upsert.
 SEEN = {
@@ -111,17 +110,10 @@ class Run:
         return {line.partition(" ")[2] for line in self.watched if line.startswith(f"{word} ")}
 
 
-@pytest.fixture(scope="module", params=["local", "standalone"])
-def run(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "local":
-        return submitted(place, folder, {"spark.master": "local[2]"}, [*CATALOGS, "memory"])
-    with Cluster.start(folder / "cluster") as cluster:
-        return submitted(place, folder, session_conf(cluster), [ON_A_CLUSTER])
-
-
-def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: list[str]) -> Run:
-    """Submit the job; what it is told beyond the catalogs' names is Spark's own."""
+@pytest.fixture(scope="module")
+def run(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Submit the job. Executors are the same for all catalogs: on a cluster they are in tests/spark/cluster."""
+    folder, conf, catalogs = tmp_path_factory.mktemp("job"), {"spark.master": "local[2]"}, [*CATALOGS, "memory"]
     watch = folder / "watch"
     more = {
         "spark.python.daemon.module": "tests.spark.watched_daemon",
@@ -152,8 +144,8 @@ def submitted(place: Place, folder: Path, conf: Mapping[str, str], catalogs: lis
     return Run(output={seen["catalog"]: seen for seen in printed}, told=done.stdout + done.stderr, watched=watched)
 
 
-def test_the_same_job_is_right_on_each_catalog(run: Run, request: pytest.FixtureRequest) -> None:
-    for catalog in {"local": CATALOGS, "standalone": [ON_A_CLUSTER]}[request.node.callspec.params["run"]]:
+def test_the_same_job_is_right_on_each_catalog(run: Run) -> None:
+    for catalog in CATALOGS:
         assert catalog in run.output, run.told[-4000:]
         seen = run.output[catalog]
         assert {step: seen[step] for step in SEEN} == SEEN, catalog
@@ -166,13 +158,12 @@ def test_the_same_job_is_right_on_each_catalog(run: Run, request: pytest.Fixture
         assert set(encrypted.values()) == {b"AGS1", b"PARE"}, catalog
 
 
-def test_executors_reach_for_no_catalog_and_no_key(run: Run, request: pytest.FixtureRequest) -> None:
-    assert len(run.of("executor")) == {"local": 1, "standalone": 2}[request.node.callspec.params["run"]]
+def test_executors_reach_for_no_catalog_and_no_key(run: Run) -> None:
+    assert len(run.of("executor")) == 1
     assert len(run.of("worker")) >= 2
     assert run.of("reached") == set()
 
 
-@pytest.mark.parametrize("run", ["local"], indirect=True)
 def test_an_in_memory_catalog_is_refused(run: Run) -> None:
     assert "catalog memory is in the memory of one process, and Spark plans in several" in run.told
     assert "memory" not in run.output

@@ -20,7 +20,7 @@ from tests.concurrency.whole_table import assert_whole, ids, in_order
 from tests.helpers.places import python_path
 from tests.servers.rest import RestServer
 
-WRITERS, APPENDS, STEPS = 8, 10, 8
+WRITERS, APPENDS, STEPS = 8, 6, 6
 BY_GROUP = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "grp"))
 LEVELS = {
     "serializable": {"write.delete.mode": "copy-on-write"},

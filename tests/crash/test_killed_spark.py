@@ -76,7 +76,6 @@ def processes(leader: int) -> list[int]:
 @pytest.mark.parametrize(
     ("when", "moments"),
     [
-        ("planning", ["before read metadata.json"]),
         ("tasks", ["halfway through write data"]),
         ("before the commit", ["after close list", "after close metadata.json"]),
     ],
@@ -93,7 +92,6 @@ def test_a_driver_that_is_killed(tmp_path: Path, when: str, moments: list[str]) 
     ("name", "moments", "landed"),
     [
         ("merge", ["after close list", "after close metadata.json"], False),
-        ("update, merge-on-read", ["after close vectors", "after close metadata.json", "before read metadata.json"], True),
     ],
 )
 def test_a_driver_that_is_killed_in_a_statement(tmp_path: Path, name: str, moments: list[str], landed: bool) -> None:  # noqa: FBT001

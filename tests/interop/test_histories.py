@@ -22,7 +22,7 @@ from tests.interop.our_side import ArrowWriter, plain_files
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 SEED = 20261128
-HISTORIES = 20
+HISTORIES = 10
 
 
 def check(history: History, *, spark: bool = False) -> None:

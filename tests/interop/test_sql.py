@@ -1,6 +1,6 @@
 """Each case of ``sql_cases`` on Java Iceberg and on icelock: the same, or the difference that the case names.
 
-``ICELOCK_SQL_CASES=all`` runs every case, for docs/spark-sql.md; otherwise a fifth of them runs, chosen by the digest of the name.
+``ICELOCK_SQL_CASES=all`` runs every case, for docs/spark-sql.md; otherwise a tenth of them runs, chosen by the digest of the name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.interop.sql_run import differing, run, sides
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 # A case takes 1 s of CPU on both engines.
-_EVERY = 5
+_EVERY = 10
 WHOLE = os.environ.get("ICELOCK_SQL_CASES") == "all"
 CASES = [(sql_page.key(suite, case), suite, case) for suite in SUITES for case in suite.expanded()]
 CHOSEN = [pytest.param(i, *case, id=case[0]) for i, case in enumerate(CASES) if WHOLE or zlib.crc32(case[0].encode()) % _EVERY == 0]

@@ -185,7 +185,6 @@ def test_the_attack_works_on_a_server_of_py4j():
 
 
 @pytest.mark.spark
-@pytest.mark.spark43
 def test_another_user_gets_nothing(spark, spark_lake):
     before = listening(os.getpid())
     table = create(spark_lake, SCHEMA, rows(0), rows(10))
@@ -281,8 +280,7 @@ for turn in range(2):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("pinned", ["true", "false"])
-def test_without_pinned_threads_and_in_a_second_context(lake, pinned):
+def test_without_pinned_threads_and_in_a_second_context(lake):
     create(lake, SCHEMA, rows(0), rows(10))
     import_path = os.pathsep.join([str(Path(icelock.__file__).parents[1]), *sys.path])
     job = subprocess.run(
@@ -292,7 +290,7 @@ def test_without_pinned_threads_and_in_a_second_context(lake, pinned):
         text=True,
         check=False,
         timeout=600,
-        env={**os.environ, "PYSPARK_PIN_THREAD": pinned, "PYTHONPATH": import_path, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "PYSPARK_PIN_THREAD": "false", "PYTHONPATH": import_path, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     assert job.returncode == 0, job.stderr[-3000:]
     assert [line for line in job.stdout.splitlines() if line.startswith("rows")] == ["rows 0 7 None", "rows 1 7 None"]

@@ -20,7 +20,7 @@ from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import as_task, paths
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 TABLE = "test.db.t"
 SCHEMA = "id bigint, name string, city string"
@@ -58,6 +58,7 @@ def write(df, mode="append"):
     df.write.format("icelock").mode(mode).save(TABLE)
 
 
+@pytest.mark.spark43
 def test_a_task_that_fails_once_is_written_once(spark, lake, spark_lake):  # noqa: ARG001 - spark_lake registers lake
     make(lake)
 

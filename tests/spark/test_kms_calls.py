@@ -7,7 +7,7 @@ import pytest
 import icelock.spark
 from tests.lakes.sqlite import KEYED, people
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 TABLE = "test.db.t"
 

@@ -23,7 +23,7 @@ from icelock.format.key_metadata import KeyMetadata
 from tests.spark.native_tables import TABLE, create, native, values
 from tests.unit.io.parquet_attack import chosen, head_at, renamed
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 FAILED = (IntegrityError, Py4JError, PySparkException)
 NAMED = r"failed authentication.*AES_GCM_CTR_V1 as its algorithm"
@@ -48,6 +48,7 @@ def refused(query: Callable[[], Any], match: str = NAMED) -> None:
         print(query())
 
 
+@pytest.mark.spark43
 def test_chosen_values_without_a_key(spark, spark_lake):
     path, _ = only_file(create(spark_lake, AMOUNT, ROWS, properties=UNCOMPRESSED))
     path.write_bytes(chosen(path.read_bytes(), row=100, mask=1 << 40))
@@ -60,6 +61,7 @@ def test_chosen_values_without_a_key(spark, spark_lake):
     refused(lambda: icelock.spark.delete(spark, TABLE, "amount = 1000003"))
 
 
+@pytest.mark.spark43
 def test_rows_after_deletes(spark, spark_lake):
     """Positions of deleted rows count on the footer that was looked at."""
     table = create(spark_lake, AMOUNT, ROWS, properties={**UNCOMPRESSED, "write.delete.mode": "merge-on-read"})

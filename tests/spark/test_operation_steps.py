@@ -25,8 +25,6 @@ from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, RewriteRun, as_task, delete_job, merge_job, paths, settings, source, told
 
-pytestmark = pytest.mark.spark43
-
 ROWS = sp.StructType(
     [sp.StructField("id", sp.LongType()), sp.StructField("name", sp.StringType()), sp.StructField("city", sp.StringType())]
 )

@@ -210,7 +210,6 @@ def test_what_cannot_be_merged_is_refused(spark, spark_lake, change, keys, messa
     assert spark_lake.files() == files
 
 
-@pytest.mark.spark43
 @pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
 def test_overwrite_by_filter(spark, spark_lake, mode):
@@ -232,7 +231,6 @@ def test_overwrite_by_filter(spark, spark_lake, mode):
     assert stored(spark_lake) == counted(other)
 
 
-@pytest.mark.spark43
 def test_overwrite_of_partitions(spark, spark_lake):
     rows, other = frame(spark, 0, 30), frame(spark, 100, 9).filter("city != 'town-2'")
     make(spark_lake, rows)
@@ -275,7 +273,6 @@ def test_wrong_options_change_nothing(spark, spark_lake):
     assert spark_lake.files() == files
 
 
-@pytest.mark.spark43
 def test_a_table_is_made_with_its_rows_in_one_commit(spark, spark_lake):
     rows = spark.range(0, 40, 1, 3).selectExpr(
         "id", "concat('canary-', id) name", "timestamp_micros(id * 86400000000) ts", "cast(id as decimal(9,2)) d"
@@ -368,7 +365,6 @@ def test_plain_parquet_files_are_encrypted_on_the_way(spark, spark_lake, tmp_pat
     assert not any(b"name-1" in content for content in parquet)
 
 
-@pytest.mark.spark43
 def test_jobs_that_write_at_once_all_succeed(spark, spark_lake):
     make(spark_lake, frame(spark, 0, 10), **{"commit.retry.num-retries": "20"})
     failed: list[BaseException] = []

@@ -22,8 +22,6 @@ from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE, RewriteRun, base_of, settings, source
 
-pytestmark = pytest.mark.spark43
-
 ROWS = sp.StructType(
     [sp.StructField("id", sp.LongType()), sp.StructField("name", sp.StringType()), sp.StructField("city", sp.StringType())]
 )

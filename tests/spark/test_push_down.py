@@ -209,8 +209,8 @@ def explained(df, mode="simple") -> str:
     return df._sc._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), mode)
 
 
-# Which filters Spark hands over does not hang on the partitions: the second version has the table with all filters.
-UNPARTITIONED = pytest.param("unpartitioned", marks=pytest.mark.spark43)
+# Which filters Spark hands over does not hang on the partitions: the newest version has the table with all filters.
+UNPARTITIONED = pytest.param("unpartitioned", marks=pytest.mark.newest)
 
 
 @pytest.mark.parametrize("table", [UNPARTITIONED, *list(SPECS)[1:]], indirect=True)
@@ -264,7 +264,6 @@ def test_one_dataframe_serves_many_queries(spark, table):  # noqa: ARG001 - the 
         cached.unpersist()
 
 
-@pytest.mark.spark43
 @pytest.mark.parametrize("table", ["identity"], indirect=True)
 def test_explain_shows_what_is_pushed_and_no_key(spark, table):  # noqa: ARG001 - the fixture makes the table
     df = spark.read.format("icelock").load(TABLE).filter("i = 1 and s like '%c'")

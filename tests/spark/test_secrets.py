@@ -27,8 +27,6 @@ from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.spark.in_process import paths, told
 
-pytestmark = pytest.mark.spark43
-
 CREDENTIAL = "catalog-password-4711"
 FORBIDDEN = ("encryption.kms", "kms.counting", "kms.memory", CREDENTIAL, "sqlite:", "CountingKms", "credential")
 
@@ -220,6 +218,7 @@ def test_key_and_catalog_settings_cannot_be_named(lake, prefixes):
         cloudpickle.dumps(made.reader(made.schema()))
 
 
+@pytest.mark.spark43
 def test_executor_modules_bring_in_no_catalog():
     import subprocess  # noqa: PLC0415 - a fresh interpreter
     import sys  # noqa: PLC0415

@@ -45,6 +45,13 @@ SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
 }
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+}
 UI = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 TOLD = (
     "jobs",
@@ -348,23 +355,32 @@ def test_a_plain_wire_is_refused_before_anything_happens(cluster_spark, lake, tm
     assert lake.calls.take() == []
 
 
-def test_an_encrypted_wire_is_neither_told_of_nor_refused(tmp_path, lake, caplog):
+def test_an_encrypted_wire_is_not_told_of_nor_refused_and_executors_come_and_go(tmp_path, lake, caplog):
+    """Executors that dynamic allocation starts after others went have the classes of the scan too."""
     caplog.set_level(logging.WARNING)
     encrypted = {
         "spark.authenticate": "true",
         "spark.authenticate.secret": secrets.token_hex(16),
         "spark.network.crypto.enabled": "true",
     }
-    lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    lake.catalog().create_table("db.t", people().schema, properties={**KEYED, "write.delete.mode": "merge-on-read"})
     tap = Tap()
     try:
         with (
             Cluster.start(tmp_path / "cluster", workers=1, settings=encrypted) as cluster,
-            connected(cluster, encrypted | tap.conf) as spark,
+            connected(cluster, encrypted | tap.conf | DYNAMIC) as spark,
         ):
             icelock.spark.register(spark, {"test": lake.properties(**REFUSE)})
             write(rows(spark, 1000, 2))
-            assert len(ids(spark)) == 1000
+            lake.catalog().load_table("db.t").delete("id in (7, 907)")
+            left = [number for number in range(1000) if number not in (7, 907)]
+            assert natively(spark) == left
+            first = set(cluster.executors())
+            assert first
+            assert wait_until(lambda: not cluster.executors(), 120)
+            assert natively(spark) == left
+            assert ids(spark) == left
+            assert set(cluster.executors()).isdisjoint(first)
             assert tap.heard(b"")
             assert not tap.heard(b"icelock")
             assert not any(tap.heard(dek) for dek in deks(lake))
