@@ -38,6 +38,7 @@ from tests.lakes.sqlite import TestLake  # noqa: E402
 
 COLUMNS: Final = 8
 DAYS: Final = 100
+_A_COMMIT: Final = 25
 SCHEMA: Final = Schema(
     NestedField(1, "day", IntegerType(), required=False),
     NestedField(2, "id", LongType(), required=False),
@@ -82,11 +83,12 @@ def make(catalog: Any, name: str, files: int, manifests: int) -> Any:
     """Return a table with so many manifests, each with files of many days."""
     table = catalog.create_table(name, SCHEMA, partition_spec=BY_DAY, properties=PROPERTIES)
     share = files // manifests
-    for number in range(manifests):
+    for start in range(0, manifests, _A_COMMIT):
         transaction = table.transaction()
-        with transaction.update_snapshot().fast_append() as producer:
-            for file in range(share):
-                producer.append_data_file(data_file(table.location(), number * share + file))
+        for number in range(start, min(start + _A_COMMIT, manifests)):
+            with transaction.update_snapshot().fast_append() as producer:
+                for file in range(share):
+                    producer.append_data_file(data_file(table.location(), number * share + file))
         transaction.commit_transaction()
     return table
 

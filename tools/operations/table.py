@@ -225,6 +225,7 @@ MAINTENANCE = [
             "by_id": lambda p: p.table.maintenance.expire_snapshots().by_id(unnamed(p)),
             "by_ids": lambda p: p.table.maintenance.expire_snapshots().by_ids([unnamed(p)]),
             "clean_expired_files": lambda p: p.table.maintenance.expire_snapshots().clean_expired_files(clean=False),
+            "drop_unreadable": lambda p: p.table.maintenance.expire_snapshots().drop_unreadable(),
             "older_than": lambda p: p.table.maintenance.expire_snapshots().older_than(tomorrow()),
             "retain_last": lambda p: p.table.maintenance.expire_snapshots().retain_last(1),
         },

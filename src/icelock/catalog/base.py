@@ -209,8 +209,11 @@ class EncryptedCatalog(TableCreation):
         if LOCATION in properties:
             self._check_given_location(properties[LOCATION], what=f"{LOCATION} of namespace {namespace}")
 
-    def purge_table(self, identifier: str | Identifier) -> None:
+    def purge_table(self, identifier: str | Identifier, *, drop_unreadable: bool = False) -> None:
         """Drop the table and delete its own files (``table.maintenance.deletable``), reading its manifests with its keys.
+
+        With ``drop_unreadable`` manifest lists and manifests that cannot be read, since a key or file is lost, do not keep it from that:
+        files that only they name are left, and the log says where.
 
         Raises:
             KeyUnavailableError, IntegrityError: the manifests cannot be read, or a REST server names a metadata file that is not the
@@ -221,8 +224,22 @@ class EncryptedCatalog(TableCreation):
         """
         table = self.load_table(identifier)
         check_gc(table.metadata, table=".".join(table.name()))
-        files = purgeable(table)
+        unreadable: set[str] | None = set() if drop_unreadable else None
+        try:
+            files = purgeable(table, unreadable=unreadable)
+        except (IcelockError, OSError) as e:
+            e.add_note("Nothing was dropped or deleted. If keys or files are lost for good: purge_table(..., drop_unreadable=True).")
+            raise
         self._drop(table.name(), uuid=table.metadata.table_uuid)
+        if unreadable:
+            logger.warning(
+                "table %s was purged, but %d of its manifest lists and manifests could not be read (%s); files that only they name are "
+                "left, below %s or where the table's properties put data files",
+                ".".join(table.name()),
+                len(unreadable),
+                ", ".join(sorted(unreadable)[:5]),
+                table.location(),
+            )
         left = delete_files(table.io, files)
         if left:
             raise OSError(f"table {'.'.join(table.name())} was dropped, but {len(left)} of its files are left: {', '.join(sorted(left))}")

@@ -76,8 +76,10 @@ class RestCatalog(EncryptedCatalog, RestRequests):
             return
         super().drop_table(identifier)
 
-    def purge_table(self, identifier: str | Identifier) -> None:
+    def purge_table(self, identifier: str | Identifier, *, drop_unreadable: bool = False) -> None:
         """Drop a table and delete its files: those of an encrypted one from here, with its keys; of another one the server does it.
+
+        ``drop_unreadable``: as in other catalogs.
 
         Raises:
             KeyUnavailableError, IntegrityError: the manifests cannot be read, or the metadata file that the server names is not the
@@ -86,7 +88,7 @@ class RestCatalog(EncryptedCatalog, RestRequests):
             OSError: the table is gone, but the storage did not delete all of its files; names those that are left.
         """
         if isinstance(self.load_table(identifier), Table):
-            super().purge_table(identifier)
+            super().purge_table(identifier, drop_unreadable=drop_unreadable)
             return
         self._drop(self._identifier_to_validated_tuple(identifier), purge=True)
 

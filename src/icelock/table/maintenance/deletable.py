@@ -1,7 +1,8 @@
 """Which files a table's metadata reaches, and which of them may be deleted, by who named them.
 
 Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; only paths are kept in memory. One
-that cannot be read is an error, never treated as empty: deleting by that would lose rows (case C-50).
+that cannot be read is an error, never treated as empty: deleting by that would lose rows (case C-50). Where those of snapshots that go for
+good may be unreadable, ``unreadable`` collects them: files that only they name are not told, and so not deleted.
 
 Whoever can write metadata.json, which is plain, can name any file in it: in its logs, statistics and snapshots, or as the table's location.
 So files that it names are deleted only near the metadata file, whose place the catalog knows: in its folder, or below the folder above
@@ -20,9 +21,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
@@ -32,7 +32,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock import properties as names
-from icelock.errors import IntegrityError
+from icelock.errors import IcelockError, IntegrityError
 from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
@@ -44,22 +44,21 @@ logger = logging.getLogger(__name__)
 _METADATA: Final = re.compile(r"[^/\\]+\.metadata\.json(\.gz)?")
 
 
-def read_lists(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
-    """Return the manifests that snapshots list, by path; a list that cannot be read is an error."""
+def read_lists(snapshots: Iterable[Snapshot], io: FileIO, *, unreadable: set[str] | None = None) -> dict[str, ManifestFile]:
+    """Return the manifests that snapshots list, by path; a list that cannot be read is an error, or goes to ``unreadable``."""
 
     def rows(snapshot: Snapshot) -> list[ManifestFile]:
-        with _naming(snapshot.manifest_list):
-            return snapshot.manifests(io)
+        return _read(lambda: snapshot.manifests(io), snapshot.manifest_list, unreadable)
 
     return {manifest.manifest_path: manifest for listed in ExecutorFactory.get_or_create().map(rows, snapshots) for manifest in listed}
 
 
-def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool) -> Iterator[str]:
-    """Yield the paths of data and delete files in manifests, some repeatedly; a manifest that cannot be read is an error."""
+def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool, unreadable: set[str] | None = None) -> Iterator[str]:
+    """Yield the paths of data and delete files in manifests, some repeatedly; one that cannot be read is treated as in ``read_lists``."""
 
     def paths(manifest: ManifestFile) -> list[str]:
-        with _naming(manifest.manifest_path):
-            return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only)]
+        entries = _read(lambda: manifest.fetch_manifest_entry(io, discard_deleted=live_only), manifest.manifest_path, unreadable)
+        return [entry.data_file.file_path for entry in entries]
 
     for found in ExecutorFactory.get_or_create().map(paths, manifests):
         yield from found
@@ -87,12 +86,15 @@ def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live
     }
 
 
-@contextmanager
-def _naming(location: str) -> Iterator[None]:
-    """Add a note to an error on which file was being read: an error of the KMS names only its key."""
+def _read(read: Callable[[], list[Any]], location: str, unreadable: set[str] | None) -> list[Any]:
+    """Read a list or manifest; add a note to an error on which file it was: an error of the KMS names only its key."""
     try:
-        yield
+        return read()
     except Exception as e:
+        if unreadable is not None and isinstance(e, (IcelockError, OSError)):
+            logger.warning("%s cannot be read; files that only it names are left: %s", location, e)
+            unreadable.add(location)
+            return []
         if location not in str(e):
             e.add_note(f"while {location} was read")
         raise
@@ -185,8 +187,8 @@ def _doubt(table: Table | OpenTable) -> str:
     return ""
 
 
-def purgeable(table: Table) -> set[str]:
-    """Return every file of a table that may be deleted with it.
+def purgeable(table: Table, *, unreadable: set[str] | None = None) -> set[str]:
+    """Return every file of a table that may be deleted with it; ``unreadable`` as in ``read_lists``.
 
     Raises:
         KeyUnavailableError, IntegrityError, PolicyError, FormatError, OSError: a list or manifest cannot be read, or the metadata file
@@ -197,24 +199,27 @@ def purgeable(table: Table) -> set[str]:
     home.check()
     keyed = [snapshot for snapshot in metadata.snapshots if getattr(snapshot, "key_id", None) is not None]
     plain = [snapshot for snapshot in metadata.snapshots if getattr(snapshot, "key_id", None) is None]
-    listed, claimed = read_lists(keyed, io), read_lists(plain, io)
+    listed, claimed = read_lists(keyed, io, unreadable=unreadable), read_lists(plain, io, unreadable=unreadable)
+    # Nobody with the table's keys is known to have written an unreadable one, so its place counts.
+    lists, unread = {snapshot.manifest_list for snapshot in keyed}, frozenset(unreadable or ())
     older = metadata_paths(metadata, metadata_location) - {metadata_location}
     return {
         metadata_location,
         *home.owned_metadata(older),
         *home.owned({*statistics_paths(metadata), *(snapshot.manifest_list for snapshot in plain), *claimed}),
-        *(snapshot.manifest_list for snapshot in keyed),
+        *(lists - unread),
+        *home.owned(lists & unread),
         *listed,
-        *files_of(listed.values(), io, home, live_only=False),
-        *home.owned(set(read_paths(claimed.values(), io, live_only=False))),
+        *files_of(listed.values(), io, home, live_only=False, unreadable=unreadable),
+        *home.owned(set(read_paths(claimed.values(), io, live_only=False, unreadable=unreadable))),
     }
 
 
-def files_of(manifests: Iterable[ManifestFile], io: FileIO, home: Home, *, live_only: bool) -> set[str]:
+def files_of(manifests: Iterable[ManifestFile], io: FileIO, home: Home, *, live_only: bool, unreadable: set[str] | None = None) -> set[str]:
     """Return the files of manifests that authenticated lists name; those of a plain manifest only in the table's home."""
     keyed: list[ManifestFile] = []
     plain: list[ManifestFile] = []
     for manifest in manifests:
         (plain if manifest.key_metadata is None else keyed).append(manifest)
-    found = set(read_paths(keyed, io, live_only=live_only))
-    return found | home.owned(set(read_paths(plain, io, live_only=live_only)) - found)
+    found = set(read_paths(keyed, io, live_only=live_only, unreadable=unreadable))
+    return found | home.owned(set(read_paths(plain, io, live_only=live_only, unreadable=unreadable)) - found)

@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 class Expired:
     """What an expiry removed: ids of snapshots, names of refs, ids of key entries, and the deleted files, with their number.
 
-    ``left`` are files that nothing reaches any more but that could not be deleted; ``icelock.maintenance.leftovers`` lists them too.
+    ``left`` are files that nothing reaches any more but that could not be deleted; ``icelock.maintenance.leftovers`` lists them too, and
+    those that only ``unreadable`` manifest lists and manifests named: these could not be read, so they were not told.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -55,6 +56,7 @@ class Expired:
     deleted: int = 0
     files: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 class ExpireSnapshots(IcebergExpireSnapshots):
@@ -72,6 +74,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._retain_last: int | None = None
         self._clean = True
         self._refused = False
+        self._unreadable: set[str] | None = None
         self._now_ms = table.encryption.clock()
 
     def older_than(self, dt: datetime) -> Self:
@@ -99,12 +102,21 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._clean = clean
         return self
 
+    def drop_unreadable(self) -> Self:
+        """Expire snapshots too whose manifest list or manifests cannot be read: their keys are lost, or files are missing or damaged.
+
+        What expires is decided by the same rules. Files that could not be told are left to ``icelock.maintenance.leftovers``. If a list or
+        manifest of a snapshot that stays cannot be read, files that it may name are left, too.
+        """
+        self._unreadable = set()
+        return self
+
     def commit(self) -> Expired:  # type: ignore[override]  # PyIceberg returns nothing
         """Expire, and return what was removed.
 
         Raises:
-            KeyUnavailableError, IntegrityError, OSError: an expiring manifest list cannot be read; nothing was changed. With
-                ``clean_expired_files(False)`` it is not read, and its files are left.
+            KeyUnavailableError, IntegrityError, FormatError, OSError: an expiring manifest list cannot be read; nothing was changed. With
+                ``clean_expired_files(False)`` it is not read, and its files are left; so they are with ``drop_unreadable()``.
             CommitFailedException: the catalog refused each time; nothing was changed.
             CommitStateUnknownException: the outcome is unknown; nothing was deleted.
         """
@@ -133,6 +145,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             deleted=len(files) - len(left),
             files=tuple(file for file in files if file not in unremoved),
             left=tuple(left),
+            unreadable=tuple(sorted(self._unreadable or ())),
         )
 
     def _commit(self) -> Any:
@@ -147,7 +160,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         plan = self._plan(before)
         if not plan:
             return before, plan, None
-        expired = _ExpiredFiles.of(self._table, plan) if self._clean else None
+        expired = self._files_of(plan) if self._clean else None
         still = _StillExpirable(lambda metadata: plan.is_part_of(self._plan(metadata)))
         requirements = (ice.AssertTableUUID(uuid=before.table_uuid), still)
         try:
@@ -161,6 +174,12 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             if not self._landed(plan):
                 raise
         return before, plan, expired
+
+    def _files_of(self, plan: Expirable) -> _ExpiredFiles:
+        try:
+            return _ExpiredFiles.of(self._table, plan, self._unreadable)
+        except (IcelockError, OSError) as e:
+            raise _with_way_out(e) from e.__cause__
 
     def _plan(self, metadata: TableMetadataV3) -> Expirable:
         """Return what to remove from one version of the metadata."""
@@ -216,32 +235,60 @@ class _ExpiredFiles:
     claimed: dict[str, ManifestFile]
     io: FileIO
     home: Home
+    unreadable: set[str] | None
 
     @classmethod
-    def of(cls, table: OpenTable, plan: Expirable) -> _ExpiredFiles:
+    def of(cls, table: OpenTable, plan: Expirable, unreadable: set[str] | None) -> _ExpiredFiles:
         going = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in plan.snapshots]
         keyed, plain = [one for one in going if one.key_id is not None], [one for one in going if one.key_id is None]
         return cls(
             lists=frozenset(snapshot.manifest_list for snapshot in keyed),
             plain_lists=frozenset(snapshot.manifest_list for snapshot in plain),
-            manifests=read_lists(keyed, table.io),
-            claimed=read_lists(plain, table.io),
+            manifests=read_lists(keyed, table.io, unreadable=unreadable),
+            claimed=read_lists(plain, table.io, unreadable=unreadable),
             io=table.io,
             home=Home.of(table),
+            unreadable=unreadable,
         )
 
     def unreached_in(self, after: TableMetadataV3, io: FileIO, before: TableMetadataV3) -> Iterable[str]:
         """Return the files that the committed metadata ``after`` does not reach: data files, then manifests, then lists."""
-        kept = read_lists(after.snapshots, io)
-        manifests = {path: manifest for path, manifest in self.manifests.items() if path not in kept}
-        claimed = {path: manifest for path, manifest in self.claimed.items() if path not in kept}
-        files = files_of(manifests.values(), self.io, self.home, live_only=True)
-        files |= self.home.owned(set(read_paths(claimed.values(), self.io, live_only=True)) - files)
+        staying: set[str] | None = None if self.unreadable is None else set()
+        kept = read_lists(after.snapshots, io, unreadable=staying)
+        files: set[str] = set()
+        manifests: dict[str, ManifestFile] = {}
+        claimed: dict[str, ManifestFile] = {}
+        if not staying:  # else it is not known which manifests stay
+            manifests = {path: manifest for path, manifest in self.manifests.items() if path not in kept}
+            claimed = {path: manifest for path, manifest in self.claimed.items() if path not in kept}
+            files = self._files(manifests.values(), claimed.values())
         if files:
-            files.difference_update(read_paths(kept.values(), io, live_only=True))
+            files.difference_update(read_paths(kept.values(), io, live_only=True, unreadable=staying))
+        if self.unreadable is not None and staying:
+            self.unreadable.update(staying)
+            files = set()
         lists = {snapshot.manifest_list for snapshot in after.snapshots}
         own = self.home.owned({*(statistics_paths(before) - statistics_paths(after)), *claimed, *(self.plain_lists - lists)})
-        return (*sorted(files), *sorted(own), *sorted(manifests), *sorted(self.lists - lists))
+        going = self.lists - lists - (self.unreadable or set())
+        unread = self.home.owned((self.lists - lists) & (self.unreadable or set()))
+        return (*sorted(files), *sorted(own), *sorted(manifests), *sorted(going), *sorted(unread))
+
+    def _files(self, manifests: Iterable[ManifestFile], claimed: Iterable[ManifestFile]) -> set[str]:
+        """Return the live files of manifests of authenticated lists, and of those that plain ones claim."""
+        files = files_of(manifests, self.io, self.home, live_only=True, unreadable=self.unreadable)
+        return files | self.home.owned(set(read_paths(claimed, self.io, live_only=True, unreadable=self.unreadable)) - files)
+
+
+def _with_way_out(error: IcelockError | OSError) -> IcelockError | OSError:
+    """Add to an error what to do if a file or key is lost for good."""
+    way = (
+        "if it is lost for good, expire_snapshots().drop_unreadable() goes on without it, and leaves files that only it names to leftovers"
+    )
+    if isinstance(error, IcelockError) and error.args and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}; nothing was expired: {way}", *error.args[1:])
+    else:
+        error.add_note(f"Nothing was expired: {way}.")
+    return error
 
 
 def check_gc(metadata: TableMetadata, *, table: str) -> None:
