@@ -1,8 +1,8 @@
 """Files of a storage: listing those below a location, and deleting many.
 
 PyIceberg's ``FileIO`` can do neither. PyIceberg's two implementations, over Arrow and over fsspec, are listed folder by folder, so that
-memory does not grow with the number of files; a user's own FileIO can offer `ListsFiles` and `DeletesMany` (case C-50). An
-``EncryptingFileIO`` stands for the storage below it.
+memory grows with the files of one folder alone, of a local disk not even with these; a user's own FileIO can offer `ListsFiles` and
+`DeletesMany` (case C-50). An ``EncryptingFileIO`` stands for the storage below it.
 
 Not here: which files belong to a table (``table.maintenance.deletable``).
 """
@@ -27,6 +27,7 @@ from icelock.io.storage import ArrowFileIO
 
 logger = logging.getLogger(__name__)
 
+_DELETED_AT_ONCE: Final = 1000
 _FSSPEC_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated")
 
 
@@ -98,8 +99,8 @@ def delete_files(io: FileIO, locations: Iterable[str], *, allowed: Callable[[str
     storage = storage_of(io)
     locations = list(locations)
     if isinstance(storage, DeletesMany):
-        refused = [] if allowed is None else [location for location in locations if not allowed(location)]
-        return [*refused, *_delete_many(storage, [location for location in locations if location not in refused])]
+        refused = set() if allowed is None else {location for location in locations if not allowed(location)}
+        return [*sorted(refused), *_delete_many(storage, [location for location in locations if location not in refused])]
 
     def delete(location: str) -> bool:
         if allowed is not None and not allowed(location):
@@ -113,8 +114,12 @@ def delete_files(io: FileIO, locations: Iterable[str], *, allowed: Callable[[str
             return False
         return True
 
-    deleted = map(delete, locations) if len(locations) == 1 else ExecutorFactory.get_or_create().map(delete, locations)
-    return [location for location, done in zip(locations, deleted, strict=True) if not done]
+    left: list[str] = []
+    for start in range(0, len(locations), _DELETED_AT_ONCE):
+        some = locations[start : start + _DELETED_AT_ONCE]
+        deleted = map(delete, some) if len(some) == 1 else ExecutorFactory.get_or_create().map(delete, some)
+        left += (location for location, done in zip(some, deleted, strict=True) if not done)
+    return left
 
 
 def _delete_many(storage: DeletesMany, locations: list[str]) -> list[str]:
@@ -134,17 +139,37 @@ def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None
         return None
     scheme, authority, path = ArrowFileIO.parse_location(location, storage.properties)
     filesystem = storage.fs_by_scheme(scheme, authority)
+    if scheme == "file":
+        return _local_entries, path
 
     def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
         for info in filesystem.get_file_info(FileSelector(folder, allow_not_found=True)):
             if info.type == FileType.Directory:
-                if not (scheme == "file" and os.path.islink(info.path)):  # noqa: PTH114 - a str comes, a str is asked for
-                    yield info.base_name, info.path, None
+                yield info.base_name, info.path, None
             elif info.type == FileType.File:
                 modified = info.mtime_ns
                 yield info.base_name, info.path, (info.size, None if modified is None else modified // 1_000_000)
 
     return entries, path
+
+
+def _local_entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+    """Yield the entries of a local folder as they are read, whatever their number."""
+    try:
+        listed = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with listed:
+        for entry in listed:
+            try:
+                if entry.is_dir():
+                    if not entry.is_symlink():
+                        yield entry.name, entry.path, None
+                elif entry.is_file():
+                    status = entry.stat()
+                    yield entry.name, entry.path, (status.st_size, status.st_mtime_ns // 1_000_000)
+            except FileNotFoundError:
+                continue  # deleted meanwhile
 
 
 def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:

@@ -6,6 +6,9 @@ has it live, and it is neither the metadata file nor one of its log. Order: 1 th
 during the call is not left over. A file that a writer has not committed yet is, so files younger than three days are not removed by
 default.
 
+Of a file that is reached 8 bytes are kept, and of those that are listed only what is left over: a million of each fit into little memory,
+unless one folder of an object store has most of them, since Arrow lists a folder at once.
+
 Anything that cannot be read stops the search, and nothing is deleted: a manifest that cannot be decrypted leaves no file over (case C-50).
 
 Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.deletable``), expiry (``table.maintenance.expire``).
@@ -21,6 +24,7 @@ from enum import Enum
 from typing import Final
 
 from pyiceberg.io import FileIO
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError, PolicyError
@@ -30,12 +34,15 @@ from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
+from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
 from icelock.table.table import Table
 
 SAFE_AGE: Final = timedelta(days=3)
 _MAGIC_LENGTH: Final = 4
+_METADATA: Final = "metadata.json"
+_AT_ONCE: Final = 256
 _DATA: Final = ("parquet", "avro", "orc")
 
 
@@ -172,9 +179,13 @@ class _Search:
         if self._table.metadata_location != before:
             late = self._reached()
             found = [file for file in found if place_of(file.location) not in late]
-        for file in sorted(found, key=lambda file: file.location):
-            content = _content(self._table.storage, file.location)
-            yield Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=kind_of(file.location), content=content)
+        found.sort(key=lambda file: file.location)
+        for start in range(0, len(found), _AT_ONCE):
+            yield from ExecutorFactory.get_or_create().map(self._described, found[start : start + _AT_ONCE])
+
+    def _described(self, file: StoredFile) -> Leftover:
+        content = _content(self._table.storage, file.location)
+        return Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=kind_of(file.location), content=content)
 
     def keys(self) -> tuple[str, ...]:
         """Return the key entries that nothing needs, in the latest metadata."""
@@ -189,11 +200,11 @@ class _Search:
         else:
             self._table.refresh()  # a static table refuses
 
-    def _reached(self) -> set[str]:
+    def _reached(self) -> Places:
         table = self._table
-        return {place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=True)}
+        return Places(place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=True))
 
-    def _listed(self, reached_places: set[str]) -> list[StoredFile]:
+    def _listed(self, reached_places: Places) -> list[StoredFile]:
         """Return the listed files that are not reached and are old enough."""
         table = self._table
         own = place_of(table.metadata_location)
@@ -203,7 +214,7 @@ class _Search:
         for file in list_files(table.storage, table.location()):
             place = place_of(file.location)
             must_be_seen.discard(place)
-            if kind_of(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
+            if _METADATA in place and kind_of(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
                 self.foreign = file.location
             old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
             if old and not _belongs(place, reached_places, folder):
@@ -218,7 +229,7 @@ class _Search:
         return found
 
 
-def _belongs(place: str, reached_places: set[str], metadata_folder: str) -> bool:
+def _belongs(place: str, reached_places: Places, metadata_folder: str) -> bool:
     folder, _, name = place.rpartition("/")
     if place in reached_places or (folder == metadata_folder and name == "version-hint.text"):
         return True

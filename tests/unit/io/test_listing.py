@@ -83,7 +83,18 @@ def test_errors_of_the_listing_are_raised(monkeypatch: pytest.MonkeyPatch) -> No
     io = PyArrowFileIO()
     monkeypatch.setattr(io, "fs_by_scheme", lambda *_: Broken())
     with pytest.raises(TimeoutError):
-        list(list_files(io, "/somewhere"))
+        list(list_files(io, "s3://somewhere/t"))
+
+
+def test_errors_of_a_local_listing_are_raised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(place: str) -> None:
+        raise PermissionError(place)
+
+    monkeypatch.setattr(os, "scandir", broken)
+    with pytest.raises(PermissionError):
+        list(list_files(PyArrowFileIO(), str(folder)))
+    monkeypatch.undo()
+    assert list(list_files(PyArrowFileIO(), str(folder / "not there"))) == []
 
 
 class Bare(FileIO):

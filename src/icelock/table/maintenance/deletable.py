@@ -1,6 +1,6 @@
 """Which files a table's metadata reaches, and which of them may be deleted, by who named them.
 
-Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel; only paths are kept in memory. One
+Lists and manifests are read with the keys of the metadata they belong to, each once and in parallel, some at a time. One
 that cannot be read is an error, never treated as empty: deleting by that would lose rows (case C-50). Where those of snapshots that go for
 good may be unreadable, ``unreadable`` collects them: files that only they name are not told, and so not deleted.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -33,14 +34,19 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock import properties as names
 from icelock.errors import IcelockError, IntegrityError
+from icelock.io.avro.columns import NotColumnarError
 from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
+from icelock.metadata.manifest import ManifestFile as EncryptedManifest
 from icelock.metadata.table_metadata import decode_metadata
+from icelock.plan.manifest_columns import ManifestColumns
 from icelock.table.state import OpenTable
 
 logger = logging.getLogger(__name__)
 
+_AT_ONCE: Final = 64
+_MANY_ENTRIES: Final = 10_000  # reading fewer row by row takes less than importing polars
 _METADATA: Final = re.compile(r"[^/\\]+\.metadata\.json(\.gz)?")
 
 
@@ -54,14 +60,29 @@ def read_lists(snapshots: Iterable[Snapshot], io: FileIO, *, unreadable: set[str
 
 
 def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool, unreadable: set[str] | None = None) -> Iterator[str]:
-    """Yield the paths of data and delete files in manifests, some repeatedly; one that cannot be read is treated as in ``read_lists``."""
+    """Yield the paths of data and delete files in manifests, some repeatedly; one that cannot be read is treated as in ``read_lists``.
+
+    Some manifests at a time, so that memory does not grow with the table.
+    """
+    manifests = list(manifests)
+    entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
+    as_columns = live_only and (entries >= _MANY_ENTRIES or "polars" in sys.modules)
 
     def paths(manifest: ManifestFile) -> list[str]:
-        entries = _read(lambda: manifest.fetch_manifest_entry(io, discard_deleted=live_only), manifest.manifest_path, unreadable)
-        return [entry.data_file.file_path for entry in entries]
+        return _read(lambda: _paths(manifest, io, live_only=live_only, as_columns=as_columns), manifest.manifest_path, unreadable)
 
-    for found in ExecutorFactory.get_or_create().map(paths, manifests):
-        yield from found
+    for start in range(0, len(manifests), _AT_ONCE):
+        for found in ExecutorFactory.get_or_create().map(paths, manifests[start : start + _AT_ONCE]):
+            yield from found
+
+
+def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool) -> list[str]:
+    if as_columns and isinstance(manifest, EncryptedManifest):
+        try:
+            return list(ManifestColumns(io, manifest).live().get_column("file_path"))
+        except NotColumnarError as e:
+            logger.debug("%s is read row by row: %s", manifest.manifest_path, e)
+    return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only)]
 
 
 def statistics_paths(metadata: TableMetadata) -> set[str]:
@@ -74,16 +95,14 @@ def metadata_paths(metadata: TableMetadata, metadata_location: str) -> set[str]:
     return {metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
 
 
-def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live_only: bool) -> set[str]:
-    """Return every file that the metadata reaches; ``live_only``: without those that no snapshot has any more."""
+def reached(metadata: TableMetadata, metadata_location: str, io: FileIO, *, live_only: bool) -> Iterator[str]:
+    """Yield every file that the metadata reaches, some repeatedly; ``live_only``: without those that no snapshot has any more."""
     manifests = read_lists(metadata.snapshots, io)
-    return {
-        *metadata_paths(metadata, metadata_location),
-        *statistics_paths(metadata),
-        *(snapshot.manifest_list for snapshot in metadata.snapshots),
-        *manifests,
-        *read_paths(manifests.values(), io, live_only=live_only),
-    }
+    yield from metadata_paths(metadata, metadata_location)
+    yield from statistics_paths(metadata)
+    yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
+    yield from manifests
+    yield from read_paths(manifests.values(), io, live_only=live_only)
 
 
 def _read(read: Callable[[], list[Any]], location: str, unreadable: set[str] | None) -> list[Any]:

@@ -1,21 +1,25 @@
-"""How long manifests take to be put together: ``table.maintenance.rewrite_manifests`` beside Java's ``CALL rewrite_manifests``.
+"""How long upkeep of a table takes in plain Python, beside the procedures of Java Iceberg in one Spark session on the same metastore.
 
-One table on one metastore, partitioned by day, whose manifests list files that need not exist: only manifests are read and written. Engines
-take turns; after each run the table is rolled back, untimed. Wall time is min and median, CPU time (JVM and this process) the median.
+``manifests``: ``rewrite_manifests`` of a table partitioned by day, whose files need not exist; after each run it is rolled back, untimed.
+``leftovers``: ``leftovers`` beside ``remove_orphan_files`` as a dry run, on a table of empty files, a tenth of which nothing reaches.
 
-    python benchmarks/manifests_vs_java.py [--files 10000] [--manifests 500] [--rounds 5] [--ours-only]
+    python benchmarks/maintenance_vs_java.py [--case manifests] [--files 10000] [--manifests 500] [--rounds 5] [--ours-only]
 
-Needs what the interop tests need: a JDK and, once, Maven; with ``--ours-only`` nothing.
+Wall time is min and median; peak is how much more memory this process held. Needs what the interop tests need: a JDK and, once, Maven;
+with ``--ours-only`` nothing.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import statistics
 import struct
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +36,7 @@ sys.path[:0] = [str(ROOT / "benchmarks" / "spark"), str(ROOT)]
 
 import icelock  # noqa: E402 - found through the path above
 from icelock.format.key_metadata import KeyMetadata  # noqa: E402
+from icelock.maintenance import leftovers  # noqa: E402
 from icelock.metadata.manifest import DataFile  # noqa: E402
 from icelock.secret import SecretBytes  # noqa: E402
 from tests.lakes.sqlite import TestLake  # noqa: E402
@@ -99,48 +104,94 @@ def ours(catalog: Any, name: str) -> tuple[int, int]:
     return done.replaced, done.created
 
 
+def scatter(folder: Path, table: Any) -> int:
+    """Make the files that the table names, and a ninth of as many others, all ten days old; return the number of the others."""
+    old = time.time() - 10 * 86_400
+    paths = [Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()]
+    others = [folder / f"left-{number}.parquet" for number in range(len(paths) // 9)]
+    for path in (*paths, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (old, old))
+    return len(others)
+
+
+def found(catalog: Any, name: str) -> int:
+    """Return how many files icelock finds left over."""
+    return len(leftovers(catalog.load_table(name), older_than=timedelta(days=3)).files)
+
+
+def peak_mb() -> int:
+    """Return the most memory that this process has held since ``reset_peak``, in MB."""
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")) // 1024
+
+
+def reset_peak() -> int:
+    """Forget the peak; return what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_mb()
+
+
 def timed(what: str, run: Any, back: Any, rounds: int) -> list[float]:
     """Run, and print, one warm round and those that count."""
-    found = []
+    seconds = []
+    held = reset_peak()
     for number in range(rounds + 1):
         start = time.perf_counter()
         result = run()
         if number:
-            found.append(time.perf_counter() - start)
+            seconds.append(time.perf_counter() - start)
         back()
-    click.echo(f"{what:8} min {min(found):.2f} s, median {statistics.median(found):.2f} s   {result}")
-    return found
+    click.echo(f"{what:8} min {min(seconds):.2f} s, median {statistics.median(seconds):.2f} s, peak {peak_mb() - held} MB   {result}")
+    return seconds
 
 
 @click.command()
+@click.option("--case", default="manifests", show_default=True, type=click.Choice(["manifests", "leftovers"]))
 @click.option("--files", default=10_000, show_default=True)
 @click.option("--manifests", default=500, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--ours-only", is_flag=True, help="On SQLite, without a JVM.")
-def main(*, files: int, manifests: int, rounds: int, ours_only: bool) -> None:
-    """Time rewriting of manifests beside Java."""
+def main(*, case: str, files: int, manifests: int, rounds: int, ours_only: bool) -> None:
+    """Time upkeep beside Java."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch).resolve()
         if ours_only:
             catalog = TestLake(folder).catalog()
             catalog.create_namespace("db")
-            base = make(catalog, "db.t", files, manifests).current_snapshot().snapshot_id
-            timed("icelock", lambda: ours(catalog, "db.t"), lambda: roll_back(catalog, "db.t", base), rounds)
+            here(case, catalog, make(catalog, "db.t", files, manifests), rounds, lambda base: roll_back(catalog, "db.t", base))
             return
         from tests.interop.session import DATABASE, interop_session  # noqa: PLC0415 - wants Spark
 
         with interop_session(folder) as session:
             catalog = icelock.load_catalog("ours", **session.properties)
-            name = f"{DATABASE}.many"
-            base = make(catalog, name, files, manifests).current_snapshot().snapshot_id
-            call = f"CALL ice.system.rewrite_manifests('{name}')"
+            table = make(catalog, f"{DATABASE}.many", files, manifests)
 
-            def back() -> None:
-                session.spark.sql(f"CALL ice.system.rollback_to_snapshot('{name}', {base})")
+            def back(base: int) -> None:
+                session.spark.sql(f"CALL ice.system.rollback_to_snapshot('{DATABASE}.many', {base})")
 
-            java = timed("Java", lambda: tuple(session.spark.sql(call).first()), back, rounds)
-            here = timed("icelock", lambda: ours(catalog, name), back, rounds)
-            click.echo(f"ratio: min {min(here) / min(java):.2f}, median {statistics.median(here) / statistics.median(java):.2f}")
+            ours = here(case, catalog, table, rounds, back)
+            name, base = f"'{DATABASE}.many'", table.current_snapshot().snapshot_id
+            if case == "manifests":
+                java = timed(
+                    "Java",
+                    lambda: tuple(session.spark.sql(f"CALL ice.system.rewrite_manifests({name})").first()),
+                    lambda: back(base),
+                    rounds,
+                )
+            else:
+                call = f"CALL ice.system.remove_orphan_files(table => {name}, dry_run => true)"
+                java = timed("Java", lambda: len(session.spark.sql(call).collect()), lambda: None, rounds)
+            click.echo(f"ratio: min {min(ours) / min(java):.2f}, median {statistics.median(ours) / statistics.median(java):.2f}")
+
+
+def here(case: str, catalog: Any, table: Any, rounds: int, back: Callable[[int], None]) -> list[float]:
+    """Time icelock."""
+    name, base = ".".join(table.name()), table.current_snapshot().snapshot_id
+    if case == "manifests":
+        return timed("icelock", lambda: ours(catalog, name), lambda: back(base), rounds)
+    click.echo(f"{scatter(Path(table.location().removeprefix('file://')) / 'data', table)} files are left over")
+    return timed("icelock", lambda: found(catalog, name), lambda: None, rounds)
 
 
 def roll_back(catalog: Any, name: str, snapshot: int) -> None:
