@@ -19,7 +19,7 @@ import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.columns.transforms import spark_transform
 from icelock.spark.driver.distribution import Layout, distributed
-from tests.lakes.sqlite import KEYED, people
+from tests.lakes.sqlite import KEY, KEYED, people
 
 pytestmark = pytest.mark.spark
 
@@ -264,6 +264,34 @@ def test_transforms_are_icebergs_in_any_time_zone(spark):
             assert found[1] == results[1], name
         elif found[1] is not None:
             assert 0 <= found[1] < 1000
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
+def test_rows_of_any_year_are_found_by_their_partitions(sql, kind):
+    """Partition values by hand: years since 1970, and months since January 1970; Arrow's years end at 32767."""
+    days = {1: "+40000-02-01", 2: "-0044-03-15", 3: "2020-06-01", 4: "+32768-01-01"}
+    for transform, values in {
+        "years": {1: 38030, 2: -2014, 3: 50, 4: 30798},
+        "months": {1: 38030 * 12 + 1, 2: -2014 * 12 + 2, 3: 605, 4: 30798 * 12},
+    }.items():
+        sql(f"create table test.db.{transform} (id int, x {kind}) partitioned by ({transform}(x)) {KEY}")
+        rows = ", ".join(f"({number}, {kind}'{day}')" for number, day in days.items())
+        sql(f"insert into test.db.{transform} select * from values {rows} as v(id, x) distribute by id % 2")
+        part = f"x_{transform[:-1]}"
+        assert dict(sql(f"select id, _partition.{part} from test.db.{transform}")) == values
+        for number in (1, 3, 4):
+            assert sql(f"select id from test.db.{transform} where x = {kind}'{days[number]}'") == [(number,)]
+        assert sql(f"select id from test.db.{transform} where x > {kind}'2020-01-01' order by id") == [(1,), (3,), (4,)]
+        assert sql(f"select id from test.db.{transform} where x < {kind}'1000-01-01' order by id") == [(2,)]
+        sql(f"delete from test.db.{transform} where x < {kind}'2000-01-01'")
+        assert sql(f"select id from test.db.{transform} order by id") == [(1,), (3,), (4,)]
+
+
+def test_the_bounds_of_far_days_are_shown(sql):
+    sql(f"create table test.db.t (id int, x date) partitioned by (days(x)) {KEY}")
+    sql("insert into test.db.t values (1, date'+40000-02-01'), (2, date'2020-06-01')")
+    shown = sql("select partition_summaries[0].lower_bound, partition_summaries[0].upper_bound from test.db.t.manifests")
+    assert shown == [("2020-06-01", "40000-02-01")]  # Java's String.format("%04d-%02d-%02d")
 
 
 def test_nested_columns_and_void_fields(spark):

@@ -26,6 +26,8 @@ ArrayTransform = Callable[[pa.Array], pa.Array]
 
 _EPOCH_YEAR: Final = 1970
 _MONTHS: Final = 12
+_CYCLE_YEARS: Final = 400
+_CYCLE_DAYS: Final = 146_097
 _HOUR: Final = {"us": 3_600_000_000, "ns": 3_600_000_000_000}
 _WHOLE: Final = (ice.IntegerType, ice.LongType, ice.DateType, ice.TimeType, ice.TimestampType, ice.TimestamptzType)
 _NANOSECOND: Final = (ice.TimestampNanoType, ice.TimestamptzNanoType)
@@ -63,12 +65,28 @@ def array_transform(transform: tr.Transform[Any, Any], source: ice.PrimitiveType
 
 
 def _year(array: pa.Array) -> pa.Array:
-    return pc.subtract(pc.year(array), _EPOCH_YEAR).cast(pa.int32())
+    cycles, date = _calendar(array)
+    return pc.add(pc.subtract(pc.year(date).cast(pa.int32()), pa.scalar(_EPOCH_YEAR, pa.int32())), _times(cycles, _CYCLE_YEARS))
 
 
 def _month(array: pa.Array) -> pa.Array:
-    months = pc.subtract(pc.add(pc.multiply(pc.year(array), _MONTHS), pc.month(array)), _EPOCH_YEAR * _MONTHS + 1)
-    return months.cast(pa.int32())
+    cycles, date = _calendar(array)
+    year, month = (part(date).cast(pa.int32()) for part in (pc.year, pc.month))
+    within = pc.subtract(pc.add(_times(year, _MONTHS), month), pa.scalar(_EPOCH_YEAR * _MONTHS + 1, pa.int32()))
+    return pc.add(within, _times(cycles, _CYCLE_YEARS * _MONTHS))
+
+
+def _calendar(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return cycles of 400 years since 1970, after which the calendar repeats, and the dates of 1970 to 2369 that they leave.
+
+    Arrow's calendar has years of 16 bits: it takes the year 32768 for -32768.
+    """
+    days = _day(array)
+    return floor_divide(days, _CYCLE_DAYS), floor_modulo(days, _CYCLE_DAYS).cast(pa.date32())
+
+
+def _times(array: pa.Array, number: int) -> pa.Array:
+    return pc.multiply(array, pa.scalar(number, pa.int32()))
 
 
 def _day(array: pa.Array) -> pa.Array:
@@ -76,7 +94,14 @@ def _day(array: pa.Array) -> pa.Array:
 
 
 def _hour(array: pa.Array) -> pa.Array:
-    return floor_divide(physical(array), _HOUR[array.type.unit]).cast(pa.int32())
+    hours = floor_divide(physical(array), _HOUR[array.type.unit])
+    try:
+        return hours.cast(pa.int32())
+    except pa.ArrowInvalid as e:
+        raise PolicyError(
+            "a timestamp of more than 2147483647 hours before or after 1970 (year 246953) has no partition by hours, which is a 32-bit "
+            "integer: partition by days, or leave the row out"
+        ) from e
 
 
 _TIME: Final[dict[type[tr.Transform[Any, Any]], ArrayTransform]] = {

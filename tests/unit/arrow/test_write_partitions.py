@@ -10,6 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -123,6 +125,51 @@ def test_transforms_of_whole_arrays_are_those_of_single_values(kind, arrow, valu
         assert found == [transform.transform(kind)(value) for value in usable], transform
         tried += 1
     assert tried
+
+
+FAR_DAYS = {  # java.time.LocalDate.ofEpochDay of the day: its year and month
+    -(2**31): (-5877641, 6),
+    2**31 - 1: (5881580, 7),
+    11_248_737: (32767, 12),
+    11_248_738: (32768, 1),
+    -106_751_992: (-290308, 12),
+    106_751_991: (294247, 1),
+    -719_529: (-1, 12),
+    -719_528: (0, 1),
+    -1: (1969, 12),
+}
+
+
+@pytest.mark.parametrize(("day", "year", "month"), [(day, *found) for day, found in FAR_DAYS.items()])
+def test_years_and_months_of_any_day_are_javas(day, year, month):
+    """The specification's years are whole numbers of 32 bits; Arrow's have 16, and 32768 would come before all others."""
+    values = {ice.DateType(): pa.array([day, None], pa.int32()).cast(pa.date32())}
+    for per, unit, kind in ((86_400_000_000, "us", ice.TimestampType()), (86_400_000_000_000, "ns", ice.TimestampNanoType())):
+        ticks = [tick for tick in (day * per, day * per + per - 1) if -(2**63) <= tick < 2**63]
+        values[kind] = pa.array([*ticks, None], pa.int64()).cast(pa.timestamp(unit))
+    for kind, array in values.items():
+        some = len(array) - 1
+        assert array_transform(YearTransform(), kind)(array).to_pylist() == [year - 1970] * some + [None], kind
+        assert array_transform(MonthTransform(), kind)(array).to_pylist() == [(year - 1970) * 12 + month - 1] * some + [None], kind
+        assert array_transform(DayTransform(), kind)(array).to_pylist() == [day] * some + [None], kind
+
+
+@given(st.integers(0, 146_096), st.integers(-14_000, 14_000))
+def test_the_calendar_repeats_after_400_years(day, cycles):
+    """PyIceberg's transform of a day that Python's calendar has, moved by cycles of 146,097 days."""
+    moved = pa.array([day + cycles * 146_097], pa.int32()).cast(pa.date32())
+    for transform, months in ((YearTransform(), 400), (MonthTransform(), 4800)):
+        expected = transform.transform(ice.DateType())(day) + cycles * months
+        assert array_transform(transform, ice.DateType())(moved).to_pylist() == [expected]
+
+
+def test_an_hour_that_32_bits_do_not_hold_is_refused():
+    hours = array_transform(HourTransform(), ice.TimestampType())
+    last = pa.array([2**31 * 3_600_000_000 - 1, -(2**31) * 3_600_000_000], pa.int64())
+    assert hours(last.cast(pa.timestamp("us"))).to_pylist() == [2**31 - 1, -(2**31)]
+    for tick in (2**31 * 3_600_000_000, -(2**31) * 3_600_000_000 - 1):
+        with pytest.raises(PolicyError, match="partition by days"):
+            hours(pa.array([tick], pa.int64()).cast(pa.timestamp("us")))
 
 
 def test_hashes_are_those_of_the_spec():

@@ -150,14 +150,15 @@ def partition_path(fields: Sequence[PartitionField], types: Sequence[ice.Iceberg
         values: their physical values.
     """
     rows = zip(fields, types, values, strict=True)
-    return "/".join(f"{_escape(field.name)}={_escape(_text(field, kind, value))}" for field, kind, value in rows)
+    return "/".join(f"{_escape(field.name)}={_escape(partition_text(field, kind, value))}" for field, kind, value in rows)
 
 
 def _escape(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _text(field: PartitionField, source: ice.IcebergType, value: Any) -> str:  # noqa: PLR0911 - a case a transform
+def partition_text(field: PartitionField, source: ice.IcebergType, value: Any) -> str:  # noqa: PLR0911 - a case a transform
+    """Return a partition's physical value as people read it (Java ``Transform.toHumanString``), in any year."""
     transform = field.transform
     if value is None:
         return "null"

@@ -72,7 +72,7 @@ def _of_time(column: Column, transform: tr.Transform[Any, Any], kind: ice.Iceber
     else:
         return None
     if isinstance(transform, tr.HourTransform):
-        return F.unix_date(date) * F.lit(_HOURS) + F.hour(column)
+        return F.unix_date(date).cast("bigint") * F.lit(_HOURS) + F.hour(column)
     if isinstance(transform, tr.DayTransform):
         return F.unix_date(date)
     if isinstance(transform, tr.MonthTransform):

@@ -12,11 +12,13 @@ from uuid import UUID
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.types import IcebergType, PrimitiveType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock.arrow.write.partition import partition_text
 from icelock.metadata.sound_bounds import is_sound
 from icelock.table.metadata_tables.columns import COUNTS, DELETE_COUNTS, ENTRIES, FILES, partition_type, readable_columns
 from icelock.table.metadata_tables.partitions import PartitionSums, commit_times
@@ -159,11 +161,18 @@ def _summaries(metadata: TableMetadata, manifest: ManifestFile) -> list[Row]:
     for summary, field in zip(manifest.partitions or [], spec.fields, strict=False):
         kind = field.transform.result_type(schema.find_type(field.source_id)) if field.source_id in schema.field_ids else None
         bounds = [_value(kind, bound) for bound in (summary.lower_bound, summary.upper_bound)]
-        lower, upper = ("null" if kind is None or bound is None else field.transform.to_human_string(kind, bound) for bound in bounds)
+        lower, upper = ("null" if kind is None or bound is None else _human(field, kind, bound) for bound in bounds)
         found.append(
             {"contains_null": summary.contains_null, "contains_nan": summary.contains_nan, "lower_bound": lower, "upper_bound": upper}
         )
     return found
+
+
+def _human(field: PartitionField, kind: IcebergType, bound: Any) -> str:
+    try:
+        return field.transform.to_human_string(kind, bound)
+    except OverflowError:  # of Python's calendar, which ends with the year 9999
+        return partition_text(field, kind, bound)
 
 
 def _lists(table: AnyTable) -> Iterable[tuple[Snapshot, list[ManifestFile]]]:
