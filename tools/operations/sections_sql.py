@@ -81,11 +81,21 @@ SQL = Section(
             "`CALL` of `ancestors_of`, and of `remove_orphan_files` with `dry_run`", "call.ancestors_of", "call.remove_orphan_files/dry run"
         ),
         row("`CALL` of `expire_snapshots`, `remove_orphan_files`", "call.expire_snapshots", "call.remove_orphan_files"),
+        row(
+            "`CALL` of `rewrite_data_files`, `rewrite_manifests`",
+            "call.rewrite_data_files",
+            "call.rewrite_manifests",
+            "call.rewrite_data_files/z-order",
+            remark="rows and row ids stay",
+        ),
         row("`CALL` of `add_files`", "call.add_files", remark="the rows are written again, encrypted"),
         row(
             "`CALL` of `cherrypick_snapshot`, arguments that icelock does not have, `remove_orphan_files` for files of the last day",
             "call.cherrypick_snapshot",
             "call.expire_snapshots/arguments",
+            "call.rewrite_data_files/strategy",
+            "call.rewrite_manifests/arguments",
+            "call.rewrite_position_delete_files/arguments",
             "call.remove_orphan_files/young files",
         ),
     ),

@@ -155,6 +155,8 @@ FUNCTIONS = [
         Outcome.ENCRYPTED,
         {
             "add_files/reencrypt": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file, reencrypt=True),
+            "compact": lambda p: icelock.spark.compact(p.spark, p.full, options={"rewrite-all": "true"}),
+            "compact/sorted": lambda p: icelock.spark.compact(p.spark, p.full, sort_by="id desc", options={"rewrite-all": "true"}),
             "delete": lambda p: icelock.spark.delete(p.spark, p.full, "id = 3"),
             "merge": lambda p: icelock.spark.merge(p.spark, p.full, p.changed(), ["id"]).when_matched_update().execute(),
             "upsert": lambda p: icelock.spark.upsert(p.changed(), p.full, ["id"]),

@@ -155,15 +155,35 @@ PROCEDURES = [
         Outcome.METADATA,
     ),
     Recipe("call.add_files", files_added, Outcome.ENCRYPTED),
+    *called(
+        "call",
+        Outcome.ENCRYPTED,
+        {
+            "rewrite_data_files": "table => '{name}', options => map('rewrite-all', 'true')",
+            "rewrite_manifests": "'{name}'",
+            "rewrite_data_files/z-order": "table => '{name}', sort_order => 'zorder(id, city)', options => map('rewrite-all', 'true')",
+        },
+    ),
     Recipe("call.remove_orphan_files", orphans, Outcome.REMOVES),
     *called("call", Outcome.REMOVES, {"expire_snapshots": f"'{{name}}', {NEVER}, 1"}),
-    *called("call", Outcome.READS, {"ancestors_of": "'{name}'", "remove_orphan_files/dry run": "table => '{name}', dry_run => true"}),
+    *called(
+        "call",
+        Outcome.READS,
+        {
+            "ancestors_of": "'{name}'",
+            "remove_orphan_files/dry run": "table => '{name}', dry_run => true",
+            "rewrite_position_delete_files": "'{name}'",  # the table has vectors only
+        },
+    ),
     *called(
         "call",
         Outcome.REFUSED,
         {
             "cherrypick_snapshot": "'{name}', {first}",
             "expire_snapshots/arguments": "table => '{name}', stream_results => true",
+            "rewrite_data_files/strategy": "table => '{name}', strategy => 'fast'",
+            "rewrite_manifests/arguments": "table => '{name}', use_caching => true",
+            "rewrite_position_delete_files/arguments": "table => '{name}', where => 'id = 1'",
             "remove_orphan_files/young files": f"'{{name}}', {NEVER}",
         },
     ),

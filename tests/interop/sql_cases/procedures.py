@@ -14,9 +14,9 @@ from tests.interop.sql_cases.reasons import (
     NO_CHERRYPICK,
     NO_PARTITIONS,
     NO_PROCEDURE,
+    SIZES,
     SPARKS_ERROR,
     TO_COME,
-    TO_COME_REWRITES,
 )
 
 # fmt: off
@@ -132,10 +132,11 @@ ORPHANS: Final = Suite(
     ),
 )
 
+_REWRITES: Final = {"rewrite_data_files": SIZES, "compute_table_stats": TO_COME, "create_changelog_view": TO_COME}
 REWRITES: Final = Suite(
     "TestRewriteDataFilesProcedure, TestRewriteManifestsProcedure, and others",
     tuple(
-        Case(title, of, TWO, call(name, arguments), differs=TO_COME_REWRITES if name in {"rewrite_data_files", "rewrite_manifests"} else TO_COME)
+        Case(title, of, TWO, call(name, arguments), differs=_REWRITES.get(name))
         for title, of, name, arguments in (
             ("rewrite_data_files", "testRewriteDataFilesOnPartitionTable", "rewrite_data_files", "table => '{id}', options => map('min-input-files', '2')"),
             ("rewrite_manifests", "testRewriteManifestsInEmptyTable", "rewrite_manifests", "'{id}'"),

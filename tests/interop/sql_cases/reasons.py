@@ -42,8 +42,8 @@ EXPIRED_FILE: Final = Differs(
 NO_PARTITIONS: Final = Differs("Java does not count the changed partitions of a table that has none.")
 NEW_FILES: Final = Differs("icelock writes the rows into new, encrypted files, so the table does not know the plain ones.", ALL_PARTS)
 NO_ARGUMENT: Final = Differs("icelock refuses the argument.", (STATEMENTS, ROWS))
+SIZES: Final = Differs("The two rows are in files of other sizes.")
 TO_COME: Final = Differs("There is no such procedure in icelock.")
-TO_COME_REWRITES: Final = Differs(TO_COME.why, (STATEMENTS, SNAPSHOTS))
 
 NO_VIEWS: Final = Differs("icelock's catalogs have no views; Spark's own select from their tables.", (STATEMENTS, ROWS))
 NO_VIEWS_IN_QUERIES: Final = Differs(NO_VIEWS.why, (ROWS,))

@@ -17,7 +17,7 @@ Not here: transforms (``spark.columns.transforms``), files (``arrow.write.fanout
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -104,10 +104,15 @@ def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, 
     return keys.apply(mode, sort=not (fanout and layout.sort_order.is_unsorted))
 
 
-class _Keys:
-    """What rows are distributed and sorted by, as columns beside theirs."""
+def in_ranges(rows: DataFrame, layout: Layout, partitions: int, *, last: Sequence[Column] = ()) -> DataFrame:
+    """Return the rows in so many ranges of partition values and sort order, then ``last``, each sorted."""
+    return _Keys(rows, layout, case_sensitive=True, last=last).apply(Mode.RANGE, sort=True, partitions=partitions)
 
-    def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool) -> None:
+
+class _Keys:
+    """What rows are distributed and sorted by, as columns beside theirs; ``last`` are further columns to sort by."""
+
+    def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool, last: Sequence[Column] = ()) -> None:
         self._rows = rows
         self._schema = layout.schema
         self._case_sensitive = case_sensitive
@@ -115,14 +120,15 @@ class _Keys:
         partition = [(item.transform, item.source_id) for item in layout.spec.fields]
         self.partition = [name for transform, source in partition if (name := self._key(transform, source)) is not None]
         self.order = [self._sorted(item) for item in _build_order(layout) if self._key(item.transform, item.source_id) is not None]
+        self.order += last
 
-    def apply(self, mode: Mode, *, sort: bool) -> DataFrame:
-        """Return the rows, distributed and sorted."""
+    def apply(self, mode: Mode, *, sort: bool, partitions: int | None = None) -> DataFrame:
+        """Return the rows, distributed and sorted; ``partitions`` is the number of ranges."""
         rows = self._rows.select("*", *(column.alias(name) for name, column in self._named()))
         if mode == Mode.HASH and self.partition:
             rows = rows.hint("rebalance", *(F.col(quoted(name)) for name in self.partition))
         elif mode == Mode.RANGE:
-            rows = rows.repartitionByRange(*self.order)
+            rows = rows.repartitionByRange(*self.order) if partitions is None else rows.repartitionByRange(partitions, *self.order)
         if sort:
             rows = rows.sortWithinPartitions(*self.order)
         return rows.drop(*(name for name, _ in self._named()))

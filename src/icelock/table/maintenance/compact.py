@@ -19,11 +19,11 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
@@ -40,12 +40,14 @@ from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.plan.filters.text import parse_filter
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.rewrite import FileGroup
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.compact_plan import PlannedGroup, plan_groups
 from icelock.table.maintenance.dangling import commit_deletes
+from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.scan import DataScan
 from icelock.table.state import OpenTable
 
@@ -91,7 +93,8 @@ class Compacted:
 class CompactWork:
     """What all groups of a round share: the scan that found their files, how rows are written, and in which order.
 
-    ``arrange`` makes the order from the write context; None: files are put together as they are.
+    ``arrange`` makes the order from the write context; None: files are put together as they are. ``output_files`` tells how many files to
+    make of so many bytes.
     """
 
     scan: DataScan
@@ -99,6 +102,7 @@ class CompactWork:
     entropy: Entropy
     sort_order: SortOrder | None
     z_order: tuple[str, ...]
+    output_files: Callable[[int], int]
 
     @property
     def arrange(self) -> Arrange | None:
@@ -124,6 +128,29 @@ class CompactRequest:
     options: CompactOptions
     sort_order: SortOrder | None = None
     z_order: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        table: OpenTable,
+        *,
+        where: BooleanExpression | str,
+        sort_by: SortOrder | str | None,
+        z_order_by: Sequence[str],
+        options: Mapping[str, str] | None,
+        branch: str,
+    ) -> Self:
+        """Return what a user asked for; a PolicyError if it cannot be."""
+        table.io_for(table.metadata)  # refuses a plain table
+        if sort_by is not None and z_order_by:
+            raise PolicyError("compact takes sort_by or z_order_by, not both")
+        return cls(
+            where=parse_filter(where),
+            branch=branch,
+            options=CompactOptions.parse(options or {}, table.metadata.properties),
+            sort_order=parse_sort_order(sort_by, table.metadata, table=".".join(table.name())),
+            z_order=tuple(z_order_by),
+        )
 
     @property
     def arranges(self) -> bool:
@@ -233,6 +260,7 @@ class Compaction:
             entropy=staged.entropy,
             sort_order=request.sort_order,
             z_order=request.z_order,
+            output_files=request.options.output_files,
         )
 
     def _groups(self, work: CompactWork, places: PartitionSet | None) -> list[PlannedGroup]:

@@ -13,14 +13,10 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder
 
-from icelock.errors import PolicyError
-from icelock.plan.filters.text import parse_filter
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
-from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
 from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
 from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
-from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.state import OpenTable
 
 
@@ -74,17 +70,7 @@ class MaintenanceTable:
             ValidationException: the columns or partition spec were changed meanwhile, or the branch was replaced; likewise.
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
-        metadata = self.tbl.metadata
-        self.tbl.io_for(metadata)
-        if sort_by is not None and z_order_by:
-            raise PolicyError("compact takes sort_by or z_order_by, not both")
-        request = CompactRequest(
-            where=parse_filter(where),
-            branch=branch,
-            options=CompactOptions.parse(options or {}, metadata.properties),
-            sort_order=parse_sort_order(sort_by, metadata, table=".".join(self.tbl.name())),
-            z_order=tuple(z_order_by),
-        )
+        request = CompactRequest.of(self.tbl, where=where, sort_by=sort_by, z_order_by=z_order_by, options=options, branch=branch)
         compaction = Compaction(self.tbl, request, combine_here, progress)
         return compaction.plan() if dry_run else compaction.run()
 

@@ -8,11 +8,16 @@ from typing import Any, Final
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import quoted
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
-from icelock.spark.statements.procedures import files, layout, snapshots
+from icelock.spark.statements.procedures import files, layout, rewrites, snapshots
 from icelock.spark.statements.procedures.call import Call, Procedure
 
 _SYSTEM: Final = "system"
-_PROCEDURES: Final[Mapping[str, Procedure]] = {**snapshots.PROCEDURES, **files.PROCEDURES, **layout.PROCEDURES}
+_PROCEDURES: Final[Mapping[str, Procedure]] = {
+    **snapshots.PROCEDURES,
+    **files.PROCEDURES,
+    **rewrites.PROCEDURES,
+    **layout.PROCEDURES,
+}
 
 
 def list_procedures(_session: StatementSession, asked: Asked) -> list[str]:

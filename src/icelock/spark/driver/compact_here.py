@@ -1,0 +1,184 @@
+"""A compaction's work by Spark's tasks: the calling process of a classic session plans and commits (``table.maintenance.compact``).
+
+Rows as they are: one job for all groups, a task for each bin of files; it reads and writes in one Python worker, and no row passes through
+the JVM. Rows in an order: one job for each group, in which Spark's own reader reads where it can, and Spark sorts by ranges, one range a
+new file. Splits and messages are sealed.
+
+When a job fails, no file of it is left. Not here: which files, commits, and what is done again (``table.maintenance.compact``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Self
+
+from pyiceberg.table import FileScanTask
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql import types as sp
+from pyspark.sql.pandas.functions import arrow_udf
+
+from icelock.arrow.write.context import WriteContext
+from icelock.keys.entropy import SystemEntropy
+from icelock.metadata.canonical_json import schema_json
+from icelock.metadata.manifest import DataFile
+from icelock.plan.task import ScanTask
+from icelock.spark.columns.types import quoted, spark_schema
+from icelock.spark.driver.commit import remove, sweep, unreported_files
+from icelock.spark.driver.distribution import Layout, in_ranges
+from icelock.spark.driver.interrupts import check
+from icelock.spark.driver.write_here import run_tasks, write_here
+from icelock.spark.sealed.hpke import Recipient
+from icelock.spark.sealed.messages import FilesWritten, SealedFiles
+from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
+from icelock.spark.settings.catalogs import executor_properties
+from icelock.spark.task.combine import CombinePlan, combine_sealed, read_sealed, z_values
+from icelock.spark.task.read import ReadPlan
+from icelock.spark.task.splits import Split
+from icelock.spark.task.write import WritePlan
+from icelock.table.maintenance.compact import CompactWork, combine_here
+from icelock.table.maintenance.compact_plan import PlannedGroup
+from icelock.table.scan import DataScan
+from icelock.table.table import Table
+
+SMALL: Final = 8 << 20
+_PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
+_JOB: Final = "compact"
+_Z: Final = "icelock z"
+
+
+class CombineByTasks:
+    """``CombineFiles`` for a table, in one session."""
+
+    def __init__(self, spark: SparkSession, table: Table) -> None:
+        self._spark = spark
+        self._table = table
+        self._name = ".".join(table.name())
+
+    def __call__(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
+        """Write the rows of groups to new files; see ``CombineFiles``."""
+        arranges = work.sort_order is not None or bool(work.z_order)
+        if not arranges and sum(group.size for group in groups) <= SMALL:
+            yield from combine_here(work, groups)
+        elif not arranges:
+            yield from self._combined(work, groups)
+        else:
+            yield from (self._arranged(work, group) for group in groups)
+
+    def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
+        """Write all groups in one job."""
+        job = _Job(work, self._storage())
+        bins = [(number, files) for number, group in enumerate(groups) for files in group.bins]
+        plan = CombinePlan(read=self._read_plan(work), write=job.plan)
+        try:
+            rows = self._sealed(job, [_tasks(work.scan, files) for _, files in bins])
+            tasks = job.opened(run_tasks(rows, partial(combine_sealed, plan, job.key), {_PARTITIONS: str(len(bins))}))
+        except BaseException as e:
+            sweep(job.context)
+            if not isinstance(e, Exception):
+                raise
+            yield from (e for _ in groups)  # whoever asked decides
+            return
+        for number in range(len(groups)):
+            yield [file for (group, _), task in zip(bins, tasks, strict=True) if group == number for file in task.files]
+
+    def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
+        """Write one group in its order."""
+        job = _Job(work, self._storage())
+        try:
+            rows = self._in_order(work, group, self._rows(work, group, job))
+            return [file for task in job.opened(write_here(job.plan, rows)) for file in task.files]
+        except BaseException as e:
+            sweep(job.context)
+            if not isinstance(e, Exception):
+                raise
+            return e  # whoever asked decides
+
+    def _rows(self, work: CompactWork, group: PlannedGroup, job: _Job) -> DataFrame:
+        """Return the live rows of a group with their lineage."""
+        from icelock.spark.native.scan import native_read
+
+        paths = frozenset(task.file.file_path for task in group.files)
+        names = tuple(field.name for field in work.write.schema.fields)
+        scan = FilesOfScan.of(work.scan, paths, names)
+        native = native_read(self._spark, scan, self._name)
+        if native.rows is not None and not native.rest:
+            return native.rows
+        schema = spark_schema(work.write.schema, table=self._name)
+        splits = [_tasks(work.scan, [file]) for file in group.files]
+        plan = self._read_plan(work, schema)
+        rows = self._sealed(job, splits).repartition(len(splits))
+        return rows.mapInArrow(partial(read_sealed, plan, job.key), schema)
+
+    def _in_order(self, work: CompactWork, group: PlannedGroup, rows: DataFrame) -> DataFrame:
+        files = work.output_files(group.size)
+        layout = Layout(schema=work.write.schema, spec=work.write.spec, sort_order=work.sort_order or work.write.sort_order)
+        if not work.z_order:
+            return in_ranges(rows, layout, files)
+        made: Any = arrow_udf
+        z_of = made(z_values(schema_json(work.write.schema), work.z_order), sp.BinaryType())
+        rows = rows.withColumn(_Z, z_of(*(F.col(quoted(name)) for name in work.z_order)))
+        return in_ranges(rows, layout, files, last=[F.col(quoted(_Z))]).drop(_Z)
+
+    def _sealed(self, job: _Job, splits: Iterable[Split]) -> DataFrame:
+        return self._spark.createDataFrame(sealed_rows(job.key, splits, job.entropy))
+
+    def _storage(self) -> dict[str, str]:
+        return executor_properties(self._table.storage.properties, self._table.catalog.properties)
+
+    def _read_plan(self, work: CompactWork, rows: sp.StructType | None = None) -> ReadPlan:
+        context = replace(work.scan.update(row_filter="true").read_context(), schema=work.write.schema)
+        return ReadPlan.of(context, rows or sp.StructType(), self._storage(), self._table.metadata.location)
+
+
+class _Job:
+    """One job: the plan of its writers, and what opens their messages."""
+
+    def __init__(self, work: CompactWork, storage: dict[str, str]) -> None:
+        self.entropy = SystemEntropy()
+        self.key = self.entropy.random_bytes(KEY_LENGTH)
+        self.context: WriteContext = replace(work.write, operation_id=str(uuid.uuid4()))
+        self._recipient = Recipient.of(self.entropy.random_bytes(KEY_LENGTH), (self.context.operation_id, _JOB))
+        names = [field.name for field in work.write.schema.fields]
+        self.plan = WritePlan.of(self.context, names, storage, sender=self._recipient.sender)
+
+    def opened(self, messages: Sequence[SealedFiles]) -> list[FilesWritten]:
+        """Open the messages of the tasks, in their order; what earlier attempts of tasks wrote is deleted."""
+        check()
+        opened = [message.open(self._recipient, task=task) for task, message in enumerate(messages)]
+        if any(written.retried for written in opened):
+            reported = {path for written in opened for path in written.paths}
+            remove(self.context.io, [path for path in unreported_files(self.context) if path not in reported])
+        return opened
+
+
+class FilesOfScan(DataScan):
+    """A scan of some of the files of a snapshot, whatever its filter."""
+
+    only: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, scan: DataScan, only: frozenset[str], columns: tuple[str, ...]) -> Self:
+        """Return a scan of the files at these paths, with these columns."""
+        snapshot = scan.snapshot()
+        made = cls(table_metadata=scan.table_metadata, io=scan.io, selected_fields=columns, options=scan.options)
+        made.only = only
+        return made if snapshot is None else made.pinned(snapshot.snapshot_id)
+
+    def update(self, **overrides: Any) -> Self:
+        """Return a copy of this scan with other arguments."""
+        changed = super().update(**overrides)
+        changed.only = self.only
+        return changed
+
+    def iter_tasks(self) -> Iterator[ScanTask]:
+        """Return the tasks of the files, one by one."""
+        return (task for task in super().iter_tasks() if task.path in self.only)
+
+
+def _tasks(scan: DataScan, files: Iterable[FileScanTask]) -> Split:
+    task_of = scan._task_builder.build
+    return Split([task_of(file) for file in files])

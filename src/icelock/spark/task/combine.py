@@ -1,0 +1,72 @@
+"""What an executor does for a compaction: the live rows of the data files of one task go to new files. Neither catalog nor KMS is imported.
+
+Not here: which files (``table.maintenance.compact_plan``), the work itself (``arrow.write.combine``), jobs (``spark.driver.compact_here``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+
+from icelock.spark.sealed.messages import FilesWritten, SealedFiles
+from icelock.spark.sealed.splits import open_split
+from icelock.spark.task.read import ReadPlan, TaskReader
+from icelock.spark.task.splits import Split
+from icelock.spark.task.write import WritePlan, freeze_imports
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinePlan:
+    """What all tasks of the job share."""
+
+    read: ReadPlan
+    write: WritePlan
+
+
+def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
+    """Write the rows of the files in sealed splits; errors are those of ``combine_files``, and IntegrityError for a changed split."""
+    from icelock.arrow.write.combine import combine_files
+    from icelock.keys.entropy import SystemEntropy
+
+    freeze_imports()
+    running = TaskContext.get()
+    number, attempt = (0, 0) if running is None else (running.partitionId(), running.attemptNumber())
+    tasks = [task for split in _splits(key, rows) for task in split.tasks]
+    files = combine_files(plan.read.context(), plan.write.context(), tasks, task_id=number, entropy=SystemEntropy())
+    return SealedFiles.of(FilesWritten(files, retried=attempt > 0), plan.write.sender)
+
+
+def read_sealed(plan: ReadPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the files in sealed splits, in Spark's Arrow form; errors are those of ``TaskReader.read``."""
+    reader = TaskReader(plan)
+    for split in _splits(key, rows):
+        yield from reader.read(split)
+
+
+def _splits(key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[Split]:
+    return (open_split(key, value.as_py()) for batch in rows for value in batch.column(0))
+
+
+def z_values(schema: str, names: Sequence[str]) -> Callable[..., pa.Array]:
+    """Return a function from arrays of columns, in Spark's form, to their Z-values; ``schema`` is Iceberg's JSON of the table's."""
+    import pyarrow as pa
+
+    def interleave(*columns: pa.Array) -> pa.Array:
+        from icelock.arrow.write.conform import InputPlan
+        from icelock.arrow.write.schema import write_schema
+        from icelock.arrow.write.z_order import interleaved, ordered_bits
+        from icelock.metadata.column_types import schema_from_json
+
+        target = write_schema(schema_from_json(schema).select(*names))
+        batch = pa.RecordBatch.from_arrays(list(columns), names=list(names))
+        stored = InputPlan(batch.schema, target).apply(batch)
+        return interleaved([ordered_bits(stored.column(name)) for name in names]).cast(pa.binary())
+
+    interleave.__annotations__ = {"columns": pa.Array, "return": pa.Array}  # Spark looks for types, not for their names
+    return interleave
