@@ -39,6 +39,7 @@ from icelock.format.key_metadata import KeyMetadata  # noqa: E402
 from icelock.maintenance import leftovers  # noqa: E402
 from icelock.metadata.manifest import DataFile  # noqa: E402
 from icelock.secret import SecretBytes  # noqa: E402
+from tests.helpers.tables import local  # noqa: E402
 from tests.lakes.sqlite import TestLake  # noqa: E402
 
 COLUMNS: Final = 8
@@ -107,7 +108,7 @@ def ours(catalog: Any, name: str) -> tuple[int, int]:
 def scatter(folder: Path, table: Any) -> int:
     """Make the files that the table names, and a ninth of as many others, all ten days old; return the number of the others."""
     old = time.time() - 10 * 86_400
-    paths = [Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()]
+    paths = [local(task.file.file_path) for task in table.scan().plan_files()]
     others = [folder / f"left-{number}.parquet" for number in range(len(paths) // 9)]
     for path in (*paths, *others):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +191,7 @@ def here(case: str, catalog: Any, table: Any, rounds: int, back: Callable[[int],
     name, base = ".".join(table.name()), table.current_snapshot().snapshot_id
     if case == "manifests":
         return timed("icelock", lambda: ours(catalog, name), lambda: back(base), rounds)
-    click.echo(f"{scatter(Path(table.location().removeprefix('file://')) / 'data', table)} files are left over")
+    click.echo(f"{scatter(local(table.location()) / 'data', table)} files are left over")
     return timed("icelock", lambda: found(catalog, name), lambda: None, rounds)
 
 

@@ -16,6 +16,7 @@ from tests.interop.views import View
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
+_JAVA_ONLY = ("spark", "app-", "engine-", "iceberg-")
 SOON = datetime.now(UTC) + timedelta(days=1)
 
 
@@ -84,4 +85,39 @@ def test_our_expiry_of_a_table_that_java_wrote_alone(engines, new_table):
     assert len(ours.table(name).metadata.encryption_keys) == 2
     only_checksums_are_left(ours, name)
     assert numbers(java.read(name)) == [n for n in range(30) if n % 3]
+    verify_chain(ours, name)
+
+
+def test_java_goes_on_with_deletes_and_manifests_that_we_rewrote(engines, new_table):
+    """Its equality deletes and vectors become our vectors, its manifests ours; the summary has what Java's own rewriting says."""
+    ours, java, name = engines.ours, engines.java, new_table("upkeep")
+    java.create(name, arrow([]).schema, by="bucket(2, id)", properties={**MERGE_ON_READ, "commit.manifest-merge.enabled": "false"})
+    for first in (0, 10, 20):
+        java.insert(name, rows(*range(first, first + 10)))
+    java.sql("DELETE FROM {t} WHERE id IN (3, 4, 24)", t=name)
+    changes = java.jvm.RowChanges
+    changes.equalityDelete(java.table(name), "parquet", java.listing(["id"]), java.rows({"id": 5}, {"id": 15}, {"id": 999}))
+    expected = sorted({*range(30)} - {3, 4, 24, 5, 15})
+    done = ours.table(name).maintenance.rewrite_deletes()
+    assert done.snapshots
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == expected
+    assert not [file for file in ours.table(name).inspect.delete_files().to_pylist() if file["content"] == 2]
+    made = ours.table(name).maintenance.rewrite_manifests()
+    assert made.created == 2  # data and deletes
+    assert numbers(java.read(name)) == expected
+    java.insert(name, rows(100))
+    java.insert(name, rows(101))
+    java.sql("DELETE FROM {t} WHERE id = 11", t=name)
+    java.call("rewrite_manifests", name)
+    summaries = [snapshot.summary.additional_properties for snapshot in ours.table(name).snapshots()]
+    here, there = ({key for key in found if not key.startswith(_JAVA_ONLY)} for found in summaries if "entries-processed" in found)
+    assert here == there
+    expected = sorted({*expected, 100, 101} - {11})
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == expected
+    data = ours.table(name).maintenance.rewrite_deletes(into="data")
+    assert data.added_files
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == expected
+    java.sql("DELETE FROM {t} WHERE id = 12", t=name)
+    ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == sorted({*expected} - {12})
     verify_chain(ours, name)
