@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 import icelock.spark
 from tests.helpers.tables import load
-from tests.lakes.sqlite import KEYED, people
+from tests.lakes.sqlite import KEY, KEYED, people
 
 pytestmark = pytest.mark.spark
 
@@ -256,3 +256,19 @@ def test_demo_of_the_readme_in_small(spark, spark_lake):
     got = load(spark_lake).scan(row_filter="city = 'town-1' and id < 10", selected_fields=("id",)).to_arrow()
     assert sorted(got.column("id").to_pylist()) == [1, 4, 7]
     assert not list(Path(spark_lake.folder).rglob("*.crc"))
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("count", [2, 200])
+def test_few_rows_are_written_as_many_are(sql, count):
+    """A null struct may have required fields (specification); CTAS makes structs of literals, whose fields are never null, optional."""
+    sql(f"create table test.db.t (id int not null, s struct<m: int not null, n: struct<z: string not null>>) {KEY}")
+    struct = "if(id = 0, null, named_struct('m', int(id), 'n', if(id = 1, null, named_struct('z', 'x'))))"
+    sql(f"insert into test.db.t select int(id), {struct} from range({count})")
+    assert sql("select id, s.m, s.n.z from test.db.t where id < 2 order by id") == [(0, None, None), (1, 1, None)]
+    assert sql("select count(*), count(s), count(s.n), count(s.n.z) from test.db.t") == [(count, count - 1, count - 2, count - 2)]
+    sql(f"""create table test.db.u {KEY} as select if(id = 0, null, named_struct('x', 1)) s, array(named_struct('x', 1), null) a,
+        map('k', array(named_struct('y', 1), null)) m from range({count})""")
+    assert sql("select count(*), count(s.x), sum(size(a)), count(a[1]), sum(m['k'][0].y) from test.db.u") == [
+        (count, count - 1, 2 * count, 0, count)
+    ]

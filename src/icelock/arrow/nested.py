@@ -25,9 +25,9 @@ def converted_list(array: pa.Array, kind: pa.DataType, convert: Converter) -> pa
 
 def converted_map(array: pa.MapArray, kind: pa.DataType, keys: Converter, items: Converter) -> pa.MapArray:
     """Return a map array as one of type ``kind``, whose keys and items are the converted ones."""
-    source = array.type
-    # Arrow's list functions do not take maps.
-    entries = array.cast(pa.list_(pa.struct([source.key_field.with_name("key"), source.item_field.with_name("value")])))
+    pairs = array.values
+    # As lists, for Arrow's list functions do not take maps; no cast, which refuses nulls whose own fields are required.
+    entries = pa.Array.from_buffers(pa.list_(pairs.type), len(array), array.buffers()[:2], array.null_count, array.offset, children=[pairs])
     offsets, pairs = _taken_apart(entries)
     stored_keys, stored_items = pairs.flatten()
     return pa.MapArray.from_arrays(offsets, keys(stored_keys), items(stored_items), type=kind, mask=null_mask(array))

@@ -64,6 +64,19 @@ def test_maps() -> None:
         assert found.to_pylist() == expected[start:]
 
 
+@pytest.mark.parametrize(("start", "count"), [(0, 3), (1, 2), (2, 1), (0, 0)])
+def test_maps_of_null_structs_that_have_required_fields(start: int, count: int) -> None:
+    """A null struct needs no value of its fields: Spark gives such maps, and Arrow's casts refuse them."""
+    struct = pa.struct([pa.field("y", pa.int32(), nullable=False)])
+    values = pa.StructArray.from_arrays([pa.array([1, 0, 2], pa.int32())], fields=list(struct), mask=pa.array([False, True, False]))
+    maps = pa.MapArray.from_arrays(
+        pa.array([0, 2, 2, 3], pa.int32()), pa.array(["a", "b", "c"]), values, mask=pa.array([False, True, False])
+    )
+    found = converted_map(maps.slice(start, count), maps.type, lambda keys: keys, lambda items: items)
+    found.validate(full=True)
+    assert found.to_pylist() == [[("a", {"y": 1}), ("b", None)], None, [("c", {"y": 2})]][start : start + count]
+
+
 def test_structs_and_lengths() -> None:
     parent = pa.array([{"a": 1}, None, {"a": None}])
     made = struct_array(parent, [text(child) for child in parent.flatten()], pa.struct([("b", pa.string())]))

@@ -47,7 +47,7 @@ def write_here(plan: WritePlan, rows: DataFrame) -> list[SealedFiles]:
     Errors are those of ``write_rows`` for few rows, or PySpark's for a task's.
     """
     if _is_small(rows):
-        return [write_rows(plan, iter(rows.toArrow().to_batches()))]
+        return [write_rows(plan, iter(_collected(rows)))]
     return run_tasks(rows, partial(write_rows, plan), _batch_settings(rows))
 
 
@@ -55,6 +55,13 @@ def run_tasks(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Sealed
     """Do the work on each partition of rows, in a copy of the session with these settings; return the messages in the tasks' order."""
     results = _in_own_session(_named(rows).mapInArrow(_task(work), f"{_PARTS} array<binary>"), settings)
     return [SealedFiles([bytes(part) for part in row[_PARTS]]) for row in results.collect()]
+
+
+def _collected(rows: DataFrame) -> list[pa.RecordBatch]:
+    """Return rows in the batches that a task would get; ``toArrow`` casts them, and refuses a null struct that has required fields."""
+    frame: Any = rows
+    found: list[pa.RecordBatch] = frame._collect_as_arrow()
+    return found
 
 
 def _named(rows: DataFrame) -> DataFrame:
