@@ -227,6 +227,7 @@ MAINTENANCE = [
             "clean_expired_files": lambda p: p.table.maintenance.expire_snapshots().clean_expired_files(clean=False),
             "drop_unreadable": lambda p: p.table.maintenance.expire_snapshots().drop_unreadable(),
             "older_than": lambda p: p.table.maintenance.expire_snapshots().older_than(tomorrow()),
+            "plan": lambda p: p.table.maintenance.expire_snapshots().plan(),
             "retain_last": lambda p: p.table.maintenance.expire_snapshots().retain_last(1),
         },
     ),

@@ -20,18 +20,23 @@ import click
 from icelock.cli.output import emit_error
 from icelock.errors import IcelockError
 
-# A command's name, which is that of its module and of the function in it, and the first sentence of its help.
+# A command's name, which is that of its module (if ``_MODULES`` has no other) and of the function in it, and what it does: the first
+# sentence of its help.
 COMMANDS: Final[Mapping[str, str]] = {
+    "compact": "Put the small data files of TABLE together, cut large ones, and write those with many deleted rows without these.",
     "demo": "Make an encrypted lake from 336,776 real flights and show what is protected.",
+    "expire": "Remove old snapshots of TABLE, with their keys and their files.",
     "keyring": "Make and change the keyring file of the local KMS (encryption.kms-type = local).",
     "kms": "Look after the key service that a catalog names.",
     "leftovers": "List the files at the location of TABLE that no snapshot reaches, such as those of writers that crashed.",
+    "rewrite-deletes": "Make deletion vectors of the deletes of TABLE, or take the deleted rows out of its data.",
+    "rewrite-manifests": "Put the manifests of TABLE together, in the order of its partitions.",
     "pyiceberg": "PyIceberg's commands, on encrypted tables as well.",
 }
 
-
+_MODULES: Final[Mapping[str, str]] = dict.fromkeys(("compact", "expire", "rewrite-deletes", "rewrite-manifests"), "maintain")
 # Those that read PyIceberg's configuration.
-_CONFIGURED: Final = frozenset({"kms", "leftovers", "pyiceberg"})
+_CONFIGURED: Final = frozenset({"kms", "leftovers", "pyiceberg", *_MODULES})
 TRACEBACK: Final = "ICELOCK_TRACEBACK"
 
 
@@ -47,7 +52,9 @@ class _Commands(click.Group):
         if cmd_name in _CONFIGURED:
             # First: PyIceberg reads its configuration while it is imported.
             importlib.import_module("icelock.catalog.configuration").read_configuration()
-        command: click.Command = getattr(importlib.import_module(f"icelock.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(
+            importlib.import_module(f"icelock.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name.replace("-", "_")
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

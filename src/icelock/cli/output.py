@@ -1,13 +1,14 @@
 """What commands print: rich text for people, JSON for machines. The only place of icelock that prints.
 
 A command takes ``@json_option`` and ends with ``emit(data, view)``: with ``--json`` the data goes to standard output as one
-JSON document, without it the view. Errors go to standard error (``cli/main.py``).
+JSON document, without it the view. How far it is (``progress``) and errors go to standard error (``cli/main.py``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
@@ -48,6 +49,33 @@ def emit(data: Any, view: Callable[[], RenderableType]) -> None:
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         Console(highlight=False).print(view(), soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a command is, on standard error: a bar on a terminal, elsewhere a line for each tenth.
+
+    Yields:
+        What is to be called with how much is done, and how much there is.
+    """
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        said = -1
+
+        def line(done: int, whole: int) -> None:
+            nonlocal said
+            tenths = 10 * done // max(1, whole)
+            if tenths != said:
+                said = tenths
+                console.print(f"{what}: {10 * tenths} %", markup=False, soft_wrap=True)
+
+        yield line
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, whole: shown.update(task, completed=done, total=whole)
 
 
 def emit_error(error: Exception) -> None:

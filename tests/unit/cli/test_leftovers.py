@@ -14,9 +14,9 @@ from tests.lakes.sqlite import KEYED, TestLake, people
 
 
 @pytest.fixture
-def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
-    """A lake whose catalog is called ``test`` in PyIceberg's configuration, with a table and two files that are left over."""
-    lake = TestLake(tmp_path)
+def configured(configured_lake: TestLake) -> TestLake:
+    """A table and two files that are left over."""
+    lake = configured_lake
     catalog = lake.catalog()
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", people().schema, properties=KEYED)
@@ -27,8 +27,6 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
         when = path.stat().st_mtime - days * 86_400
         os.utime(path, (when, when))
     catalog.create_table("db.plain", people().schema, properties={"icelock.plain": "true"})
-    for name, value in lake.properties().items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('.', '__').replace('-', '_')}", value)
     return lake
 
 
@@ -52,7 +50,7 @@ def test_files_are_listed_and_nothing_is_deleted(configured: TestLake, monkeypat
     ]
     assert (found["deleted"], found["failed"], found["unneeded-keys"]) == (False, [], [])
     assert [Path(file["path"]).name for file in listed("--older-than", "71h")["files"]] == ["old.parquet"]
-    text = run("db.t", "--catalog", "test").stdout
+    text = run("test.db.t").stdout  # the same, by its full name
     assert "old.parquet" in text
     assert "2 files, 24 bytes" in text
     assert re.search(r"data\W+plain\W+12\W", text)

@@ -111,6 +111,12 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._unreadable = set()
         return self
 
+    def plan(self) -> Expired:
+        """Return the snapshots, refs and keys that ``commit`` would remove by the table as it is now; files are not read, and not told."""
+        self._table.refresh()
+        plan = self._plan(self._table.metadata)
+        return Expired(snapshots=tuple(sorted(plan.snapshots)), refs=tuple(sorted(plan.refs)), keys=plan.keys)
+
     def commit(self) -> Expired:  # type: ignore[override]  # PyIceberg returns nothing
         """Expire, and return what was removed.
 

@@ -1,0 +1,94 @@
+"""How commands take a table's name and an age.
+
+A table is ``CATALOG.NAMESPACE.TABLE``, or with ``--catalog`` ``NAMESPACE.TABLE``. Without it, a name whose first part is no catalog of
+PyIceberg's configuration, or that has two parts only, is one of the default catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import click
+from pyiceberg.exceptions import NoSuchTableError
+
+from icelock.catalog.base import EncryptedCatalog
+from icelock.catalog.configuration import known_catalogs, not_configured, read_configuration
+from icelock.catalog.load import load_catalog
+from icelock.errors import PolicyError
+from icelock.table.table import Table
+
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_LONGEST: Final = timedelta(days=36_500)
+_AGE: Final = re.compile(r"(\d+)([dhms])")
+_WITH_CATALOG: Final = 3
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def table_argument(command: F) -> F:
+    """Give a command the argument ``TABLE`` and the option ``--catalog``."""
+    option = click.option(
+        "--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; TABLE is then NAMESPACE.TABLE. Without it see TABLE."
+    )
+    return click.argument("table")(option(command))
+
+
+def age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    """Parse an age such as ``3d`` or ``12h`` (click's callback)."""
+    if value is None:
+        return None
+    found = _AGE.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not an age: write a number and d, h, m or s, such as 3d")
+    try:
+        parsed = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        parsed = timedelta.max
+    if parsed > _LONGEST:
+        raise click.BadParameter(f"{value!r} is more than {_LONGEST.days} days; nothing is that old")
+    return parsed
+
+
+def load_table(catalog: str | None, name: str) -> Table:
+    """Load an encrypted table by the name that a command got.
+
+    Raises:
+        PolicyError: it is no table's name, or the table is not there, or plain.
+    """
+    if catalog is None and len(name.split(".")) >= _WITH_CATALOG:
+        catalog, name = _split(name)
+    if not all(name.partition(".")):
+        form = "NAMESPACE.TABLE, such as shop.orders" if catalog is not None else "CATALOG.NAMESPACE.TABLE, such as lake.shop.orders"
+        raise PolicyError(f"{name!r} is not the name of a table: write {form}")
+    return open_table(load_catalog(catalog), name)
+
+
+def open_table(catalog: EncryptedCatalog, name: str) -> Table:
+    """Load an encrypted table of a catalog.
+
+    Raises:
+        PolicyError: it is not there, or plain.
+    """
+    try:
+        loaded = catalog.load_table(name)
+    except NoSuchTableError as e:
+        raise PolicyError(f"catalog {catalog.name} has no table {name}") from e
+    if not isinstance(loaded, Table):
+        raise PolicyError(
+            f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, use the tools for plain tables"
+        )
+    return loaded
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    """Return the catalog that a name begins with, None for the default one, and the rest."""
+    config = read_configuration()
+    first, _, rest = name.partition(".")
+    known = known_catalogs(config)
+    if first.lower() in {one.lower() for one in known}:
+        return first, rest
+    if config.config.get("default-catalog") is None and "default" not in known:
+        raise PolicyError(not_configured(config, first))
+    return None, name

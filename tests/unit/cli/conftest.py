@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lakes.sqlite import TestLake
+
+
+@pytest.fixture
+def configured_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
+    """A lake whose catalog is called ``test`` in PyIceberg's configuration."""
+    lake = TestLake(tmp_path)
+    for name, value in lake.properties().items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('.', '__').replace('-', '_')}", value)
+    return lake
