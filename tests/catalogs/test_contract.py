@@ -245,6 +245,17 @@ def test_key_updates_that_break_a_rule_never_get_to_the_catalog(lake: CatalogLak
     assert state(lake) == before
 
 
+def test_upkeep_by_several_commits(lake: CatalogLake) -> None:
+    """Each of its steps sees what the one before committed; then nothing of a deleted row's delete is left."""
+    table = lake.make(rows=10, **{"write.delete.mode": "merge-on-read", "commit.manifest-merge.enabled": "false"})
+    table.append(people(10, 10))
+    table.delete("id in (1, 12)")
+    assert table.maintenance.rewrite_manifests().created == 1, "of data; there is one of deletes"
+    done = lake.load().maintenance.rewrite_deletes(into="data")
+    assert (done.rewritten_files, done.removed_delete_files, len(done.snapshots)) == (2, 2, 2)
+    assert ids(lake.load()) == sorted({*range(20)} - {1, 12})
+
+
 def test_expiry_removes_keys(lake: CatalogLake) -> None:
     """C-10."""
     table = lake.make(rows=1)

@@ -89,6 +89,22 @@ class ReplacedOperation(Operation):
         lake.catalog().load_table("db.t").overwrite(people(200, 3))
 
 
+@dataclass(frozen=True)
+class DeletedOperation(Operation):
+    """Two of its rows were deleted by a vector, and the file of rows 10-19 by another, but for one row."""
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        lake.catalog().load_table("db.t").delete("id in (1, 2) or id > 10")
+
+
+def _rewrite_deletes(catalog: Any) -> None:
+    """Three commits: manifests are put together, data files written without deleted rows, and entries of the old ones taken out."""
+    table = _table(catalog)
+    table.maintenance.rewrite_manifests()
+    table.maintenance.rewrite_deletes(into="data")
+
+
 def _without(*gone: int) -> tuple[int, ...]:
     return tuple(number for number in BEFORE if number not in gone)
 
@@ -112,6 +128,9 @@ OPERATIONS: dict[str, Operation] = {
     "transaction": Operation(_transaction, (*_without(3), 100, 101)),
     "create": Operation(lambda catalog: catalog.create_table("db.new", people().schema, properties=KEYED), (), before=None, table="db.new"),
     "create as select": Operation(_create_as_select, (100, 101), before=None, table="db.new"),
+    "rewrite deletes and manifests": DeletedOperation(
+        _rewrite_deletes, (0, *range(3, 11)), before=(0, *range(3, 11)), properties={"write.delete.mode": "merge-on-read"}
+    ),
     "expire": Operation(_expire, BEFORE),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
