@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from functools import reduce
 from typing import Any, Final
@@ -33,6 +33,8 @@ from pyspark.sql import datasource as ds
 
 _FLOATS: Final = (ice.FloatType, ice.DoubleType)
 _WIDE: Final = Context(prec=100)  # a decimal has 38 digits at most; Python's default context rounds to 28
+_REFORM: Final = date(1582, 10, 15)
+_SETTLED: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _ORDERED: Final[dict[type[Any], type[Any]]] = {
     ds.GreaterThan: ex.GreaterThan,
     ds.GreaterThanOrEqual: ex.GreaterThanOrEqual,
@@ -51,6 +53,24 @@ class FilterColumn:
 
     name: str
     kind: ice.PrimitiveType
+
+
+def is_shifted(pushed: ds.Filter) -> bool:
+    """Whether a filter of Spark's Python data sources may be about another moment than the query's.
+
+    Its values went through java.sql, whose calendar has 15 October 1582 in place of the ten days before, too, and whose zones differ until
+    1900 (Spark's ``RebaseDateTime``); timestamps without a zone did not.
+    """
+    if isinstance(pushed, ds.Not):
+        return is_shifted(pushed.child)
+    value = getattr(pushed, "value", None)
+    return any(map(_is_shifted, value if isinstance(value, (list, tuple)) else [value]))
+
+
+def _is_shifted(value: Any) -> bool:
+    if isinstance(value, datetime):
+        return value.tzinfo is not None and value < _SETTLED
+    return bool(value == _REFORM)
 
 
 class FilterTranslator:

@@ -28,7 +28,7 @@ from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import shows_deleted
 from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.task import TaskBuilder
-from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.columns.filters import FilterTranslator, is_shifted
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
@@ -184,7 +184,7 @@ class PushDownReader(PlanningReader):
         translator = FilterTranslator(self._projected, self._scan.full_schema)
         left = []
         for pushed in filters:
-            expression = translator.translate(pushed)
+            expression = None if is_shifted(pushed) else translator.translate(pushed)
             if expression is None:
                 left.append(pushed)
             else:

@@ -20,7 +20,6 @@ import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
-import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
@@ -143,7 +142,7 @@ public class PlannedFiles implements FileIndex, Supplier {
 
   private static void translate(Seq expressions, List<Object> filters) {
     for (Object each : CollectionConverters.asJava(expressions)) {
-      Option filter = DataSourceStrategy$.MODULE$.translateFilter((Expression) each, true);
+      Option filter = PushedFilters.of((Expression) each);
       if (filter.isDefined()) {
         filters.add(filter.get());
       }

@@ -13,23 +13,68 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.Collections;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.internal.connector.PredicateUtils$;
 import org.apache.spark.sql.sources.And;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.In;
 import org.apache.spark.sql.sources.Not;
 import org.apache.spark.sql.sources.Or;
+import scala.Option;
 import scala.Product;
+import scala.runtime.AbstractFunction0;
 
 /**
  * Spark's filters as JSON, for native/filters.py.
  *
  * A filter is a list: its class's name, then its parts: filters, or a column's name and values. Strings, integers, booleans and null are
  * JSON's own; other values are {kind: text}, those of an unknown kind {"unknown": name of the class}.
+ *
+ * Filters are made here, with the dates and times of java.time. Those of java.sql, which Spark's own translation has, are unknown: their
+ * calendar is the Julian one until 4 October 1582, which 15 October follows, and their zones have no local mean time, so that a filter
+ * would be about other moments.
  */
 class PushedFilters {
   private static final int DEEP = 200;
   private static final ObjectMapper JSON = new ObjectMapper().configure(JsonWriteFeature.ESCAPE_NON_ASCII.mappedFeature(), true);
   private static final Object UNKNOWN = Arrays.asList(new Object[] {"Unknown"});
+
+  /** Returns what a condition of Spark's optimizer is as a filter, if there is one. */
+  static Option<?> of(Expression condition) {
+    return (Option<?>) translated(condition);
+  }
+
+  /** Returns filters for the predicates that have one. */
+  static Filter[] of(Predicate[] predicates) {
+    return (Filter[]) translated(predicates);
+  }
+
+  private static Object translated(Object given) {
+    SQLConf conf = new SQLConf();
+    conf.setConfString("spark.sql.datetime.java8API.enabled", "true");
+    return SQLConf$.MODULE$.withExistingConf(conf, new Translation(given));
+  }
+
+  /** Translates an expression or predicates. */
+  public static class Translation extends AbstractFunction0<Object> {
+    private final Object given;
+
+    public Translation(Object given) {
+      this.given = given;
+    }
+
+    @Override
+    public Object apply() {
+      if (given instanceof Expression) {
+        return DataSourceStrategy$.MODULE$.translateFilter((Expression) given, true);
+      }
+      return PredicateUtils$.MODULE$.toV1((Predicate[]) given);
+    }
+  }
 
   static byte[] json(List<?> filters) {
     List<Object> found = new ArrayList<>();
@@ -95,14 +140,8 @@ class PushedFilters {
     if (value instanceof byte[]) {
       return of("bytes", Base64.getEncoder().encodeToString((byte[]) value));
     }
-    if (value instanceof java.sql.Date) {
-      return of("date", ((java.sql.Date) value).toLocalDate().toString());
-    }
     if (value instanceof LocalDate) {
       return of("date", value.toString());
-    }
-    if (value instanceof java.sql.Timestamp) {
-      return instant("instant", ((java.sql.Timestamp) value).toInstant());
     }
     if (value instanceof Instant) {
       return instant("instant", (Instant) value);

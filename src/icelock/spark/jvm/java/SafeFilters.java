@@ -1,6 +1,9 @@
 package icelock;
 
 import java.io.Serializable;
+import java.sql.Date;
+import java.sql.Timestamp;
+import java.time.LocalDate;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -13,6 +16,7 @@ import org.apache.spark.sql.sources.IsNull;
 import org.apache.spark.sql.sources.LessThan;
 import org.apache.spark.sql.sources.LessThanOrEqual;
 import org.apache.spark.sql.sources.Or;
+import scala.Product;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -23,6 +27,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public class SafeFilters implements Serializable {
   private static final long serialVersionUID = 1L;
+  private static final LocalDate REFORM = LocalDate.of(1582, 10, 15);
+  private static final long YEAR_1900 = -2208988800000L;
   private final HashSet<String> pushable;
   private final HashSet<String> floats;
 
@@ -39,7 +45,7 @@ public class SafeFilters implements Serializable {
     List<Object> kept = new ArrayList<>();
     for (Object each : CollectionConverters.asJava(filters)) {
       Filter filter = (Filter) each;
-      if (pushable.containsAll(Arrays.asList(filter.references())) && exact(filter)) {
+      if (pushable.containsAll(Arrays.asList(filter.references())) && exact(filter) && !shifted(filter)) {
         kept.add(filter);
       }
     }
@@ -71,6 +77,27 @@ public class SafeFilters implements Serializable {
       return ordinary(((LessThan) filter).value());
     }
     return filter instanceof LessThanOrEqual && ordinary(((LessThanOrEqual) filter).value());
+  }
+
+  /**
+   * Whether some value may be about another moment than the query's. In the calendar of java.sql the days before 15 October 1582 are that
+   * day; times are shifted until 1900, by the calendar and by zones, and not all can be shifted back.
+   */
+  private static boolean shifted(Object part) {
+    if (part instanceof Date) {
+      return ((Date) part).toLocalDate().equals(REFORM);
+    }
+    if (part instanceof Timestamp) {
+      return ((Timestamp) part).getTime() < YEAR_1900;
+    }
+    if (part instanceof Object[]) {
+      for (Object each : (Object[]) part) {
+        if (shifted(each)) {
+          return true;
+        }
+      }
+    }
+    return part instanceof Filter && shifted(Plans.parts((Product) part));
   }
 
   private static boolean ordinary(Object value) {

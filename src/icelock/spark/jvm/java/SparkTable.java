@@ -23,6 +23,7 @@ import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
@@ -232,6 +233,17 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
       Map<Object, Object> request = PythonProcess.request("write");
       request.put("mode", "append");
       return new SparkWrites.Builder(python, request, false, info);
+    }
+
+    @Override
+    public boolean canDeleteWhere(Predicate[] predicates) {
+      Filter[] filters = PushedFilters.of(predicates);
+      return filters.length == predicates.length && canDeleteWhere(filters);
+    }
+
+    @Override
+    public void deleteWhere(Predicate[] predicates) {
+      deleteWhere(SparkWrites.all(predicates));
     }
 
     @Override

@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
@@ -34,6 +35,15 @@ public class SparkWrites {
     return new String(PushedFilters.json(Arrays.asList((Object[]) filters)), StandardCharsets.UTF_8);
   }
 
+  /** Returns a filter for each predicate. */
+  static Filter[] all(Predicate[] predicates) {
+    Filter[] filters = PushedFilters.of(predicates);
+    if (filters.length != predicates.length) {
+      throw new IllegalStateException("a condition has no filter, and without it others would find more rows");
+    }
+    return filters;
+  }
+
   /** Builds the write of an INSERT, or of a method of df.writeTo. */
   public static class Builder implements SupportsOverwrite, SupportsDynamicOverwrite {
     private final PythonProcess python;
@@ -50,6 +60,16 @@ public class SparkWrites {
     @Override
     public WriteBuilder truncate() {
       return created ? this : mode("truncate");
+    }
+
+    @Override
+    public boolean canOverwrite(Predicate[] predicates) {
+      return PushedFilters.of(predicates).length == predicates.length;
+    }
+
+    @Override
+    public WriteBuilder overwrite(Predicate[] predicates) {
+      return overwrite(all(predicates));
     }
 
     @Override

@@ -22,7 +22,6 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.SparkStrategy;
-import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.v2.AppendDataExecV1;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
@@ -92,7 +91,7 @@ public class TableCommands extends SparkStrategy {
     List<Object> found = new ArrayList<>();
     for (Object condition : conditions(change)) {
       if (own || ((Expression) condition).references().subsetOf(columns)) {
-        Option filter = DataSourceStrategy$.MODULE$.translateFilter((Expression) condition, true);
+        Option filter = PushedFilters.of((Expression) condition);
         if (filter.isDefined()) {
           found.add(filter.get());
         }
