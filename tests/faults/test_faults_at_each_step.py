@@ -25,7 +25,7 @@ from tests.crash.test_killed_writers import check_leftovers, ids
 
 CLEAR: Final = (IcelockError, CommitFailedException, CommitStateUnknownException, OSError, OperationalError)
 # The transaction has an append and a delete by copy-on-write.
-NAMES: Final = ("delete, merge-on-read", "transaction", "create as select", "expire replaced files")
+NAMES: Final = ("delete, merge-on-read", "transaction", "create as select", "rewrite deletes and manifests", "expire replaced files")
 ASKED: Final = "SQL UPDATE", "SQL INSERT", "SQL COMMIT"
 
 

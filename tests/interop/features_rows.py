@@ -6,6 +6,7 @@ Not here: changes of schema and spec (``features_schema``).
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -290,6 +291,24 @@ def _maintained(engines: Engines, table: str) -> Expected:
     return {EVERYTHING: numbers(*(i for i in range(31) if i != 7)), LINEAGE: None}
 
 
+def _maintained_by_us(engines: Engines, table: str, append: Append) -> Expected:
+    our_numbers(engines, table, append, MERGE_ON_READ).delete("id = 7")
+    append.compact(table)
+    append(table, numbered(30, 1))
+    done = engines.ours.table(table).maintenance.rewrite_manifests()
+    assert (done.replaced, done.created) == (2, 1)
+    expiry = engines.ours.table(table).maintenance.expire_snapshots()
+    assert len(expiry.older_than(datetime(2100, 1, 1, tzinfo=UTC)).retain_last(2).commit().snapshots) == 5
+    return {EVERYTHING: numbers(*(i for i in range(31) if i != 7)), LINEAGE: None}
+
+
+def _java_goes_on(engines: Engines, table: str) -> None:
+    """Java compacts what was compacted, and we read it."""
+    before = canonical(engines.ours.read(table, EVERYTHING))
+    engines.java.call("rewrite_data_files", table, "options => map('rewrite-all', 'true')")
+    assert canonical(engines.ours.read(table, EVERYTHING)) == before
+
+
 def _as_select(engines: Engines, table: str) -> Expected:
     engines.java.create(f"{table}_source", numbered(0, 0).schema)
     engines.java.insert(f"{table}_source", numbered(0, 20))
@@ -338,7 +357,7 @@ FEATURES: Final = (
             java=_refs_by_java, ours=_refs_by_us),
     Feature(name="as-of", group="Time travel", title="by time", java=_as_of_by_java, ours=_as_of_by_us),
     Feature(name="compaction", group="Maintenance", title="compaction, manifests rewritten, snapshots expired",
-            java=_maintained, ours=LATER),
+            java=_maintained, ours=_maintained_by_us, also=_java_goes_on),
     Feature(name="manifest-merge", group="Maintenance", title="manifests merged by appends",
             java=_merged_by_java, ours=_merged_by_us),
     Feature(name="as-select", group="Maintenance", title="create table as select", java=_as_select, ours=LATER),

@@ -103,6 +103,10 @@ class ArrowWriter:
         """Replace all rows."""
         self._ours.table(table).overwrite(rows)
 
+    def compact(self, table: str) -> None:
+        """Put all data files together."""
+        assert self._ours.table(table).maintenance.compact(options={"rewrite-all": "true"}).added_files == 1
+
 
 class SparkWriter:
     """Writes through the data source, whose commit is made in a process of Spark's; calling it appends."""
@@ -117,6 +121,12 @@ class SparkWriter:
     def overwrite(self, table: str, rows: pa.Table) -> None:
         """Replace all rows."""
         self._save(table, rows, "overwrite")
+
+    def compact(self, table: str) -> None:
+        """Put all data files together, sorted by Spark."""
+        options = {"rewrite-all": "true"}
+        assert icelock.spark.compact(self._ours.spark, f"ours.{DATABASE}.{table}", sort_by="id desc", options=options).added_files == 1
+        self._ours.landed(table)
 
     def _save(self, table: str, rows: pa.Table, mode: str) -> None:
         frame = frame_of(self._ours.spark, _for_spark(rows)).coalesce(1)
