@@ -143,6 +143,12 @@ def java_compact(history: History) -> None:
     history.engines.java.call("rewrite_data_files", history.table, "options => map('rewrite-all', 'true')")
 
 
+def our_compact(history: History) -> None:
+    """Rewrite all data files; no row changes."""
+    history.log.append("icelock compacts")
+    history.engines.ours.table(history.table).maintenance.compact(options={"rewrite-all": "true"})
+
+
 def java_rewrite_manifests(history: History) -> None:
     """Rewrite manifests; no row changes."""
     history.log.append("Java rewrites manifests")
@@ -159,6 +165,7 @@ OPERATIONS: Final = {
     our_overwrite: 2,
     java_equality_delete: 1,
     java_compact: 1,
+    our_compact: 1,
     java_rewrite_manifests: 1,
 }
 """Operations and how often they come."""

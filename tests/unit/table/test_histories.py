@@ -35,6 +35,16 @@ SPECS = {
     "by n": PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n")),
     "by bucket and n": PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "b"), PartitionField(2, 1001, IdentityTransform(), "n")),
 }
+EVERY = {"rewrite-all": "true"}
+# What changes no row.
+MAINTENANCE = {
+    "compact": lambda maintenance: maintenance.compact(options=EVERY),
+    "compact in order": lambda maintenance: maintenance.compact(sort_by="n desc, id", options=EVERY),
+    "compact in Z-order": lambda maintenance: maintenance.compact(z_order_by=["id", "n", "s"], options=EVERY),
+    "rewrite deletes": lambda maintenance: maintenance.rewrite_deletes(),
+    "rewrite deletes into data": lambda maintenance: maintenance.rewrite_deletes(into="data"),
+    "rewrite manifests": lambda maintenance: maintenance.rewrite_manifests(),
+}
 NUMBER = st.integers(0, 60)
 FILTER = st.one_of(
     st.builds(by_id, NUMBER, NUMBER),
@@ -51,6 +61,7 @@ STEP = st.one_of(
     st.tuples(st.just("mode"), st.sampled_from(["copy-on-write", "merge-on-read"])),
     st.tuples(st.just("format"), st.sampled_from(["parquet", "avro"])),
     st.tuples(st.just("reload"), st.none()),
+    st.tuples(st.just("maintain"), st.sampled_from(sorted(MAINTENANCE))),
 )
 
 
@@ -103,6 +114,10 @@ class History:
         with self.table.transaction() as tx:
             tx.set_properties({name: value})
 
+    def maintain(self, how: str) -> None:
+        MAINTENANCE[how](self.table.maintenance)
+        self.model.add([], self.table)
+
     def reload(self, _: None) -> None:
         self.table = self.lake.catalog().load_table("db.t")
 
@@ -139,6 +154,8 @@ def test_a_long_history_of_every_step(tmp_path: Path, spec: str, mode: str, file
         history.step("append", 15)
         history.step("delete", which)
         history.step("overwrite", (by_id(3 * number, 3 * number + 1), 3))
+        if not number % 3:
+            history.step("maintain", sorted(MAINTENANCE)[number // 3])
     report = history.finish()
     assert report["keks"] == 1
     if merge == "true":

@@ -1,0 +1,77 @@
+"""Writers beside a compaction that runs over and over: every row is there once, as it was written last, and every row id once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import ValidationException
+
+from tests.concurrency.race_places import Place
+from tests.concurrency.whole_table import assert_whole
+
+WRITERS, STEPS, ROWS = 8, 2, 4
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
+RETRY = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
+
+
+def rows(ids: list[int], text: str) -> pa.Table:
+    return pa.table({"id": ids, "text": [text] * len(ids)}, schema=SCHEMA)
+
+
+def write(place: Place, writer: int) -> dict[int, str]:
+    """Append, update and delete rows of ids that only this writer has; return what must be left of them."""
+    table, left = place.load(), {}
+    for step in range(STEPS):
+        ids = [1000 * writer + 10 * step + number for number in range(ROWS)]
+        table.append(rows(ids, "new"))
+        left.update(dict.fromkeys(ids, "new"))
+        again(lambda ids=ids: table.refresh().upsert(rows(ids[:1], "changed"), ["id"]))
+        left[ids[0]] = "changed"
+        table.delete(f"id = {ids[1]}")
+        del left[ids[1]]
+    return left
+
+
+def again(upsert: Any) -> None:
+    """Upsert, and once more if the rows were moved to other files meanwhile, which is a conflict as in Java."""
+    for _ in range(50):
+        try:
+            upsert()
+        except ValidationException:
+            continue
+        return
+    raise AssertionError("an upsert met a compaction fifty times")
+
+
+def compact(place: Place, done: threading.Event) -> int:
+    """Compact until the writers have ended, and once more; return how many commits that made."""
+    table, made = place.load(), 0
+    while True:
+        last = done.is_set()
+        made += len(table.maintenance.compact(options={"min-input-files": "2", "delete-file-threshold": "1"}).snapshots)
+        if last:
+            return made
+
+
+@pytest.mark.parametrize(("place", "mode"), [("sqlite", "copy-on-write"), ("postgres", "merge-on-read")], indirect=["place"])
+def test_writers_beside_a_compaction(place: Place, mode: str) -> None:
+    properties = {**RETRY, "write.delete.mode": mode, "write.merge.mode": mode, "write.delete.isolation-level": "snapshot"}
+    place.make(SCHEMA, properties)
+    done = threading.Event()
+    with ThreadPoolExecutor(WRITERS + 1) as pool:
+        compaction = pool.submit(compact, place, done)
+        try:
+            written = list(pool.map(lambda writer: write(place, writer), range(WRITERS)))
+        finally:
+            done.set()
+        assert compaction.result() > 0
+    table = place.load()
+    expected = {row_id: text for left in written for row_id, text in left.items()}
+    found: list[dict[str, Any]] = table.scan(selected_fields=("*", "_row_id")).to_arrow().to_pylist()
+    assert sorted((row["id"], row["text"]) for row in found) == sorted(expected.items())
+    assert len({row["_row_id"] for row in found}) == len(found)
+    assert_whole(table)
