@@ -5,6 +5,7 @@ delete files is read again. A delete file is removed if afterwards no data file 
 files apply (``plan.delete_index``), so what is removed deletes no row of any file that is there.
 
 A file whose rows are all deleted is removed with its deletes. A file that equality deletes may hit, and hit no row of, gets no vector.
+Held are entries of data files with deletes, and their vectors until the commit.
 
 Not here: reading deletes (``arrow.read.deletes``), the snapshot (``table.commit.rewrite``), compaction (``table.maintenance.compact``).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent
@@ -92,9 +94,7 @@ class DeletesChange(FileChange):
         if not there or scan is None:
             return PlannedDeletes(files=(), obsolete=frozenset(), dangling=frozenset())
         files, needed, used = [], set(), set()
-        for task in scan.plan_files():
-            if not task.delete_files:
-                continue
+        for task in self._files_with_deletes(scan):
             ids = {delete_file_id(delete) for delete in task.delete_files}
             used |= ids
             if self._makes_vectors and not _is_done(task):
@@ -102,6 +102,18 @@ class DeletesChange(FileChange):
             else:
                 needed |= ids
         return PlannedDeletes(files=files, obsolete=there - needed, dangling=there - used)
+
+    def _files_with_deletes(self, scan: DataScan) -> Iterator[FileScanTask]:
+        """Yield data files to which delete files apply; the others are not held."""
+        snapshot = scan.snapshot()
+        manifests = [] if snapshot is None else snapshot.manifests(self._staged.io)
+        planner = scan._manifest_planner  # noqa: SLF001 - of the same layer
+        deletes, _ = planner.planned(manifests)
+        data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+        for entry in chain.from_iterable(planner.plan_manifest_entries(data)):
+            found = deletes.index.for_data_file(entry)
+            if found:
+                yield FileScanTask(entry.data_file, delete_files=found)
 
     def _scan(self) -> DataScan | None:
         return self._staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
