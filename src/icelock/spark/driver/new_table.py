@@ -32,6 +32,7 @@ from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.table.transaction import EncryptedTransaction
 
 CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
+_BINARY: Final = "UTF8_BINARY"
 _UNITS: Final = ("year", "month", "day", "hour")
 _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 
@@ -86,11 +87,39 @@ def new_layout(job: Job, given: sp.StructType, catalog: Mapping[str, str]) -> La
 
 def iceberg_schema(given: sp.StructType, *, required: bool = False) -> Schema:
     """Return the schema of a new table; a type that no Iceberg column has is a PolicyError. ``required``: columns may be NOT NULL."""
+    for field in given.fields:
+        _check_type(field.dataType, field.name, inside=False)
     fields = []
     for field, source in zip(arrow_schema(given if required else _optional(given)), given.fields, strict=True):
         fields.append(_documented(field, source))
-    converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), names.ENCRYPTED_VERSION)
+    try:
+        converted = MetastoreCatalog._convert_schema_if_needed(pa.schema(fields), names.ENCRYPTED_VERSION)
+    except ValueError as e:  # PyIceberg's, which finds columns by their names joined by dots
+        if "multiple fields" not in str(e):
+            raise
+        raise PolicyError(f"{e}: two columns, or one and a field of another, are called the same to Iceberg: rename one") from e
     return assign_fresh_schema_ids(converted)
+
+
+def _check_type(kind: sp.DataType, path: str, *, inside: bool) -> None:
+    """Refuse what an Iceberg column would take without keeping its meaning, or cannot store; ``inside``: it is part of a column."""
+    if isinstance(kind, sp.StructType):
+        for field in kind.fields:
+            _check_type(field.dataType, f"{path}.{field.name}", inside=True)
+    elif isinstance(kind, sp.ArrayType):
+        _check_type(kind.elementType, f"{path}.element", inside=True)
+    elif isinstance(kind, sp.MapType):
+        _check_type(kind.keyType, f"{path}.key", inside=True)
+        _check_type(kind.valueType, f"{path}.value", inside=True)
+    elif isinstance(kind, sp.NullType) and inside:
+        raise PolicyError(
+            f"column {path!r} has no type (void), which only a whole column can be: cast it, as in CAST(array() AS array<int>)"
+        )
+    elif isinstance(kind, sp.StringType) and getattr(kind, "collation", _BINARY) != _BINARY:
+        raise PolicyError(
+            f"column {path!r} has the collation {kind.collation}, and Iceberg has none: filters and joins would compare its bytes. Leave "
+            f"COLLATE out (in a query: COLLATE {_BINARY}), and write it where you compare: s COLLATE {kind.collation} = 'a'"
+        )
 
 
 def _documented(field: pa.Field, source: sp.StructField) -> pa.Field:
@@ -112,8 +141,9 @@ def _with_comments(kind: pa.DataType, source: sp.DataType) -> pa.DataType:
     return kind
 
 
-def column_type(given: sp.DataType) -> IcebergType:
-    """Return the Iceberg type of a Spark type, with ids that mean nothing; a type that no Iceberg column has is a PolicyError."""
+def column_type(given: sp.DataType, path: tuple[str, ...]) -> IcebergType:
+    """Return the Iceberg type of a column or field, with ids that mean nothing; a type that no Iceberg column has is a PolicyError."""
+    _check_type(given, ".".join(path), inside=len(path) > 1)
     return iceberg_schema(sp.StructType([sp.StructField("column", given)]), required=True).fields[0].field_type
 
 

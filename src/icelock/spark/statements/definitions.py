@@ -6,6 +6,8 @@ Not here: tables that get rows at once (``changes``).
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
@@ -47,6 +49,8 @@ _SHOWN: Final = frozenset({"current-snapshot-id", "format"})
 _OPTION: Final = "option."
 # What Spark asks for, as SparkCatalog.java names it.
 _MODES: Final[Mapping[str, Action]] = {"create": Action.CREATE, "replace": Action.REPLACE, "createOrReplace": Action.CREATE_OR_REPLACE}
+# Literals that the parser replaces by a day or an instant.
+_MOMENT: Final = re.compile(r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 # Metadata of a column: the default of new rows as it was given, and as a literal.
 DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
 
@@ -126,20 +130,38 @@ def with_defaults(session: StatementSession, schema: Schema, given: sp.StructTyp
             fields.append(field)
             continue
         # A new table has no older rows, for which an initial default would be.
-        fields.append(field.model_copy(update={"write_default": _value(session, default, source.dataType, field.field_type)}))
+        fields.append(
+            field.model_copy(update={"write_default": _value(session, default, source.dataType, field.field_type, column=field.name)})
+        )
     return Schema(*fields)
 
 
-def _value(session: StatementSession, default: str, shown: sp.DataType, kind: IcebergType) -> Any:
-    """Return the value of a default, which Spark has checked to be constant, as PyIceberg has it."""
-    value = session.spark.range(1).select(F.expr(default).cast(shown).alias("value")).toArrow().column(0)[0].as_py()
+def _value(session: StatementSession, default: str, shown: sp.DataType, kind: IcebergType, *, column: str) -> Any:
+    """Return the value of a default as PyIceberg has it; one that depends on who inserts a row, or when, is a PolicyError."""
+    row = session.spark.range(1).select(F.expr(default).cast(shown).alias("value"))
+    plan, jvm = row._jdf.queryExecution().analyzed(), session.spark._jvm
+    # Spark's own question for what it must replace by the values of one query: now(), current_user(), current_timezone() and their like.
+    moving = plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())  # type: ignore[union-attr]
+    if moving or not plan.deterministic() or _MOMENT.search(default):
+        raise PolicyError(
+            f"the default {default} of column {column!r} is not a constant, and Iceberg's defaults are: all rows would get the value that "
+            "it has now. Say a constant, or give the value in each INSERT"
+        )
+    value = row.toArrow().column(0)[0].as_py()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PolicyError(
+            f"the default {default} of column {column!r} is not a finite number: metadata is JSON, which has numbers for finite ones only, "
+            "and Java does not read what it writes for others. Give the value in each INSERT"
+        )
     return None if value is None else literal(value).to(kind).value
 
 
 def sql_literal(value: Any, kind: IcebergType) -> str:
-    """Return the value of a default as a literal of Spark's SQL."""
+    """Return the value of a default as a literal of Spark's SQL, the same under any setting of the parser."""
     if isinstance(kind, ice.StringType | ice.UUIDType):
-        return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+        text = str(value)
+        # Whether a backslash escapes is spark.sql.parser.escapedStringLiterals.
+        return f"CAST(X'{text.encode().hex()}' AS STRING)" if "\\" in text or "'" in text else f"'{text}'"
     if isinstance(kind, ice.BinaryType | ice.FixedType):
         return f"X'{bytes(value).hex()}'"
     text = str(pa.scalar(value, output_type(kind)).as_py()) if not isinstance(value, bool) else str(value).lower()
@@ -193,8 +215,8 @@ def _alter_column(session: StatementSession, schema: Schema, update: Any, change
     path, kind = tuple(change["column"]), change["kind"]
     if kind == "AddColumn":
         shown, default = _spark_type(change["type"]), change["default"]
-        added = column_type(shown)
-        value = None if default is None else _value(session, default, shown, added)
+        added = column_type(shown, path)
+        value = None if default is None else _value(session, default, shown, added, column=".".join(path))
         update.add_column(path, added, doc=change["comment"], required=not change["nullable"], default_value=value)
         _move(update, path, change["position"])
     elif kind == "DeleteColumn":
@@ -202,7 +224,7 @@ def _alter_column(session: StatementSession, schema: Schema, update: Any, change
     elif kind == "RenameColumn":
         update.rename_column(path, change["name"])
     elif kind == "UpdateColumnType":
-        known, wanted = schema.find_type(".".join(path)), column_type(_spark_type(change["type"]))
+        known, wanted = schema.find_type(".".join(path)), column_type(_spark_type(change["type"]), path)
         if not _promotes(known, wanted):
             raise PolicyError(
                 f"column {'.'.join(path)!r} is {known}, and cannot become {wanted}: rows that are there would be misread; Iceberg lets int "
@@ -218,7 +240,8 @@ def _alter_column(session: StatementSession, schema: Schema, update: Any, change
     elif kind == "UpdateColumnDefaultValue":
         name = ".".join(path)
         altered, default = schema.find_type(name), change["default"]
-        update.set_default_value(path, _value(session, default, spark_type(altered, name, name), altered) if default else None)
+        value = _value(session, default, spark_type(altered, name, name), altered, column=name) if default else None
+        update.set_default_value(path, value)
     else:
         raise PolicyError(f"icelock cannot make the change {kind} of column {'.'.join(path)}")
 
@@ -231,7 +254,9 @@ def _promotes(known: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _spark_type(text: str) -> sp.DataType:
-    return sp._parse_datatype_json_string(text)
+    """Return the type of the one column of a schema as JSON, which alone has collations."""
+    kind: sp.DataType = sp.StructType.fromJson(json.loads(text)).fields[0].dataType
+    return kind
 
 
 def _move(update: Any, path: tuple[str, ...], position: str | None) -> None:

@@ -27,6 +27,8 @@ import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Spark's catalog of icelock tables: what statements ask of it, the session's Python process does. */
@@ -203,7 +205,7 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
   private static void column(TableChange.ColumnChange change, Map<Object, Object> made) {
     if (change instanceof TableChange.AddColumn) {
       TableChange.AddColumn add = (TableChange.AddColumn) change;
-      made.put("type", add.dataType().json());
+      made.put("type", json(add.dataType()));
       made.put("nullable", Boolean.valueOf(add.isNullable()));
       made.put("comment", add.comment());
       made.put("position", add.position() == null ? null : add.position().toString());
@@ -211,7 +213,7 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     } else if (change instanceof TableChange.RenameColumn) {
       made.put("name", ((TableChange.RenameColumn) change).newName());
     } else if (change instanceof TableChange.UpdateColumnType) {
-      made.put("type", ((TableChange.UpdateColumnType) change).newDataType().json());
+      made.put("type", json(((TableChange.UpdateColumnType) change).newDataType()));
     } else if (change instanceof TableChange.UpdateColumnNullability) {
       made.put("nullable", Boolean.valueOf(((TableChange.UpdateColumnNullability) change).nullable()));
     } else if (change instanceof TableChange.UpdateColumnComment) {
@@ -223,6 +225,11 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     } else if (change instanceof TableChange.DeleteColumn) {
       made.put("if_exists", ((TableChange.DeleteColumn) change).ifExists());
     }
+  }
+
+  /** Returns a type as the JSON of a schema with one column: collations are in the JSON of columns, not of types. */
+  private static String json(DataType type) {
+    return new StructType().add("column", type).json();
   }
 
   /** Returns a default's SQL. Spark 4.3 declares the method in a class that only its package sees, which Janino does not accept. */

@@ -1,0 +1,137 @@
+"""What CREATE TABLE and ALTER TABLE keep of a column: defaults that are constants, no collations, names and types that Iceberg has."""
+
+from __future__ import annotations
+
+import pytest
+
+from icelock.errors import PolicyError
+from tests.lakes.sqlite import KEY
+
+pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+
+WAYS = {
+    "create": "create table test.db.t (id int, c {} {}) " + KEY,
+    "add": "alter table test.db.t add column c {} {}",
+    "alter": "alter table test.db.t alter column c set {1}",
+}
+
+
+@pytest.fixture
+def define(sql):
+    """Return a function that gives a new table a column ``c`` of a type and with a clause, in one of three ways."""
+
+    def run(way, kind, clause=""):
+        sql("drop table if exists test.db.t")
+        if way != "create":
+            sql(f"create table test.db.t (id int{f', c {kind}' if way == 'alter' else ''}) {KEY}")
+        sql(WAYS[way].format(kind, clause))
+
+    return run
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_default_is_a_constant(define, sql, way):
+    """Spark's default is an expression of each INSERT; Iceberg's is a value."""
+    for kind, default in [
+        ("timestamp", "current_timestamp()"),
+        ("timestamp", "now()"),
+        ("timestamp_ntz", "localtimestamp()"),
+        ("date", "current_date()"),
+        ("date", "date_add(current_date(), 1)"),
+        ("string", "upper(current_user())"),
+        ("string", "current_timezone()"),
+        ("string", "current_catalog()"),
+        ("bigint", "unix_timestamp()"),
+        ("date", "date'today'"),
+        ("timestamp", "TIMESTAMP 'now'"),
+    ]:
+        with pytest.raises(PolicyError, match="not a constant"):
+            define(way, kind, f"default {default}")
+    for kind, default, value in [
+        ("int", "1 + 2 * 3", 7),
+        ("bigint", "cast('41' as int) + 1", 42),
+        ("string", "concat('a', upper('b'))", "aB"),
+        ("string", "'date today'", "date today"),
+        ("date", "date'2020-02-28' + interval 1 day", sql("select date'2020-02-29'")[0][0]),
+        ("int", "null", None),
+    ]:
+        define(way, kind, f"default {default}")
+        sql("insert into test.db.t (id) values (1)")
+        assert sql("select c from test.db.t") == [(value,)]
+
+
+def test_a_default_of_no_number_is_refused(define):
+    """Java writes them as text, and refuses to read text as a number (SingleValueParser, 1.12.0)."""
+    for kind, default in [("double", "double('NaN')"), ("float", "float('-Infinity')")]:
+        with pytest.raises(PolicyError, match="finite"):
+            define("create", kind, f"default {default}")
+
+
+def test_a_random_default_is_refused(define):
+    with pytest.raises(Exception, match=r"(?i)deterministic|constant"):
+        define("create", "double", "default rand()")
+
+
+@pytest.mark.parametrize("escaped", ["false", "true"])
+def test_a_default_is_the_same_under_any_setting_of_the_parser(define, sql, spark, escaped):
+    define("create", "string", "default 'x\\\\y it\\'s \"so\"'")
+    setting = "spark.sql.parser.escapedStringLiterals"
+    spark.conf.set(setting, escaped)
+    try:
+        sql("insert into test.db.t (id) values (1)")
+        assert "DEFAULT" in sql("show create table test.db.t")[0][0]
+    finally:
+        spark.conf.unset(setting)
+    assert sql("select c from test.db.t") == [('x\\y it\'s "so"',)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create table test.db.u (id int, s string collate utf8_lcase) " + KEY,
+        "create table test.db.u (id int, s array<struct<x: string collate utf8_lcase>>) " + KEY,
+        f"create table test.db.u {KEY} as select 'a' collate utf8_lcase as s",
+        f"create table test.db.u {KEY} as select id, map('k', s collate unicode_ci) as m from test.db.t",
+        "create or replace table test.db.t (s string collate utf8_lcase) " + KEY,
+        "alter table test.db.t add column c string collate utf8_lcase",
+        "alter table test.db.t add column c array<string collate utf8_lcase>",
+        "alter table test.db.t alter column s type string collate utf8_lcase",
+    ],
+)
+def test_a_collation_is_refused(sql, statement):
+    """SQL compares a column by its collation wherever it is named; Iceberg keeps none."""
+    sql(f"create table test.db.t (id int, s string) {KEY}")
+    sql("insert into test.db.t values (1, 'A'), (2, 'a')")
+    with pytest.raises(PolicyError, match=r"(?i)collation utf8_lcase|collation unicode_ci"):
+        sql(statement)
+    assert sql("show tables in test.db") == [("db", "t", False)]
+    assert sql("select id from test.db.t where s collate utf8_lcase = 'a' order by id") == [(1,), (2,)]
+    sql("insert into test.db.t select 3, 'B' collate utf8_lcase")
+    assert sql("select id from test.db.t where s = 'b'") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("create table test.db.u (`a.b` int, a struct<b: int>) " + KEY, "a.b.*rename one"),
+        ("create table test.db.u (`a.element` int, a array<int>) " + KEY, "a.element.*rename one"),
+        (f"create table test.db.u {KEY} as select 1 as `a.b`, named_struct('b', 2) as a", "a.b.*rename one"),
+        (f"create table test.db.u {KEY} as select map() as m", "m.key.*cast it"),
+        (f"create table test.db.u {KEY} as select array() as a", "a.element.*cast it"),
+        (f"create table test.db.u {KEY} as select named_struct('b', array(null)) as a", "a.b.element.*cast it"),
+        (f"create table test.db.u {KEY} as select named_struct('b', null) as a from range(200)", "a.b.*cast it"),
+    ],
+)
+def test_what_iceberg_has_no_name_or_type_for(sql, statement, said):
+    with pytest.raises(PolicyError, match=said):
+        sql(statement)
+    assert sql("show tables in test.db") == []
+
+
+def test_a_column_without_a_type(sql):
+    sql(
+        f"create table test.db.u {KEY} as select 1 as id, null as c, cast(array() as array<int>) as a, cast(map() as map<string, int>) as m"
+    )
+    assert sql("select * from test.db.u") == [(1, None, [], {})]
+    with pytest.raises(PolicyError, match=r"d.element.*cast it"):
+        sql("alter table test.db.u add column d array<void>")
