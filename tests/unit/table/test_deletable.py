@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from icelock.maintenance.leftovers import remove_leftovers
+from icelock.maintenance import remove_leftovers
 from tests.helpers.tables import local
 from tests.lakes.sqlite import KEYED, TestLake, people
 

@@ -13,7 +13,8 @@ A REST server itself says where the metadata file lies, and could name any folde
 table's (the same uuid) before its place counts: a server cannot put one on the client's disk.
 
 Source: Java ``CatalogUtil.dropTableData`` and ``deleteRemovedMetadataFiles`` for what is deleted; they trust every location.
-Not here: listing storage and deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``, ``maintenance.leftovers``).
+Not here: listing storage and deleting (``io.listing``), what is no longer needed (``table.maintenance.expire``,
+``table.maintenance.leftovers``).
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from icelock.errors import PolicyError
-from icelock.maintenance.leftovers import SAFE_AGE, Kind, kind_of, leftovers, remove_leftovers
 from icelock.spark.change_rows import add_files
 from icelock.spark.statements.procedures.call import Call, Procedure
 from icelock.table.maintenance.deletable import statistics_paths
+from icelock.table.maintenance.leftovers import SAFE_AGE, Kind, kind_of, leftovers, remove_leftovers
 
 _TABLE: Final = {"table": "string"}
 _BY_DRIVER: Final = "files are listed and deleted by this process, with the storage's own parallelism"

@@ -11,7 +11,8 @@ unless one folder of an object store has most of them, since Arrow lists a folde
 
 Anything that cannot be read stops the search, and nothing is deleted: a manifest that cannot be decrypted leaves no file over (case C-50).
 
-Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.deletable``), expiry (``table.maintenance.expire``).
+Users call it by ``icelock.maintenance``. Not here: listing storage (``io.listing``), reading metadata (``table.maintenance.deletable``),
+expiry (``table.maintenance.expire``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import Final
 from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError, PolicyError
 from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
@@ -37,7 +37,7 @@ from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.moments import to_millis
-from icelock.table.table import Table
+from icelock.table.state import OpenTable
 
 SAFE_AGE: Final = timedelta(days=3)
 _MAGIC_LENGTH: Final = 4
@@ -102,7 +102,7 @@ class Leftovers:
     failed: tuple[Leftover, ...] = ()
 
 
-def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -> Leftovers:
+def leftovers(table: OpenTable, *, older_than: timedelta | datetime | None = None) -> Leftovers:
     """List the leftovers at a table's location; nothing is changed.
 
     Args:
@@ -119,7 +119,7 @@ def leftovers(table: Table, *, older_than: timedelta | datetime | None = None) -
     return Leftovers(files=tuple(search.run()), keys=search.keys())
 
 
-def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AGE) -> Leftovers:
+def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAFE_AGE) -> Leftovers:
     """Delete the files that ``leftovers`` lists, except for kinds that a table does not write; key entries are left for the next expiry.
 
     If the table's location in its metadata is not where the metadata file lies, nothing is deleted there, and the files are ``failed``:
@@ -159,7 +159,7 @@ def remove_leftovers(table: Table, *, older_than: timedelta | datetime = SAFE_AG
 class _Search:
     """One search of the storage. ``foreign`` is a metadata file outside the table's own metadata folder, if there is one."""
 
-    def __init__(self, table: Table, limit_ms: int | None) -> None:
+    def __init__(self, table: OpenTable, limit_ms: int | None) -> None:
         table.io_for(table.metadata)
         self._table = table.at_one_version()
         self._limit_ms = limit_ms
@@ -194,7 +194,7 @@ class _Search:
     def _refresh(self) -> None:
         """Load the table as a commit does: a stale catalog must not make files of newer snapshots look left over."""
         catalog = self._table.catalog
-        if isinstance(catalog, EncryptedCatalog):
+        if hasattr(catalog, "check_current"):
             known = catalog.pins.seen(self._table.name())  # before the catalog is asked, as others commit meanwhile
             catalog.check_current(self._table.refresh(), known)
         else:
@@ -259,7 +259,7 @@ def _content(io: FileIO, location: str) -> Content:
     return Content.ENCRYPTED if first in {ags1.MAGIC, ENCRYPTED_MAGIC} else Content.PLAIN
 
 
-def _limit_ms(table: Table, older_than: timedelta | datetime | None) -> int | None:
+def _limit_ms(table: OpenTable, older_than: timedelta | datetime | None) -> int | None:
     if older_than is None:
         return None
     if isinstance(older_than, timedelta):
@@ -267,5 +267,5 @@ def _limit_ms(table: Table, older_than: timedelta | datetime | None) -> int | No
     return to_millis(older_than, name="older_than")
 
 
-def _name(table: Table) -> str:
+def _name(table: OpenTable) -> str:
     return ".".join(table.name())
