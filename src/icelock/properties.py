@@ -21,6 +21,15 @@ DATA_KEY_LENGTH: Final = "encryption.data-key-length"
 DATA_KEY_LENGTH_DEFAULT: Final = 16
 DATA_KEY_LENGTHS: Final = (16, 24, 32)
 FIXED: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH)  # they never change after creation
+# What ``table.maintenance.optimize`` does (``table.maintenance.optimize_policy`` parses them).
+OPTIMIZE_PREFIX: Final = "icelock.optimize."
+OPTIMIZE_STEPS: Final = ("compact", "rewrite-deletes", "rewrite-manifests", "expire", "leftovers")
+OPTIMIZE_SETTINGS: Final = (
+    *("target-file-size-bytes", "min-input-files", "sort-by", "z-order-by", "deleted-rows-ratio", "delete-files-ratio", "min-manifests"),
+    "leftovers-older-than",
+)
+OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OPTIMIZE_SETTINGS))
+_TABLE: Final = (*FIXED, *OPTIMIZE)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"
@@ -165,7 +174,7 @@ def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], wh
 
 def check_table_properties(properties: Mapping[str, str]) -> None:
     """Refuse unknown or misspelt ``encryption.*``, ``kms.*`` and ``icelock.*`` table properties."""
-    _refuse_unknown(properties, FIXED, "table")
+    _refuse_unknown(properties, _TABLE, "table")
     if ENCRYPTION_KEY_ID in properties:
         encryption_key_id(properties)
     data_key_length(properties)
@@ -176,10 +185,12 @@ def check_misplaced(given: Iterable[str]) -> None:
     for name in given:
         folded = _folded(name)
         of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
-        if name in FIXED or not (of_table or folded in _SPELT or _family(folded)):
+        if name in _TABLE or not (of_table or folded in _SPELT or _family(folded)):
             continue
+        near = difflib.get_close_matches(name.lower(), OPTIMIZE, n=1, cutoff=0.8)
+        of_table = of_table or (near[0] if near else "")
         meant = _SPELT.get(folded) or of_table
-        hint = f"did you mean {of_table!r}?" if of_table in FIXED else f"set {meant!r} for the catalog" if meant else "no table has it"
+        hint = f"did you mean {of_table!r}?" if of_table in _TABLE else f"set {meant!r} for the catalog" if meant else "no table has it"
         raise PolicyError(f"unknown table property {name!r}; {hint}")
 
 

@@ -240,6 +240,12 @@ SECTIONS = (
                 remark="deletes become vectors, or deleted rows are taken out of the data",
             ),
             row("`maintenance.rewrite_manifests`", "MaintenanceTable.rewrite_manifests", remark="files, rows and row ids stay"),
+            row(
+                "`maintenance.optimize`, `icelock.maintenance.optimize_tables`",
+                "MaintenanceTable.optimize",
+                "maintenance.optimize_tables",
+                remark="all of these, as the table needs them",
+            ),
             row("`icelock.maintenance.leftovers`", "maintenance.leftovers", remark="lists files and keys that nothing needs"),
             row("`icelock.maintenance.remove_leftovers`", "maintenance.remove_leftovers"),
         ),

@@ -197,6 +197,11 @@ def removed(place: Place) -> None:
     assert found.files
 
 
+def optimized(place: Place) -> None:
+    done = maintenance.optimize_tables(place.catalog, ".".join(place.table.name()), options={"min-input-files": "2", "expire": "false"})
+    assert not done[0].failed
+
+
 MAINTENANCE = [
     *recipes(
         "MaintenanceTable",
@@ -204,6 +209,7 @@ MAINTENANCE = [
         {
             "expire_snapshots": lambda p: p.table.maintenance.expire_snapshots(),
             "compact/dry run": lambda p: p.table.maintenance.compact(dry_run=True),
+            "optimize/dry run": lambda p: p.table.maintenance.optimize(dry_run=True),
             "rewrite_deletes/dry run": lambda p: p.table.maintenance.rewrite_deletes(dry_run=True),
             "rewrite_manifests/dry run": lambda p: p.table.maintenance.rewrite_manifests(dry_run=True),
         },
@@ -214,6 +220,7 @@ MAINTENANCE = [
         {
             "compact": lambda p: p.table.maintenance.compact(options={"rewrite-all": "true"}),
             "compact/sorted": lambda p: p.table.maintenance.compact(sort_by="id desc", options={"rewrite-all": "true"}),
+            "optimize": lambda p: p.table.maintenance.optimize(options={"min-input-files": "2", "expire": "false", "leftovers": "false"}),
             "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
         },
@@ -238,6 +245,7 @@ MAINTENANCE = [
     ),
     *recipes("maintenance", Outcome.READS, {"leftovers": lambda p: maintenance.leftovers(p.table)}),
     *recipes("maintenance", Outcome.REMOVES, {"remove_leftovers": removed}),
+    *recipes("maintenance", Outcome.ENCRYPTED, {"optimize_tables": optimized}),
 ]
 
 

@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "keyring": "Make and change the keyring file of the local KMS (encryption.kms-type = local).",
     "kms": "Look after the key service that a catalog names.",
     "leftovers": "List the files at the location of TABLE that no snapshot reaches, such as those of writers that crashed.",
+    "optimize": "Look at the numbers of a table, or of all tables of a namespace or catalog, and do what they ask for.",
     "rewrite-deletes": "Make deletion vectors of the deletes of TABLE, or take the deleted rows out of its data.",
     "rewrite-manifests": "Put the manifests of TABLE together, in the order of its partitions.",
     "pyiceberg": "PyIceberg's commands, on encrypted tables as well.",
@@ -36,7 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 _MODULES: Final[Mapping[str, str]] = dict.fromkeys(("compact", "expire", "rewrite-deletes", "rewrite-manifests"), "maintain")
 # Those that read PyIceberg's configuration.
-_CONFIGURED: Final = frozenset({"kms", "leftovers", "pyiceberg", *_MODULES})
+_CONFIGURED: Final = frozenset({"kms", "leftovers", "optimize", "pyiceberg", *_MODULES})
 TRACEBACK: Final = "ICELOCK_TRACEBACK"
 
 

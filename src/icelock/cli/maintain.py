@@ -29,7 +29,8 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done;
 _branch = click.option("--branch", metavar="NAME", default=MAIN_BRANCH, show_default=True, help="The branch to work on.")
 
 
-def _named(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+def named(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+    """Parse options that are written ``name=value`` (click's callback)."""
     wrong = next((one for one in given if not all(one.partition("="))), None)
     if wrong is not None:
         raise click.BadParameter(f"{wrong!r} is not NAME=VALUE, such as rewrite-all=true")
@@ -41,7 +42,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 @click.option("--where", metavar="FILTER", help="Only files that may have such rows, such as \"day >= '2026-01-01'\".")
 @click.option("--sort-by", metavar="ORDER", help="Order of the rows, such as \"city desc, bucket(4, id)\"; 'table' for the table's own.")
 @click.option("--z-order-by", metavar="COLUMNS", help="Put rows in Z-order by these columns instead: x,y")
-@click.option("--option", "options", metavar="NAME=VALUE", multiple=True, callback=_named, help="Option of Java's rewrite_data_files.")
+@click.option("--option", "options", metavar="NAME=VALUE", multiple=True, callback=named, help="Option of Java's rewrite_data_files.")
 @_branch
 @_dry_run
 @json_option

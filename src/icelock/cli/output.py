@@ -78,6 +78,11 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, whole: shown.update(task, completed=done, total=whole)
 
 
+def note(text: str) -> None:
+    """Say how far a command is, in a line on standard error."""
+    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+
+
 def emit_error(error: Exception) -> None:
     """Print an error as one line on standard error, in red; with ``--json`` as a JSON object."""
     message = " ".join(str(error).split())

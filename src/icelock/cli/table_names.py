@@ -58,7 +58,7 @@ def load_table(catalog: str | None, name: str) -> Table:
         PolicyError: it is no table's name, or the table is not there, or plain.
     """
     if catalog is None and len(name.split(".")) >= _WITH_CATALOG:
-        catalog, name = _split(name)
+        catalog, name = split_name(name)
     if not all(name.partition(".")):
         form = "NAMESPACE.TABLE, such as shop.orders" if catalog is not None else "CATALOG.NAMESPACE.TABLE, such as lake.shop.orders"
         raise PolicyError(f"{name!r} is not the name of a table: write {form}")
@@ -82,7 +82,7 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
     return loaded
 
 
-def _split(name: str) -> tuple[str | None, str]:
+def split_name(name: str) -> tuple[str | None, str]:
     """Return the catalog that a name begins with, None for the default one, and the rest."""
     config = read_configuration()
     first, _, rest = name.partition(".")

@@ -1,11 +1,13 @@
 """``table.maintenance``: PyIceberg's ``expire_snapshots``, and what Java's procedures do.
 
-Not here: files that belong to no snapshot (``icelock.maintenance.leftovers``).
+Not here: files that belong to no snapshot (``icelock.maintenance.leftovers``), all tables of a catalog (``icelock.maintenance``).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestFile
@@ -15,6 +17,8 @@ from pyiceberg.table.sorting import SortOrder
 
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, optimize
+from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
 from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
 from icelock.table.state import OpenTable
@@ -122,3 +126,30 @@ class MaintenanceTable:
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
         return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress)
+
+    def optimize(
+        self,
+        *,
+        within: timedelta | None = None,
+        options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        told: Callable[[OptimizeStep], None] | None = None,
+        clock: Clock = time.monotonic,
+    ) -> Optimized:
+        """Do what the table's numbers ask for: compact, rewrite deletes and manifests, expire, remove leftovers; by ``icelock.optimize.*``.
+
+        Steps that fail are part of the result, and the others go on, but for those that delete.
+
+        Args:
+            within: no step begins that is not likely to end in this time.
+            options: of ``icelock.optimize.*`` without that prefix, in the place of the table's, such as ``{"compact": "false"}``.
+            dry_run: only say what would be done, and why.
+            told: called after each step.
+            clock: seconds, for ``within``.
+
+        Raises:
+            PolicyError: the table is plain, an option or a property ``icelock.optimize.*`` is unknown or no such value; nothing was done.
+        """
+        self.tbl.io_for(self.tbl.metadata)
+        policy = OptimizePolicy.of(self.tbl.metadata.properties, options)
+        return optimize(self, policy, Budget(within=within, clock=clock), dry_run=dry_run, told=told)
