@@ -237,6 +237,22 @@ def test_insert_overwrite(sql):
     assert sql("select * from test.db.t") == []
 
 
+def test_a_dynamic_overwrite_is_about_partitions_of_the_present_spec(sql, spark):
+    """As Java: rows in files of an older spec stay, until they are written under the present one."""
+    sql(f"create table test.db.t (id int, c string, r string) partitioned by (c) {KEY}")
+    sql("insert into test.db.t values (1, 'A', 'us'), (2, 'A', 'eu'), (3, 'B', 'us')")
+    sql("call test.system.add_partition_field('db.t', 'r')")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        sql("insert overwrite test.db.t values (4, 'A', 'us')")
+        assert sql("select id from test.db.t order by id") == [(1,), (2,), (3,), (4,)]
+        sql("call test.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))")
+        sql("insert overwrite test.db.t values (5, 'A', 'us')")
+        assert sql("select id from test.db.t order by id") == [(2,), (3,), (5,)]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
 @pytest.mark.parametrize(
     ("condition", "left"),
     [

@@ -61,7 +61,7 @@ def array_transform(transform: tr.Transform[Any, Any], source: ice.PrimitiveType
     if isinstance(transform, tr.BucketTransform) and isinstance(source, (*_WHOLE, *_NANOSECOND)):
         return _bucket(transform.num_buckets, thousands=isinstance(source, _NANOSECOND))
     found = _TIME.get(type(transform)) or _truncate(transform, source)
-    return found or _each_distinct(transform.transform(source), physical(pa.nulls(0, output_type(transform.result_type(source)))).type)
+    return found or _each_distinct(transform, source)
 
 
 def _year(array: pa.Array) -> pa.Array:
@@ -140,10 +140,18 @@ def _truncate(transform: tr.Transform[Any, Any], source: ice.PrimitiveType) -> A
     return None
 
 
-def _each_distinct(function: Callable[[Any], Any], result: pa.DataType) -> ArrayTransform:
+def _each_distinct(transform: tr.Transform[Any, Any], source: ice.PrimitiveType) -> ArrayTransform:
+    function, result = transform.transform(source), physical(pa.nulls(0, output_type(transform.result_type(source)))).type
+
     def run(array: pa.Array) -> pa.Array:
         encoded = physical(array).dictionary_encode()
-        values = pa.array([function(value) for value in encoded.dictionary.to_pylist()], result)
+        try:
+            values = pa.array([function(value) for value in encoded.dictionary.to_pylist()], result)
+        except pa.ArrowInvalid as e:  # of decimals alone: truncation goes down, and -99 becomes -100
+            raise PolicyError(
+                f"a value has no partition by {transform}: rounded down it has more digits than {source}. Leave the row out, or partition "
+                "by another transform or a column of more digits"
+            ) from e
         return pc.take(values, encoded.indices)
 
     return run

@@ -6,7 +6,7 @@ import datetime as dt
 import random
 import struct
 import uuid
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pytest
@@ -170,6 +170,19 @@ def test_an_hour_that_32_bits_do_not_hold_is_refused():
     for tick in (2**31 * 3_600_000_000, -(2**31) * 3_600_000_000 - 1):
         with pytest.raises(PolicyError, match="partition by days"):
             hours(pa.array([tick], pa.int64()).cast(pa.timestamp("us")))
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(38, 3), (9, 2), (18, 0)])
+def test_a_decimal_that_cannot_be_rounded_down_is_refused(precision, scale):
+    """-99 is -100 in steps of 10 (specification: v - v mod W, of the unscaled value), which has a digit more."""
+    truncate = array_transform(TruncateTransform(10), ice.DecimalType(precision, scale))
+    least, step = Decimal(-(10**precision - 1)), Decimal(10)
+    kind = pa.decimal128(precision, scale)
+    with localcontext(prec=60):
+        fits = pa.array([(least + 9).scaleb(-scale), -least.scaleb(-scale), None], kind)
+        assert truncate(fits).to_pylist() == [(least - 1 + step).scaleb(-scale), (-least - 9).scaleb(-scale), None]
+        with pytest.raises(PolicyError, match="more digits"):
+            truncate(pa.array([least.scaleb(-scale)], kind))
 
 
 def test_hashes_are_those_of_the_spec():

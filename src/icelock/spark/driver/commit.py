@@ -287,4 +287,8 @@ def _check_seen(done: FilesWritten, planned: Mapping[str, FileScanTask], job: Jo
         wanted &= seen
     if seen != wanted or len(done.seen) != len(set(done.seen)):
         which = ", ".join(sorted(seen ^ wanted)) or "one of them twice"
-        raise CommitError(f"tasks looked into other files than the plan has ({which}): nothing is committed; try again")
+        raise CommitError(
+            f"tasks looked into other files than the plan has ({which}): nothing is committed. Try again once; if it says so again, Spark "
+            "found the statement's rows in files that its filters leave out, and trying again does not help: write the condition another "
+            "way, and report it"
+        )
