@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from icelock.errors import PolicyError
 from icelock.maintenance import OptimizeStep, Outcome, optimize_tables
+from icelock.table.maintenance.compact import Compacted
 from icelock.table.maintenance.optimize import Budget
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.optimize_steps import STEPS, size
@@ -161,6 +163,19 @@ def test_after_a_failure_nothing_is_deleted(lake: TestLake) -> None:
     assert done.failed
     assert old.exists()
     assert len(table.snapshots()) == 6
+
+
+def test_what_other_writers_or_storage_kept_from_being_done_is_said(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(lake, 6)
+    for result, outcome, more in (
+        (Compacted(conflicted_files=2), Outcome.DONE, "; 2 files stay, since other writers touched them each time"),
+        (Compacted(failed_files=1), Outcome.IN_PART, ""),
+    ):
+        steps = (replace(STEPS[0], do=lambda *_, result=result: result),)
+        monkeypatch.setattr("icelock.table.maintenance.optimize.STEPS", steps)
+        done = table.maintenance.optimize()
+        assert (done.steps[0].outcome, done.failed) == (outcome, outcome is Outcome.IN_PART)
+        assert done.steps[0].why == "they are far from the target size, or have many deleted rows" + more
 
 
 def test_a_table_whose_files_are_others_too_deletes_none(lake: TestLake) -> None:

@@ -47,6 +47,7 @@ from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.compact_plan import PlannedGroup, plan_groups
 from icelock.table.maintenance.dangling import commit_deletes
+from icelock.table.maintenance.shown import Shown
 from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.scan import DataScan
 from icelock.table.state import OpenTable
@@ -59,8 +60,8 @@ Progress = Callable[[int, int], None]
 """Told after each group: bytes of files that were read so far, and of all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compacted(Shown):
     """What a compaction did, or with ``dry_run`` would do.
 
     Args:

@@ -35,6 +35,7 @@ from icelock.metadata.updates import RemoveEncryptionKeyUpdate
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
+from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import to_millis
 from icelock.table.state import OpenTable
 
@@ -42,8 +43,8 @@ GC_ENABLED: Final = "gc.enabled"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Expired(Shown):
     """What an expiry removed: ids of snapshots, names of refs, ids of key entries, and the deleted files, with their number.
 
     ``left`` are files that nothing reaches any more but that could not be deleted; ``icelock.maintenance.leftovers`` lists them too, and

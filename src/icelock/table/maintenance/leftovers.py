@@ -36,6 +36,7 @@ from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.retention import dead_keys
+from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import to_millis
 from icelock.table.state import OpenTable
 
@@ -90,8 +91,8 @@ class Leftover:
     content: Content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftovers:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Leftovers(Shown):
     """Leftover files, by path; ``keys`` are ids of key entries that the next expiry removes.
 
     After ``remove_leftovers``: ``files`` were deleted, and ``failed`` could not be.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from icelock.errors import PolicyError
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.optimize_steps import STEPS, Do, Finding, Step, after_search, before_search
+from icelock.table.maintenance.shown import Shown
 
 if TYPE_CHECKING:
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
@@ -41,8 +42,8 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeStep:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OptimizeStep(Shown):
     """One step of one table.
 
     Args:
@@ -62,8 +63,8 @@ class OptimizeStep:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimized:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Optimized(Shown):
     """What was found in a table and done about it, step by step; with ``dry_run`` what would be done."""
 
     table: str
@@ -176,6 +177,8 @@ class _Run:
         self.budget.measured(step, finding.work, self.budget.clock() - begin)
         if step.searches:
             finding = after_search(result, self.policy)
+        touched = getattr(result, "conflicted_files", 0)
+        why = f"{finding.why}; {touched} files stay, since other writers touched them each time" if touched else finding.why
         done = Outcome.DONE if finding.due else Outcome.NOTHING
         outcome = Outcome.IN_PART if any(getattr(result, name, None) for name in _LEFT) else done
-        return replace(planned, outcome=outcome, found=finding.found, why=finding.why, result=result)
+        return replace(planned, outcome=outcome, found=finding.found, why=why, result=result)

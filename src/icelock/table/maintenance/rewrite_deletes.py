@@ -22,14 +22,15 @@ from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequ
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.dangling import CommittedDeletes, commit_deletes, plan_deletes
 from icelock.table.maintenance.rewrite_manifests import rewrite_manifests
+from icelock.table.maintenance.shown import Shown
 from icelock.table.state import OpenTable
 
 Into = Literal["vectors", "data"]
 _INTO: Final = get_args(Into)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenDeletes:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RewrittenDeletes(Shown):
     """What became of the deletes, or with ``dry_run`` would.
 
     Args:

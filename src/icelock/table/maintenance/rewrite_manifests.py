@@ -17,13 +17,14 @@ from icelock.table.commit.manifest_order import Choice, groups_to_write
 from icelock.table.commit.manifest_rewrite import EncryptedManifestRewrite
 from icelock.table.commit.manifest_rewrite import Progress as ManifestProgress
 from icelock.table.commit.producer import merge_sizes
+from icelock.table.maintenance.shown import Shown
 from icelock.table.state import OpenTable
 
 __all__ = ["ManifestProgress", "RewrittenManifests", "rewrite_manifests"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenManifests:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RewrittenManifests(Shown):
     """What became of the manifests, or with ``dry_run`` would.
 
     Args:
