@@ -34,7 +34,9 @@ from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
 from icelock.spark.driver.target import TableDescription, described, target_filter, target_scan
 from icelock.spark.driver.write_here import write_here
+from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, Staged
+from icelock.spark.sealed.ticket import PlannedWrite
 from icelock.spark.settings.catalogs import catalog_of, table_of
 from icelock.spark.settings.options import ReadOptions, TableName
 
@@ -96,7 +98,7 @@ class JobsHere(Jobs):
             sweep(context)
             raise
         end = end_job(context, write, messages, catalog=self._fresh())
-        return end if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
+        return self._done(write, end) if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
 
     def delete(self, job: Job, rows: DataFrame, place: Sequence[int]) -> ChangeResult:
         """Delete the rows that are at these places, and commit; errors as ``write``. Nothing is written before, so nothing is left.
@@ -109,7 +111,7 @@ class JobsHere(Jobs):
         found = deleted_rows(rows, place)
         check()
         end = end_job(context, write, (), found=found, catalog=self._fresh())
-        return end if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
+        return self._done(write, end) if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
 
     def remove(self, job: Job) -> ChangeResult:
         """Remove the rows that match the job's filter, and commit; errors as ``write``. Files that go as a whole need no task."""
@@ -136,4 +138,9 @@ class JobsHere(Jobs):
             sweep(context)
             raise
         end = end_job(context, write, messages, staged, catalog=self._fresh(), files=removal.files)
-        return cast("ChangeResult", end)  # there is no job after it
+        return self._done(write, cast("ChangeResult", end))  # there is no job after it
+
+    def _done(self, write: PlannedWrite, result: ChangeResult) -> ChangeResult:
+        """Return what was committed; what the session has cached of the table is read again."""
+        read_again(self._spark, str(self._name), write.table_uuid)
+        return result

@@ -32,7 +32,7 @@ _NATIVE: Final = (
     "PositionColumn",
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
     *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
-    *("TableRelations", "TableCommands", "DeletedRows"),
+    *("CachedTables", "TableRelations", "TableCommands", "DeletedRows"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

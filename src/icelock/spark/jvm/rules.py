@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from icelock.spark.jvm.classes import load_rules
+from icelock.spark.jvm.classes import load_native, load_rules
 from icelock.spark.settings.session import is_classic
 
 _OWN_ROWS: Final = "_icelock_own_rows"
 _ACTIVATE: Final = "_icelock_activate"
+_READ_AGAIN: Final = "_icelock_read_again"
 _logger = logging.getLogger(__name__)
 
 
@@ -54,6 +55,18 @@ def seen_in_plan(rows: DataFrame, name: str) -> str:
     """Return the versions of tables that a DataFrame's plan reads, as ``OwnRows.seen`` writes them; nothing where that cannot be had."""
     rule: Any = getattr(rows.sparkSession, _OWN_ROWS, None)
     return "" if rule is None else str(rule.seen(rows._jdf.queryExecution().analyzed(), name))
+
+
+def read_again(spark: SparkSession, table: str, table_uuid: str | None = None) -> None:
+    """Let what a classic session has cached of a table be read again; a table has other names, of the same uuid."""
+    try:
+        known: Any = getattr(spark, _READ_AGAIN, None)
+        if known is None:
+            known = load_native(spark).CachedTables.readAgain
+            setattr(spark, _READ_AGAIN, known)
+        known(spark._jsparkSession, table, table_uuid)
+    except Exception as e:  # the table is changed, whatever a platform's Spark says
+        _logger.warning("what is cached of table %s stays as it was; call spark.catalog.refreshTable (%s)", table, first_line(e))
 
 
 def _install(spark: SparkSession, rule: str, name: str) -> Any:

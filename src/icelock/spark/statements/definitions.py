@@ -26,6 +26,7 @@ from icelock.arrow.types import output_type
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
 from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec, resolved
+from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.spark.settings.catalogs import any_table_of
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
@@ -197,6 +198,7 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
             f"table {asked.table}: {e}. A column that partitions or orders the table stays as it is: first call drop_partition_field, or "
             "set_write_order without an order"
         ) from e
+    read_again(session.spark, str(asked.table), str(table.metadata.table_uuid))
 
 
 def _alter_columns(session: StatementSession, table: AnyTable, transaction: Any, changes: list[dict[str, Any]]) -> None:

@@ -119,6 +119,17 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
     return made;
   }
 
+  /** Whether this is the table, or one of its metadata tables, of that name with its catalog, or of that uuid, which may be null. */
+  boolean is(String name, String uuid) {
+    return name.equals(described.get("name")) || (uuid != null && ((String) described.get("key")).startsWith(uuid + " "));
+  }
+
+  /** Returns the uuid of the table. */
+  String uuid() {
+    String key = (String) described.get("key");
+    return key.substring(0, key.indexOf(' '));
+  }
+
   /** Spark's own errors name a table so. */
   @Override
   public String toString() {

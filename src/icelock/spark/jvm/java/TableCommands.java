@@ -16,7 +16,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -24,13 +26,14 @@ import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.v2.AppendDataExecV1;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy;
+import scala.Function0;
 import scala.Function1;
 import scala.Option;
+import scala.Product;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction1;
-import scala.runtime.BoxedUnit;
 
 /** Plans the commands whose rows Spark would give to writers on executors: they go to Python, as those of an INSERT do. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
@@ -62,6 +65,23 @@ public class TableCommands extends SparkStrategy {
       // By position: Spark 4.3 has two methods table(), of which Janino takes neither.
       DataSourceV2Relation relation = (DataSourceV2Relation) overwrite.productElement(0);
       made.add(command(relation, overwrite.query(), (SparkWrites.Rows) overwrite.write().get()));
+    } else if (plan instanceof V2WriteCommand && ((V2WriteCommand) plan).table() instanceof DataSourceV2Relation) {
+      DataSourceV2Relation relation = (DataSourceV2Relation) ((V2WriteCommand) plan).table();
+      return Plans.isOurs(relation.table(), "icelock") ? refreshing(relation, new DataSourceV2Strategy(session).apply(plan)) : Plans.none();
+    }
+    return Plans.seq(made);
+  }
+
+  /** Returns Spark's plans of a write to the data source, which after it read the table again in place of the data source's relation. */
+  private Seq refreshing(DataSourceV2Relation relation, Seq plans) {
+    String name = (String) relation.options().getOrDefault("path", relation.options().get("table"));
+    List<Object> made = new ArrayList<>();
+    for (Object plan : CollectionConverters.asJava(plans)) {
+      Object[] parts = Plans.parts((Product) plan);
+      for (int i = 0; i < parts.length; i++) {
+        parts[i] = name != null && parts[i] instanceof Function0 ? new CachedTables.Refresh(session, name, null) : parts[i];
+      }
+      made.add(((TreeNode) plan).makeCopy(parts));
     }
     return Plans.seq(made);
   }
@@ -161,23 +181,7 @@ public class TableCommands extends SparkStrategy {
     if (table instanceof RowLevelOperationTable) {
       table = (Table) ((RowLevelOperationTable) table).table();
     }
-    return new AppendDataExecV1((SupportsWrite) table, query, new Refresh(session, relation), write);
-  }
-
-  /** Lets queries that are cached read the table again. */
-  public static class Refresh extends AbstractFunction0 {
-    private final SparkSession session;
-    private final LogicalPlan relation;
-
-    Refresh(SparkSession session, LogicalPlan relation) {
-      this.session = session;
-      this.relation = relation;
-    }
-
-    @Override
-    public Object apply() {
-      session.sharedState().cacheManager().recacheByPlan(session, relation);
-      return BoxedUnit.UNIT;
-    }
+    SparkTable changed = (SparkTable) table;
+    return new AppendDataExecV1((SupportsWrite) table, query, new CachedTables.Refresh(session, changed.name(), changed.uuid()), write);
   }
 }

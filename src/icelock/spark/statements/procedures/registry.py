@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from icelock.errors import PolicyError
-from icelock.spark.columns.types import quoted
+from icelock.spark.jvm.rules import read_again
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.procedures import files, layout, rewrites, snapshots
 from icelock.spark.statements.procedures.call import Call, Procedure
@@ -53,7 +53,7 @@ def call_procedure(session: StatementSession, asked: Asked) -> list[list[Any]]:
     call = Call(session=session, catalog=asked["catalog"], procedure=name, arguments=asked["arguments"])
     rows = [list(row) for row in _PROCEDURES[name].run(call)]
     if _PROCEDURES[name].changes:
-        session.spark.catalog.refreshTable(quoted(call.catalog, *call.name.identifier))  # one that is cached is read again
+        read_again(session.spark, str(call.name))
     return rows
 
 
