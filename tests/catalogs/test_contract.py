@@ -19,6 +19,7 @@ from pyiceberg.table.update import AssertTableUUID
 
 from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
+from icelock.maintenance import optimize_tables
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tests.helpers.tables import ids
 from tests.lakes.catalogs import CatalogLake
@@ -254,6 +255,16 @@ def test_upkeep_by_several_commits(lake: CatalogLake) -> None:
     done = lake.load().maintenance.rewrite_deletes(into="data")
     assert (done.rewritten_files, done.removed_delete_files, len(done.snapshots)) == (2, 2, 2)
     assert ids(lake.load()) == sorted({*range(20)} - {1, 12})
+
+
+def test_all_tables_of_a_namespace_are_optimized(lake: CatalogLake) -> None:
+    table = lake.make(rows=10, **{"icelock.optimize.min-input-files": "3"})
+    for start in (10, 20):
+        table.append(people(start, 10))
+    (done,) = optimize_tables(lake.catalog(), lake.space)
+    assert [step.outcome.value for step in done.steps] == ["done", *["nothing to do"] * 5]
+    assert done.steps[0].result.rewritten_files == 3
+    assert ids(lake.load()) == list(range(30))
 
 
 def test_expiry_removes_keys(lake: CatalogLake) -> None:

@@ -94,8 +94,11 @@ def _tables(catalog: EncryptedCatalog, name: str) -> set[str]:
 
 
 def _below(catalog: EncryptedCatalog, parent: Identifier) -> Iterator[Identifier]:
-    """Yield the namespaces below one, at any depth; catalogs without nested ones have none below a namespace."""
+    """Yield the namespaces below one, at any depth; catalogs without nested ones have none below a namespace.
+
+    What else a server lists is left out: nothing outside of what was named is touched.
+    """
     for space in catalog.list_namespaces(parent):
-        if len(space) > len(parent):
+        if len(space) > len(parent) and space[: len(parent)] == parent:
             yield space
             yield from _below(catalog, space)

@@ -261,5 +261,16 @@ def test_all_tables_of_a_catalog_and_one_that_fails_stops_none(lake: TestLake) -
         optimize_tables(catalog, "nowhere")
 
 
+def test_namespaces_below_one_belong_to_it_and_those_that_begin_alike_do_not(lake: TestLake) -> None:
+    catalog = lake.catalog()
+    names = ("db.t", "db.inner.t", "db.inner.deep.t", "db2.t", "db2.inner.t", "d.t")
+    for name in names:
+        catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+        catalog.create_table(name, people().schema, properties=KEYED)
+    assert [table.table for table in optimize_tables(catalog, "db", dry_run=True)] == ["db.inner.deep.t", "db.inner.t", "db.t"]
+    assert [table.table for table in optimize_tables(catalog, "db.inner", dry_run=True)] == ["db.inner.deep.t", "db.inner.t"]
+    assert [table.table for table in optimize_tables(catalog, dry_run=True)] == sorted(names)
+
+
 def test_sizes_for_people() -> None:
     assert [size(number) for number in (0, 999, 1_000, 1_550_000, 2_000_000_000)] == ["0 bytes", "999 bytes", "1.0 kB", "1.6 MB", "2.0 GB"]
