@@ -44,6 +44,7 @@ def test_a_default_is_a_constant(define, sql, way):
         ("bigint", "unix_timestamp()"),
         ("date", "date'today'"),
         ("timestamp", "TIMESTAMP 'now'"),
+        ("date", "to_date('now')"),
     ]:
         with pytest.raises(PolicyError, match="not a constant"):
             define(way, kind, f"default {default}")
@@ -51,6 +52,7 @@ def test_a_default_is_a_constant(define, sql, way):
         ("int", "1 + 2 * 3", 7),
         ("bigint", "cast('41' as int) + 1", 42),
         ("string", "concat('a', upper('b'))", "aB"),
+        ("string", "'now'", "now"),
         ("string", "'date today'", "date today"),
         ("date", "date'2020-02-28' + interval 1 day", sql("select date'2020-02-29'")[0][0]),
         ("int", "null", None),
@@ -65,6 +67,13 @@ def test_a_default_of_no_number_is_refused(define):
     for kind, default in [("double", "double('NaN')"), ("float", "float('-Infinity')")]:
         with pytest.raises(PolicyError, match="finite"):
             define("create", kind, f"default {default}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_default_that_cannot_be_kept_is_refused(define, way):
+    for kind, default in [("date", "date'+12000-01-01'"), ("timestamp", "timestamp'-0044-03-15 00:00:00'"), ("array<int>", "array(1)")]:
+        with pytest.raises(PolicyError, match="cannot be kept"):
+            define(way, kind, f"default {default}")
 
 
 def test_a_random_default_is_refused(define):

@@ -50,8 +50,10 @@ _SHOWN: Final = frozenset({"current-snapshot-id", "format"})
 _OPTION: Final = "option."
 # What Spark asks for, as SparkCatalog.java names it.
 _MODES: Final[Mapping[str, Action]] = {"create": Action.CREATE, "replace": Action.REPLACE, "createOrReplace": Action.CREATE_OR_REPLACE}
-# Literals that the parser replaces by a day or an instant.
+# Literals that the parser replaces by a day or an instant, and text that a cast does.
 _MOMENT: Final = re.compile(r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_WORD: Final = re.compile(r"['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_MOMENTS: Final = (ice.DateType, ice.TimestampType, ice.TimestamptzType)
 # Metadata of a column: the default of new rows as it was given, and as a literal.
 DEFAULTS: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
 
@@ -143,18 +145,26 @@ def _value(session: StatementSession, default: str, shown: sp.DataType, kind: Ic
     plan, jvm = row._jdf.queryExecution().analyzed(), session.spark._jvm
     # Spark's own question for what it must replace by the values of one query: now(), current_user(), current_timezone() and their like.
     moving = plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())  # type: ignore[union-attr]
-    if moving or not plan.deterministic() or _MOMENT.search(default):
+    named = _MOMENT.search(default) or (isinstance(kind, _MOMENTS) and _WORD.search(default))
+    if moving or not plan.deterministic() or named:
         raise PolicyError(
             f"the default {default} of column {column!r} is not a constant, and Iceberg's defaults are: all rows would get the value that "
             "it has now. Say a constant, or give the value in each INSERT"
         )
-    value = row.toArrow().column(0)[0].as_py()
-    if isinstance(value, float) and not math.isfinite(value):
+    found = row.toArrow().column(0)
+    if pa.types.is_floating(found.type) and not math.isfinite(found[0].as_py() or 0.0):
         raise PolicyError(
             f"the default {default} of column {column!r} is not a finite number: metadata is JSON, which has numbers for finite ones only, "
             "and Java does not read what it writes for others. Give the value in each INSERT"
         )
-    return None if value is None else literal(value).to(kind).value
+    try:
+        value = found[0].as_py()
+        return None if value is None else literal(value).to(kind).value
+    except (OverflowError, TypeError, ValueError) as e:  # Python's calendar; PyIceberg's of lists, maps and structs
+        raise PolicyError(
+            f"the default {default} of column {column!r} cannot be kept: icelock has defaults of the years 1 to 9999, and none of lists, "
+            "maps and structs. Give the value in each INSERT"
+        ) from e
 
 
 def sql_literal(value: Any, kind: IcebergType) -> str:
