@@ -7,7 +7,7 @@ import pytest
 from icelock.errors import PolicyError
 from tests.lakes.sqlite import KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 WAYS = {
     "create": "create table test.db.t (id int, c {} {}) " + KEY,
@@ -29,6 +29,7 @@ def define(sql):
     return run
 
 
+@pytest.mark.spark43
 @pytest.mark.parametrize("way", WAYS)
 def test_a_default_is_a_constant(define, sql, way):
     """Spark's default is an expression of each INSERT; Iceberg's is a value."""
@@ -94,46 +95,45 @@ def test_a_default_is_the_same_under_any_setting_of_the_parser(define, sql, spar
     assert sql("select c from test.db.t") == [('x\\y it\'s "so"',)]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "create table test.db.u (id int, s string collate utf8_lcase) " + KEY,
-        "create table test.db.u (id int, s array<struct<x: string collate utf8_lcase>>) " + KEY,
-        f"create table test.db.u {KEY} as select 'a' collate utf8_lcase as s",
-        f"create table test.db.u {KEY} as select id, map('k', s collate unicode_ci) as m from test.db.t",
-        "create or replace table test.db.t (s string collate utf8_lcase) " + KEY,
-        "alter table test.db.t add column c string collate utf8_lcase",
-        "alter table test.db.t add column c array<string collate utf8_lcase>",
-        "alter table test.db.t alter column s type string collate utf8_lcase",
-    ],
-)
-def test_a_collation_is_refused(sql, statement):
+COLLATED = [
+    "create table test.db.u (id int, s string collate utf8_lcase) " + KEY,
+    "create table test.db.u (id int, s array<struct<x: string collate utf8_lcase>>) " + KEY,
+    f"create table test.db.u {KEY} as select 'a' collate utf8_lcase as s",
+    f"create table test.db.u {KEY} as select id, map('k', s collate unicode_ci) as m from test.db.t",
+    "create or replace table test.db.t (s string collate utf8_lcase) " + KEY,
+    "alter table test.db.t add column c string collate utf8_lcase",
+    "alter table test.db.t add column c array<string collate utf8_lcase>",
+    "alter table test.db.t alter column s type string collate utf8_lcase",
+]
+UNNAMED = [
+    ("create table test.db.u (`a.b` int, a struct<b: int>) " + KEY, "a.b.*rename one"),
+    ("create table test.db.u (`a.element` int, a array<int>) " + KEY, "a.element.*rename one"),
+    (f"create table test.db.u {KEY} as select 1 as `a.b`, named_struct('b', 2) as a", "a.b.*rename one"),
+    (f"create table test.db.u {KEY} as select map() as m", "m.key.*cast it"),
+    (f"create table test.db.u {KEY} as select array() as a", "a.element.*cast it"),
+    (f"create table test.db.u {KEY} as select named_struct('b', array(null)) as a", "a.b.element.*cast it"),
+    (f"create table test.db.u {KEY} as select named_struct('b', null) as a from range(200)", "a.b.*cast it"),
+]
+
+
+@pytest.mark.spark43
+def test_a_collation_is_refused(sql):
     """SQL compares a column by its collation wherever it is named; Iceberg keeps none."""
     sql(f"create table test.db.t (id int, s string) {KEY}")
     sql("insert into test.db.t values (1, 'A'), (2, 'a')")
-    with pytest.raises(PolicyError, match=r"(?i)collation utf8_lcase|collation unicode_ci"):
-        sql(statement)
+    for statement in COLLATED:
+        with pytest.raises(PolicyError, match=r"(?i)collation utf8_lcase|collation unicode_ci"):
+            sql(statement)
     assert sql("show tables in test.db") == [("db", "t", False)]
     assert sql("select id from test.db.t where s collate utf8_lcase = 'a' order by id") == [(1,), (2,)]
     sql("insert into test.db.t select 3, 'B' collate utf8_lcase")
     assert sql("select id from test.db.t where s = 'b'") == []
 
 
-@pytest.mark.parametrize(
-    ("statement", "said"),
-    [
-        ("create table test.db.u (`a.b` int, a struct<b: int>) " + KEY, "a.b.*rename one"),
-        ("create table test.db.u (`a.element` int, a array<int>) " + KEY, "a.element.*rename one"),
-        (f"create table test.db.u {KEY} as select 1 as `a.b`, named_struct('b', 2) as a", "a.b.*rename one"),
-        (f"create table test.db.u {KEY} as select map() as m", "m.key.*cast it"),
-        (f"create table test.db.u {KEY} as select array() as a", "a.element.*cast it"),
-        (f"create table test.db.u {KEY} as select named_struct('b', array(null)) as a", "a.b.element.*cast it"),
-        (f"create table test.db.u {KEY} as select named_struct('b', null) as a from range(200)", "a.b.*cast it"),
-    ],
-)
-def test_what_iceberg_has_no_name_or_type_for(sql, statement, said):
-    with pytest.raises(PolicyError, match=said):
-        sql(statement)
+def test_what_iceberg_has_no_name_or_type_for(sql):
+    for statement, said in UNNAMED:
+        with pytest.raises(PolicyError, match=said):
+            sql(statement)
     assert sql("show tables in test.db") == []
 
 
