@@ -97,7 +97,10 @@ class TableWriter:
         return self
 
     def partitionedBy(self, *transforms: str) -> Self:
-        """Set the partitioning of the new table: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``."""
+        """Set the partitioning of the new table: ``"city"``, ``"days(ts)"``, ``"bucket(16, id)"``, ``"truncate(4, name)"``.
+
+        Names with other characters than letters, digits and ``_`` are in backticks: ``"`total (usd)`"``.
+        """
         wrong = [transform for transform in transforms if not isinstance(transform, str)]
         if wrong:
             raise PolicyError(f"partitionedBy takes text such as 'days(ts)', not {type(wrong[0]).__name__}")

@@ -3,6 +3,7 @@
     schema         names, types and comments of the DataFrame; all columns are optional, as in Spark's own CTAS; ids are new
     partitioning   transforms as text, with the field names that Java's Spark gives them:
                    col  years(ts)  months(ts)  days(ts)  hours(ts)  bucket(16, id)  truncate(4, name)
+                   names with other characters in backticks: `total (usd)`  bucket(4, `a,b`)  days(place.`the day`)
 
 Not here: the catalogs' side (``catalog``), the rows (``spark.task.write``).
 """
@@ -20,7 +21,7 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, Par
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField, StructType
 from pyspark.sql import types as sp
 
 from icelock import properties as names
@@ -35,6 +36,8 @@ CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPL
 _BINARY: Final = "UTF8_BINARY"
 _UNITS: Final = ("year", "month", "day", "hour")
 _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def resolved(catalog: EncryptedCatalog, job: Job) -> Job:
@@ -163,14 +166,13 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
     """Return the spec of transforms that are given as text; an unknown transform or column is a PolicyError."""
     fields = []
     for number, text in enumerate(transforms):
-        column, transform, suffix = _parsed(text.strip())
-        column = column.strip().strip("`")
-        try:
-            source = schema.find_field(column)
-        except ValueError as e:
+        given, transform, suffix = _parsed(text.strip())
+        source = _column(schema, given)
+        if source is None:
             raise PolicyError(
-                f"table {table} cannot be partitioned by {text!r}: it has no column {column!r}; it has {', '.join(schema.column_names)}"
-            ) from e
+                f"table {table} cannot be partitioned by {text!r}: it has no column {given!r}; it has {', '.join(schema.column_names)}"
+            )
+        column = str(schema.find_column_name(source.field_id))
         if not transform.can_transform(source.field_type):
             raise PolicyError(f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}")
         name = column if suffix is None else f"{column}_{suffix}"
@@ -181,17 +183,42 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
 def _parsed(text: str) -> tuple[str, Transform[Any, Any], str | None]:
     """Return the column, the transform and the suffix of the partition field's name."""
     call = _CALL.fullmatch(text)
-    if call is None:
+    if call is None or text.startswith("`"):
         return text, IdentityTransform(), None
-    name, arguments = call[1].lower(), [part.strip() for part in call[2].split(",")]
+    name, arguments = call[1].lower(), call[2].strip()
     unit = "day" if name == "date" else name.removesuffix("s")
-    if unit in _UNITS and len(arguments) == 1:
-        return arguments[0], parse_transform(unit), unit
-    if name in {"bucket", "truncate"} and len(arguments) == 2 and names.is_number(arguments[0]) and int(arguments[0]):  # noqa: PLR2004
-        return arguments[1], parse_transform(f"{name}[{int(arguments[0])}]"), "bucket" if name == "bucket" else "trunc"
+    if unit in _UNITS and _is_name(arguments):
+        return arguments, parse_transform(unit), unit
+    number, _, column = (part.strip() for part in arguments.partition(","))
+    if name in {"bucket", "truncate"} and names.is_number(number) and int(number) and _is_name(column):
+        return column, parse_transform(f"{name}[{int(number)}]"), "bucket" if name == "bucket" else "trunc"
     raise PolicyError(
         f"{text!r} is not a partition transform: use a column, years, months, days or hours (column), bucket or truncate (number, column)"
     )
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text may be a column's name, which has a comma only in backticks; nothing is one that no table has."""
+    return not text or (_NAME.fullmatch(text) is not None and not any("," in plain for _, plain in _PART.findall(text)))
+
+
+def _column(schema: Schema, given: str) -> NestedField | None:
+    """Return the column of a name; parts in backticks are names as they are."""
+    if "`" not in given:
+        try:
+            return schema.find_field(given)
+        except ValueError:
+            return None
+    if _NAME.fullmatch(given) is None:
+        return None
+    fields, field = schema.fields, None
+    for quoted, plain in _PART.findall(given):
+        name = quoted.replace("``", "`") if quoted else plain.strip()
+        field = next((each for each in fields if each.name == name), None)
+        if field is None:
+            return None
+        fields = field.field_type.fields if isinstance(field.field_type, StructType) else ()
+    return field
 
 
 def _new(job: Job) -> NewTable:

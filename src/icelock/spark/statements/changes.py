@@ -189,5 +189,20 @@ def _where(loaded: LoadedTable, asked: Asked) -> BooleanExpression:
     return found
 
 
-CHANGES: Final = {"write": write, "delete": delete_where, "change": change_rows, "can select": can_select}
+def refuse_change(_session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
+    """Refuse to change rows of a table with a column in the place of a metadata column: Spark would take it for a row's place."""
+    column = asked["column"]
+    raise PolicyError(
+        f"table {loaded.name} has a column {column}, which hides the metadata column of that name, by which UPDATE, DELETE and MERGE find "
+        f"rows: ALTER TABLE {loaded.name} RENAME COLUMN {column} TO another name"
+    )
+
+
+CHANGES: Final = {
+    "refuse change": refuse_change,
+    "write": write,
+    "delete": delete_where,
+    "change": change_rows,
+    "can select": can_select,
+}
 ANSWERS: Final[Mapping[str, Answer]] = {"create table": create_table}

@@ -163,15 +163,25 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     return request;
   }
 
+  /** Returns a transform as Python's partition_spec takes it, with names in backticks that are more than letters and digits. */
   private static String text(Transform transform) {
-    List<Object> arguments = new ArrayList<>();
-    for (Expression argument : transform.arguments()) {
-      boolean named = argument instanceof NamedReference;
-      arguments.add(named ? String.join(".", ((NamedReference) argument).fieldNames()) : ((Literal<?>) argument).value());
+    Expression[] arguments = transform.arguments();
+    String[] texts = new String[arguments.length];
+    for (int i = 0; i < texts.length; i++) {
+      boolean named = arguments[i] instanceof NamedReference;
+      texts[i] = named ? text((NamedReference) arguments[i]) : String.valueOf(((Literal<?>) arguments[i]).value());
     }
-    String inside = arguments.toString();
-    inside = inside.substring(1, inside.length() - 1);
+    String inside = String.join(", ", texts);
     return transform.name().equals("identity") ? inside : transform.name() + "(" + inside + ")";
+  }
+
+  private static String text(NamedReference column) {
+    String[] parts = column.fieldNames();
+    String[] texts = new String[parts.length];
+    for (int i = 0; i < parts.length; i++) {
+      texts[i] = parts[i].matches("\\w+") ? parts[i] : "`" + parts[i].replace("`", "``") + "`";
+    }
+    return String.join(".", texts);
   }
 
   @Override

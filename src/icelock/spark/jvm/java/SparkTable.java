@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Supplier;
@@ -279,6 +280,13 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
 
     @Override
     public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+      for (String column : schema().fieldNames()) {
+        if (Change.PLACE.contains(column.toLowerCase(Locale.ROOT))) {
+          Map<Object, Object> request = PythonProcess.request("refuse change");
+          request.put("column", column);
+          python.call(request);
+        }
+      }
       return new Change(this, info);
     }
 
@@ -290,6 +298,8 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
 
   /** UPDATE, MERGE, and a DELETE that is more than a filter: Spark makes rows that say what becomes of which row. */
   public static class Change implements RowLevelOperationBuilder, SupportsDelta {
+    /** The metadata columns that Spark looks for, each of which a column of the table may hide. */
+    static final List<String> PLACE = Arrays.asList(new String[] {"_file", "_pos", "_row_id"});
     private final Writable table;
     private final RowLevelOperation.Command command;
 
