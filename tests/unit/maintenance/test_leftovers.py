@@ -319,3 +319,32 @@ def test_purge_goes_on_after_errors_and_names_what_is_left(lake: TestLake, table
         lake.catalog().purge_table("db.t")
     assert [Path(name).name for name in lake.files()] == [Path(path).name]
     assert not lake.catalog().table_exists("db.t")
+
+
+def test_a_table_that_has_the_folder_of_one_that_was_renamed_is_told(lake: TestLake, table: Any) -> None:
+    """The new table of the old name gets the same folder: the files of the renamed one look left over."""
+    catalog = lake.catalog()
+    catalog.rename_table("db.t", "db.renamed")
+    again = catalog.create_table("db.t", people().schema, location=table.location(), properties=KEYED)
+    again.append(people(50))
+    before = lake.files()
+    for one in (again, catalog.load_table("db.renamed")):
+        with pytest.raises(PolicyError, match="another table's: nothing was deleted"):
+            remove_leftovers(one, older_than=NOTHING)
+    assert lake.files() == before
+    assert catalog.load_table("db.renamed").scan().count() == 11
+
+
+def test_files_that_others_may_use_since_just_now_stay(lake: TestLake, table: Any) -> None:
+    """``gc.enabled=false`` was set after this object was loaded."""
+    put(table, "data/00000-0-x-00001.parquet")
+    with lake.catalog().load_table("db.t").transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    before = lake.files()
+    for use in (
+        lambda: remove_leftovers(table, older_than=NOTHING),
+        table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(1)).commit,
+    ):
+        with pytest.raises(PolicyError, match=r"gc\.enabled"):
+            use()
+    assert lake.files() == before

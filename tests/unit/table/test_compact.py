@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.arrow.write.z_order import interleaved, ordered_bits
 from icelock.errors import IntegrityError, PolicyError
+from icelock.table.maintenance.compact import Compacted
 from icelock.table.maintenance.compact_options import CompactOptions
 from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, live_entries, row, rows_of, verified
 from tests.lakes.sqlite import KEYED, TestLake
@@ -242,3 +244,51 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str], said: s
 def test_number_of_new_files_is_java_s(size: int, files: int) -> None:
     """SizeBasedFileRewritePlanner with target 100, min 75 and max 180: the rest is spread if files stay below 1.1 of the target."""
     assert CompactOptions.parse({"target-file-size-bytes": "100"}, {}).output_files(size) == files
+
+
+def test_a_tag_is_refused_before_anything_is_read(lake: TestLake) -> None:
+    table = make(lake)
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "t").commit()
+    maintenance = table.maintenance
+    for dry_run in (True, False):
+        for use in (maintenance.compact, maintenance.rewrite_deletes, maintenance.rewrite_manifests):
+            with pytest.raises(PolicyError, match="is a tag, which cannot be written to"):
+                use(branch="t", dry_run=dry_run, progress=lambda *_: pytest.fail("files were read"))
+            with pytest.raises(PolicyError, match="no branch 'none'"):
+                use(branch="none", dry_run=dry_run)
+
+
+@pytest.mark.parametrize("order", ["bucket(0, id)", "truncate(0, s)", "truncate(-1, s)", "bucket(id)", "nothing(2, id)"])
+def test_transforms_that_cannot_be_are_refused_before_anything_is_read(lake: TestLake, order: str) -> None:
+    with pytest.raises(PolicyError):
+        make(lake).maintenance.compact(sort_by=order, progress=lambda *_: pytest.fail("files were read"))
+
+
+def test_a_file_of_one_row_is_not_cut_again_and_again(lake: TestLake) -> None:
+    table = make(lake, 0)
+    for number in range(3):
+        table.append(arrow([row(number)]))
+    small = {"target-file-size-bytes": "100", "max-file-size-bytes": "200", "min-file-size-bytes": "10"}
+    assert min(entry.data_file.file_size_in_bytes for entry in data_files(table)) > 200
+    assert table.maintenance.compact(options=small) == Compacted()
+
+
+def test_a_snapshot_that_expires_meanwhile_is_planned_again(lake: TestLake) -> None:
+    table, other = make(lake), lake.catalog().load_table("db.t")
+
+    def expire() -> None:
+        other.append(arrow([row(100)]))
+        other.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+
+    done = table.maintenance.compact(progress=meanwhile(expire))
+    assert rows_of(table) == sorted(map(row, [*range(60), 100]))
+    assert (len(done.snapshots), done.conflicted_files) == (1, 0)
+    verified(table)
+
+
+def test_a_dropped_column_is_planned_again_without_it(lake: TestLake) -> None:
+    table, other = make(lake), lake.catalog().load_table("db.t")
+    done = table.maintenance.compact(progress=meanwhile(lambda: other.update_schema().delete_column("s").commit()))
+    assert len(done.snapshots) == 1
+    assert table.scan().to_arrow().column_names == ["id", "n"]
+    assert len(data_files(table)) == 1

@@ -26,6 +26,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import UpdatesAndRequirements
 from pyiceberg.transforms import VoidTransform
 
 from icelock.metadata.manifest import DataFile as EncryptedDataFile
@@ -157,6 +158,16 @@ class EncryptedRewrite(EncryptedOverwrite):
         """Return no column: rows are not found by name."""
         del schema
         return ()
+
+    def _commit(self) -> UpdatesAndRequirements:
+        try:
+            return super()._commit()
+        except FileNotFoundError:
+            # The version that the caller holds may have been expired meanwhile, together with its manifest lists.
+            if not self._staged.catch_up():
+                raise
+            self._refresh_for_retry()
+            return super()._commit()
 
     def _what_it_does(self) -> Operation:
         return Operation.REPLACE

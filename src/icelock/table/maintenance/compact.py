@@ -39,9 +39,11 @@ from icelock.errors import PolicyError
 from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
+from icelock.metadata.schema_paths import find_column
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.partition_set import PartitionSet
+from icelock.table.commit.branches import check_branch
 from icelock.table.commit.rewrite import FileGroup
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.compact_options import CompactOptions
@@ -150,7 +152,7 @@ class CompactRequest:
             branch=branch,
             options=CompactOptions.parse(options or {}, table.metadata.properties),
             sort_order=parse_sort_order(sort_by, table.metadata, table=".".join(table.name())),
-            z_order=tuple(z_order_by),
+            z_order=_z_columns(z_order_by, table),
         )
 
     @property
@@ -175,6 +177,7 @@ class Compaction:
         self._result = Compacted()
         self._own: set[str] = set()
         self._read_bytes = 0
+        check_branch(table.metadata.refs, request.branch, table=".".join(table.name()))
         _ = self._work(table, None).arrange
 
     def plan(self) -> Compacted:
@@ -235,7 +238,11 @@ class Compaction:
                 raise
             try:
                 dropped += self._commit(done, planned_on)
-            except (CommitFailedException, ValidationException):
+            except ValidationException as e:
+                # Columns, the spec or the branch are others now, or the snapshot has expired: all is planned again.
+                _logger.info("%s", e)
+                dropped += done
+            except CommitFailedException:
                 failures += 1
                 if failures > self._request.options.max_failed_commits:
                     raise
@@ -254,7 +261,7 @@ class Compaction:
         order = own or (SortOrder(order_id=0) if request.arranges else context.sort_order)
         scan = staged.branch_scan(request.where, case_sensitive=True, branch=request.branch)
         if scan is None:
-            raise PolicyError(f"table {staged.name} has no branch {request.branch!r}")
+            raise PolicyError(f"table {staged.name} has no branch {request.branch!r} any more: nothing more was compacted")
         return CompactWork(
             scan=scan,
             write=replace(context, properties=properties, sort_order=order),
@@ -339,6 +346,14 @@ def combine_here(work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[
                     raise error
         finally:
             remove(future for running in waiting for future in running)
+
+
+def _z_columns(given: Sequence[str], table: OpenTable) -> tuple[str, ...]:
+    """Return the columns of a Z-order, which are the table's; text has them with commas between."""
+    named = tuple(name.strip() for name in (given.split(",") if isinstance(given, str) else given))
+    for name in named:
+        find_column(table.metadata.schema(), name, case_sensitive=True)
+    return named
 
 
 def _batches(groups: Sequence[PlannedGroup], commits: int) -> Iterator[Sequence[PlannedGroup]]:

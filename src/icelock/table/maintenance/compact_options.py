@@ -13,7 +13,7 @@ from typing import Final, Self
 from pyiceberg.table import TableProperties
 
 from icelock.errors import PolicyError
-from icelock.metadata.json_values import whole_number
+from icelock.metadata.json_values import is_long, whole_number
 
 _UNLIMITED: Final = sys.maxsize
 _HUNDRED_GB: Final = 100 << 30
@@ -121,7 +121,7 @@ class _Given:
 
     def whole(self, name: str, default: int, *, least: int) -> int:
         text = self._take(name)
-        value = default if text is None else whole_number({name: text}, name, default)
+        value = default if text is None else int(text) if is_long(text.strip()) else None
         if value is None or value < least:
             raise PolicyError(f"option {name} is {text!r}; it must be a whole number of at least {least}")
         return value

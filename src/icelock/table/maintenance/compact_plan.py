@@ -74,7 +74,10 @@ def deleted_ratio(task: FileScanTask) -> float:
 def _is_candidate(task: FileScanTask, options: CompactOptions) -> bool:
     if options.any_delete:
         return bool(task.delete_files)
-    return not options.smallest <= task.file.file_size_in_bytes <= options.largest or _has_many_deletes(task, options)
+    file = task.file
+    if file.file_size_in_bytes > options.largest and file.record_count <= 1:
+        return _has_many_deletes(task, options)  # one row cannot be cut
+    return not options.smallest <= file.file_size_in_bytes <= options.largest or _has_many_deletes(task, options)
 
 
 def _has_many_deletes(task: FileScanTask, options: CompactOptions) -> bool:

@@ -168,7 +168,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         if not plan:
             return before, plan, None
         expired = self._files_of(plan) if self._clean else None
-        still = _StillExpirable(lambda metadata: plan.is_part_of(self._plan(metadata)))
+        still = _StillExpirable(lambda metadata: plan.is_part_of(self._plan(metadata)), table=".".join(self._table.name()))
         requirements = (ice.AssertTableUUID(uuid=before.table_uuid), still)
         try:
             self._table._do_commit(updates=_updates(plan, before), requirements=requirements)  # noqa: SLF001
@@ -211,12 +211,15 @@ class ExpireSnapshots(IcebergExpireSnapshots):
 
 
 class _StillExpirable:
-    """Requirement: by the metadata that the commit changes, all of it may still expire."""
+    """Requirement: by the metadata that the commit changes, files may be deleted, and all of it may still expire."""
 
-    def __init__(self, holds: Callable[[Any], bool]) -> None:
+    def __init__(self, holds: Callable[[Any], bool], *, table: str) -> None:
         self._holds = holds
+        self._table = table
 
     def validate(self, base_metadata: TableMetadata | None) -> None:
+        if base_metadata is not None:
+            check_gc(base_metadata, table=self._table)
         if base_metadata is None or not self._holds(base_metadata):
             raise CommitFailedException("another writer's commit uses what was to expire; nothing was changed")
 

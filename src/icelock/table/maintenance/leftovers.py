@@ -18,7 +18,7 @@ expiry (``table.maintenance.expire``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -32,6 +32,7 @@ from icelock.format import ags1
 from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
+from icelock.metadata.table_metadata import read_metadata
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.places import Places
@@ -139,11 +140,12 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
             f"table {_name(table)}: older_than is None, and files look left over until their writer commits: give an age, or omit it"
         )
     check_gc(table.metadata, table=_name(table))
-    search = _Search(table, _limit_ms(table, older_than))
+    search = _Search(table, _limit_ms(table, older_than), deletes=True)
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
     if search.foreign is not None:
         raise PolicyError(
-            f"table {_name(table)}: {search.foreign} lies below its location and is another table's: nothing was deleted; move that table"
+            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; move that table (one "
+            "that was renamed keeps its folder, and a new one of the old name may have got the same: give that one a location)"
         )
     home = search.home
     if found:
@@ -158,12 +160,16 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
 
 
 class _Search:
-    """One search of the storage. ``foreign`` is a metadata file outside the table's own metadata folder, if there is one."""
+    """One search of the storage; ``deletes``: what is found will be deleted.
 
-    def __init__(self, table: OpenTable, limit_ms: int | None) -> None:
+    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it with another uuid.
+    """
+
+    def __init__(self, table: OpenTable, limit_ms: int | None, *, deletes: bool = False) -> None:
         table.io_for(table.metadata)
         self._table = table.at_one_version()
         self._limit_ms = limit_ms
+        self._deletes = deletes
         self.foreign: str | None = None
 
     @property
@@ -200,6 +206,15 @@ class _Search:
             catalog.check_current(self._table.refresh(), known)
         else:
             self._table.refresh()  # a static table refuses
+        if self._deletes:
+            check_gc(self._table.metadata, table=_name(self._table))
+
+    def _of_another_table(self, locations: Iterable[str]) -> str | None:
+        """Return one of some metadata files that is of a table with another uuid, if there is one."""
+        own = str(self._table.metadata.table_uuid)
+        named = list(locations)
+        uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(self._table.storage, location), named)
+        return next((location for location, uuid in zip(named, uuids, strict=True) if uuid not in {None, own}), None)
 
     def _reached(self) -> Places:
         table = self._table
@@ -211,15 +226,19 @@ class _Search:
         own = place_of(table.metadata_location)
         folder = own.rpartition("/")[0]
         must_be_seen = {place_of(snapshot.manifest_list) for snapshot in table.metadata.snapshots} | {own}
-        found, limit = [], self._limit_ms
+        found, metadata, limit = [], [], self._limit_ms
         for file in list_files(table.storage, table.location()):
             place = place_of(file.location)
             must_be_seen.discard(place)
-            if _METADATA in place and kind_of(place) is Kind.METADATA and place.rpartition("/")[0] != folder:
-                self.foreign = file.location
+            if _METADATA in place and kind_of(place) is Kind.METADATA:
+                if place.rpartition("/")[0] != folder:
+                    self.foreign = file.location
+                elif place not in reached_places:
+                    metadata.append(file.location)
             old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
             if old and not _belongs(place, reached_places, folder):
                 found.append(file)
+        self.foreign = self.foreign or self._of_another_table(metadata)
         # These files were just read, so they exist; if they are not listed, the names of the storage cannot be compared.
         root = place_of(table.location()).rstrip("/") + "/"
         unseen = sorted(place for place in must_be_seen if place.startswith(root))
@@ -228,6 +247,14 @@ class _Search:
                 f"table {_name(table)}: storage does not list {unseen[0]}, which the table has, so leftovers cannot be told apart"
             )
         return found
+
+
+def _uuid_in(io: FileIO, location: str) -> str | None:
+    """Return the uuid of a metadata file's table; None if it cannot be read."""
+    try:
+        return str(read_metadata(io.new_input(location)).table_uuid)
+    except Exception:  # noqa: BLE001 - damaged, or half a file of a writer that was killed: it is nobody's
+        return None
 
 
 def _belongs(place: str, reached_places: Places, metadata_folder: str) -> bool:

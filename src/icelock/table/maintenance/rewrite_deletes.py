@@ -18,6 +18,7 @@ from typing import Final, Literal, get_args
 from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import PolicyError
+from icelock.table.commit.branches import check_branch
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.dangling import CommittedDeletes, commit_deletes, plan_deletes
@@ -62,10 +63,9 @@ def rewrite_deletes(table: OpenTable, *, into: str, branch: str, dry_run: bool, 
     table.refresh()
     metadata = table.metadata
     table.io_for(metadata)
+    check_branch(metadata.refs, branch, table=".".join(table.name()))
     if branch not in metadata.refs:
-        if not metadata.snapshots:
-            return RewrittenDeletes(dry_run=dry_run)
-        raise PolicyError(f"table {'.'.join(table.name())} has no branch {branch!r}")
+        return RewrittenDeletes(dry_run=dry_run)
     if dry_run:
         return _planned(table, into, branch)
     vectors = commit_deletes(table, branch, vectors=True, progress=progress)

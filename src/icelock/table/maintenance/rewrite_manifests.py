@@ -13,6 +13,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.snapshots import Operation
 
 from icelock.errors import PolicyError
+from icelock.table.commit.branches import check_branch
 from icelock.table.commit.manifest_order import Choice, groups_to_write
 from icelock.table.commit.manifest_rewrite import EncryptedManifestRewrite
 from icelock.table.commit.manifest_rewrite import Progress as ManifestProgress
@@ -57,10 +58,9 @@ def rewrite_manifests(
     name = ".".join(table.name())
     table.refresh()
     table.io_for(table.metadata)
+    check_branch(table.metadata.refs, branch, table=name)
     if branch not in table.metadata.refs:
-        if not table.metadata.snapshots:
-            return RewrittenManifests(dry_run=dry_run)
-        raise PolicyError(f"table {name} has no branch {branch!r}")
+        return RewrittenManifests(dry_run=dry_run)
     if spec_id is not None and spec_id not in table.metadata.specs():
         raise PolicyError(f"table {name} has no partition spec {spec_id}; it has {sorted(table.metadata.specs())}")
     choice = Choice(spec_id=spec_id) if rewrite_if is None else Choice(spec_id=spec_id, rewrite_if=rewrite_if)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
@@ -58,8 +59,12 @@ def _term(text: str, *, table: str) -> tuple[str, Transform]:  # type: ignore[ty
     if match is None:
         return text, IdentityTransform()
     name = match["name"].lower()
+    if match["number"] is not None and int(match["number"]) == 0:
+        raise PolicyError(f"table {table}: {text!r} has the number 0; it must be at least 1")
     kind = f"{name}[{match['number']}]" if match["number"] else _TIME.get(name, name)
     try:
         return match["column"], parse_transform(kind)
-    except ValueError as e:
-        raise PolicyError(f"table {table}: there is no transform {text!r}: {e}") from e
+    except (ValueError, ValidationError) as e:
+        raise PolicyError(
+            f"table {table}: there is no transform {text!r}: write one such as bucket(4, id), truncate(2, city), days(at)"
+        ) from e
