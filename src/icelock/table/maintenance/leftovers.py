@@ -144,8 +144,8 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
     if search.foreign is not None:
         raise PolicyError(
-            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; move that table (one "
-            "that was renamed keeps its folder, and a new one of the old name may have got the same: give that one a location)"
+            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; move that table ("
+            "one that was renamed keeps its folder, and a new one of the old name may have got the same: give that one a location)"
         )
     home = search.home
     if found:
