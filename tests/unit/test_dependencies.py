@@ -29,7 +29,6 @@ EXTRAS = {
     "google": {"gcp"},
     "hive_metastore": {"hive"},
     "hvac": {"vault"},
-    "numpy": {"spark"},
     "pandas": {"pandas"},
     "pkcs11": {"pkcs11"},
     "polars": {"fast", "polars"},

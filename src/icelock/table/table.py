@@ -43,13 +43,14 @@ from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.inspect import InspectTable
-from icelock.table.maintenance.maintenance_table import MaintenanceTable
 from icelock.table.moments import to_millis
 from icelock.table.scan import CATALOG, DataScan, IncrementalAppendScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from icelock.table.maintenance.maintenance_table import MaintenanceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +309,9 @@ class Table(IcebergTable):
 
     @property
     def maintenance(self) -> MaintenanceTable:  # type: ignore[override]  # PyIceberg's would leave the keys behind
-        """Expiry of snapshots."""
+        """Compaction, expiry of snapshots, and other work that changes no row."""
+        from icelock.table.maintenance.maintenance_table import MaintenanceTable  # noqa: PLC0415 - not with every table that is loaded
+
         return MaintenanceTable(self)
 
 
