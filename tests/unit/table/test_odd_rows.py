@@ -45,7 +45,7 @@ def test_values_that_a_partition_cannot_have(lake: TestLake, what: str) -> None:
     kind, transform, values = BEYOND[what]
     table = made(lake, kind, transform)
     before = lake.files()
-    with pytest.raises(PolicyError, match=r"partition field 'p', .* has no value of its type"):
+    with pytest.raises(PolicyError, match=r"has no partition by (hours|truncate)"):
         table.append(pa.table({"v": values}))
     assert lake.files() == before
 
