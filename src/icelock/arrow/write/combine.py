@@ -73,7 +73,8 @@ def _arranged(rows: Iterator[pa.RecordBatch], write: WriteContext, arrange: Arra
     stored: list[pa.RecordBatch] = []
     for batch in rows:
         if batch.num_rows:
-            plan = plans.setdefault(batch.schema, InputPlan(batch.schema, target, downcast_ns=write.downcast_ns))
-            stored.append(plan.apply(batch))
+            if batch.schema not in plans:
+                plans[batch.schema] = InputPlan(batch.schema, target, downcast_ns=write.downcast_ns)
+            stored.append(plans[batch.schema].apply(batch))
     if stored:
         yield from arrange(pa.Table.from_batches(stored)).to_batches(max_chunksize=_SLICE_ROWS)

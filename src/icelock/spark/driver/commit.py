@@ -118,8 +118,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
     made = [producer.snapshot_id for producer in transaction.staged.producers]
     metadata = transaction.commit_transaction().metadata
     if done.retried:
-        committed = set(done.paths)
-        remove(context.io, (location for location in unreported_files(context) if location not in committed))
+        remove_unreported(context, done.paths)
     return result_of(job, done, next(filter(None, map(metadata.snapshot_by_id, made)), None), whole)
 
 
@@ -153,6 +152,12 @@ def remove(io: FileIO, locations: Iterable[str]) -> None:
     left = delete_files(io, locations)
     if left:
         _logger.debug("files of a failed write are left, they belong to no table: %s", ", ".join(left))
+
+
+def remove_unreported(context: WriteContext, reported: Iterable[str]) -> None:
+    """Delete the files of a write that no message reported: those of earlier attempts of its tasks."""
+    known = set(reported)
+    remove(context.io, (location for location in unreported_files(context) if location not in known))
 
 
 def unreported_files(context: WriteContext) -> list[str]:

@@ -11,26 +11,29 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Self
 
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import FileScanTask
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 from pyspark.sql.pandas.functions import arrow_udf
 
-from icelock.arrow.write.context import WriteContext
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.columns.types import quoted, spark_schema
-from icelock.spark.driver.commit import remove, sweep, unreported_files
+from icelock.spark.driver.commit import remove_unreported, sweep
 from icelock.spark.driver.distribution import Layout, in_ranges
 from icelock.spark.driver.interrupts import check
-from icelock.spark.driver.write_here import run_tasks, write_here
+from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.driver.write_here import write_here
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
@@ -44,8 +47,6 @@ from icelock.table.maintenance.compact_plan import PlannedGroup
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
-SMALL: Final = 8 << 20
-_PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
 _JOB: Final = "compact"
 _Z: Final = "icelock z"
 
@@ -60,44 +61,39 @@ class CombineByTasks:
 
     def __call__(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write the rows of groups to new files; see ``CombineFiles``."""
-        arranges = work.sort_order is not None or bool(work.z_order)
-        if not arranges and sum(group.size for group in groups) <= SMALL:
-            yield from combine_here(work, groups)
-        elif not arranges:
-            yield from self._combined(work, groups)
-        else:
+        if work.request.arranges:
             yield from (self._arranged(work, group) for group in groups)
+        elif sum(group.size for group in groups) <= SMALL:
+            yield from combine_here(work, groups)
+        else:
+            yield from self._combined(work, groups)
 
     def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write all groups in one job."""
         job = _Job(work, self._storage())
-        bins = [(number, files) for number, group in enumerate(groups) for files in group.bins]
         plan = CombinePlan(read=self._read_plan(work), write=job.plan)
         try:
-            rows = self._sealed(job, [_tasks(work.scan, files) for _, files in bins])
-            tasks = job.opened(run_tasks(rows, partial(combine_sealed, plan, job.key), {_PARTITIONS: str(len(bins))}))
-        except BaseException as e:
-            sweep(job.context)
-            if not isinstance(e, Exception):
-                raise
-            yield from (e for _ in groups)  # whoever asked decides
+            with job.leaving_nothing():
+                splits = [_tasks(work.scan, files) for group in groups for files in group.bins]
+                tasks = job.opened(run_splits(self._spark, splits, partial(combine_sealed, plan)))
+                done = iter([task.files for _, task in zip(splits, tasks, strict=True)])  # a task that said nothing would lose rows
+        except Exception as e:  # noqa: BLE001 - whoever asked decides
+            yield from (e for _ in groups)
             return
-        for number in range(len(groups)):
-            yield [file for (group, _), task in zip(bins, tasks, strict=True) if group == number for file in task.files]
+        for group in groups:
+            yield [file for files in islice(done, len(group.bins)) for file in files]
 
     def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
         """Write one group in its order."""
         job = _Job(work, self._storage())
         try:
-            rows = self._in_order(work, group, self._rows(work, group, job))
-            return [file for task in job.opened(write_here(job.plan, rows)) for file in task.files]
-        except BaseException as e:
-            sweep(job.context)
-            if not isinstance(e, Exception):
-                raise
-            return e  # whoever asked decides
+            with job.leaving_nothing():
+                rows = self._in_order(work, group, self._rows(work, group))
+                return [file for task in job.opened(write_here(job.plan, rows)) for file in task.files]
+        except Exception as e:  # noqa: BLE001 - whoever asked decides
+            return e
 
-    def _rows(self, work: CompactWork, group: PlannedGroup, job: _Job) -> DataFrame:
+    def _rows(self, work: CompactWork, group: PlannedGroup) -> DataFrame:
         """Return the live rows of a group with their lineage."""
         from icelock.spark.native.scan import native_read
 
@@ -109,28 +105,27 @@ class CombineByTasks:
             return native.rows
         schema = spark_schema(work.write.schema, table=self._name)
         splits = [_tasks(work.scan, [file]) for file in group.files]
-        plan = self._read_plan(work, schema)
-        rows = self._sealed(job, splits).repartition(len(splits))
-        return rows.mapInArrow(partial(read_sealed, plan, job.key), schema)
+        entropy = SystemEntropy()
+        key = entropy.random_bytes(KEY_LENGTH)
+        rows = self._spark.createDataFrame(sealed_rows(key, splits, entropy)).repartition(len(splits))
+        return rows.mapInArrow(partial(read_sealed, self._read_plan(work, schema), key), schema)
 
     def _in_order(self, work: CompactWork, group: PlannedGroup, rows: DataFrame) -> DataFrame:
-        files = work.output_files(group.size)
-        layout = Layout(schema=work.write.schema, spec=work.write.spec, sort_order=work.sort_order or work.write.sort_order)
-        if not work.z_order:
+        request = work.request
+        files = request.options.output_files(group.size)
+        layout = Layout(schema=work.write.schema, spec=work.write.spec, sort_order=request.sort_order or work.write.sort_order)
+        if not request.z_order:
             return in_ranges(rows, layout, files)
         made: Any = arrow_udf
-        z_of = made(z_values(schema_json(work.write.schema), work.z_order), sp.BinaryType())
-        rows = rows.withColumn(_Z, z_of(*(F.col(quoted(name)) for name in work.z_order)))
+        z_of = made(z_values(schema_json(work.write.schema), request.z_order), sp.BinaryType())
+        rows = rows.withColumn(_Z, z_of(*(F.col(quoted(name)) for name in request.z_order)))
         return in_ranges(rows, layout, files, last=[F.col(quoted(_Z))]).drop(_Z)
-
-    def _sealed(self, job: _Job, splits: Iterable[Split]) -> DataFrame:
-        return self._spark.createDataFrame(sealed_rows(job.key, splits, job.entropy))
 
     def _storage(self) -> dict[str, str]:
         return executor_properties(self._table.storage.properties, self._table.catalog.properties)
 
     def _read_plan(self, work: CompactWork, rows: sp.StructType | None = None) -> ReadPlan:
-        context = replace(work.scan.update(row_filter="true").read_context(), schema=work.write.schema)
+        context = work.scan.update(row_filter=AlwaysTrue()).read_context(work.write.schema)
         return ReadPlan.of(context, rows or sp.StructType(), self._storage(), self._table.metadata.location)
 
 
@@ -138,21 +133,27 @@ class _Job:
     """One job: the plan of its writers, and what opens their messages."""
 
     def __init__(self, work: CompactWork, storage: dict[str, str]) -> None:
-        self.entropy = SystemEntropy()
-        self.key = self.entropy.random_bytes(KEY_LENGTH)
-        self.context: WriteContext = replace(work.write, operation_id=str(uuid.uuid4()))
-        self._recipient = Recipient.of(self.entropy.random_bytes(KEY_LENGTH), (self.context.operation_id, _JOB))
+        self._context = replace(work.write, operation_id=str(uuid.uuid4()))
+        self._recipient = Recipient.of(SystemEntropy().random_bytes(KEY_LENGTH), (self._context.operation_id, _JOB))
         names = [field.name for field in work.write.schema.fields]
-        self.plan = WritePlan.of(self.context, names, storage, sender=self._recipient.sender)
+        self.plan = WritePlan.of(self._context, names, storage, sender=self._recipient.sender)
 
     def opened(self, messages: Sequence[SealedFiles]) -> list[FilesWritten]:
         """Open the messages of the tasks, in their order; what earlier attempts of tasks wrote is deleted."""
         check()
         opened = [message.open(self._recipient, task=task) for task, message in enumerate(messages)]
         if any(written.retried for written in opened):
-            reported = {path for written in opened for path in written.paths}
-            remove(self.context.io, [path for path in unreported_files(self.context) if path not in reported])
+            remove_unreported(self._context, (path for written in opened for path in written.paths))
         return opened
+
+    @contextmanager
+    def leaving_nothing(self) -> Iterator[None]:
+        """Delete the files of the job if it fails."""
+        try:
+            yield
+        except BaseException:
+            sweep(self._context)
+            raise
 
 
 class FilesOfScan(DataScan):

@@ -11,10 +11,11 @@ Not here: which files (``spark.driver.plan_read``), the work on a file (``spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from icelock.keys.entropy import SystemEntropy
@@ -22,6 +23,7 @@ from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.messages import SealedFiles
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
+from icelock.spark.task.splits import Split
 
 SMALL: Final = 8 << 20
 _FEW_ROWS: Final = 1_000_000  # a small file of equal values may hold very many
@@ -40,7 +42,14 @@ def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[Rewrit
     tasks = [task for split in splits for task in split.tasks]
     if sum(task.file_size for task in tasks) <= SMALL and sum(task.record_count for task in tasks) <= _FEW_ROWS:
         return [rewrite_files(plan, splits)]
+    return run_splits(spark, splits, partial(rewrite_sealed, plan))
+
+
+def run_splits(
+    spark: SparkSession, splits: Sequence[Split], work: Callable[[bytes, Iterator[pa.RecordBatch]], SealedFiles]
+) -> list[SealedFiles]:
+    """Run a task for each split, which ``work`` gets sealed, with the key that opens it; return the messages in the splits' order."""
     entropy = SystemEntropy()
     key = entropy.random_bytes(KEY_LENGTH)
     rows = spark.createDataFrame(sealed_rows(key, splits, entropy))
-    return run_tasks(rows, partial(rewrite_sealed, plan, key), {_PARTITIONS: str(len(splits))})
+    return run_tasks(rows, partial(work, key), {_PARTITIONS: str(len(splits))})

@@ -13,7 +13,7 @@ Not here: retries (``table.commit.protocol``), removing files (``table.commit.ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Self
 
 from pyiceberg.io import OutputFile
@@ -202,6 +202,16 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             self._clean_all_uncommitted()
             raise
 
+    def _unless_expired(self, make: Callable[[], UpdatesAndRequirements]) -> UpdatesAndRequirements:
+        """Make the snapshot; again on the catalog's version if the caller's was expired meanwhile, together with its manifest list."""
+        try:
+            return make()
+        except FileNotFoundError:
+            if not self._staged.catch_up():
+                raise
+            self._refresh_for_retry()
+            return make()
+
     def _write_snapshot(self) -> UpdatesAndRequirements:
         metadata = self._staged.metadata
         # Also on a later attempt: if another writer removed the branch, it would come back with these rows only.
@@ -264,14 +274,7 @@ class _OnlyAdds(EncryptedProducer):
         raise PolicyError(f"an append removes no file ({data_file.file_path}): use update_snapshot().overwrite() or .delete() of the table")
 
     def _write_snapshot(self) -> UpdatesAndRequirements:
-        try:
-            return super()._write_snapshot()
-        except FileNotFoundError:
-            # The version that the caller holds may have been expired meanwhile, together with its manifest list.
-            if not self._staged.catch_up():
-                raise
-            self._refresh_for_retry()
-            return super()._write_snapshot()
+        return self._unless_expired(super()._write_snapshot)
 
 
 class EncryptedFastAppend(_OnlyAdds, _FastAppendFiles):

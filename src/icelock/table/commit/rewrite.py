@@ -30,7 +30,7 @@ from pyiceberg.table.update import UpdatesAndRequirements
 from pyiceberg.transforms import VoidTransform
 
 from icelock.metadata.manifest import DataFile as EncryptedDataFile
-from icelock.plan.delete_index import DeleteFileId, referenced_data_file
+from icelock.plan.delete_index import referenced_data_file
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import Window
 from icelock.table.commit.row_delta import Change, EncryptedOverwrite
@@ -41,19 +41,21 @@ _MOVES_NOTHING: Final = (Operation.APPEND,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """Data files to remove, and those that have their live rows; ``obsolete`` are delete files that apply to no other data file."""
+    """Data files to remove, and those that have their live rows."""
 
     removed: Sequence[DataFile]
     added: Sequence[EncryptedDataFile]
-    obsolete: frozenset[DeleteFileId] = frozenset()
 
 
 class GroupsChange:
-    """A ``RowChange``: the groups that other writers' commits leave as they were planned on the snapshot ``base``."""
+    """A ``RowChange``: the groups that other writers' commits leave as they were planned on the snapshot ``base``.
+
+    ``kept`` are these groups, as far as attempts were made, and ``dropped`` the others.
+    """
 
     def __init__(self, staged: Staged, groups: Sequence[FileGroup], base: Snapshot, branch: str) -> None:
         self._staged = staged
-        self._groups = list(groups)
+        self.kept = list(groups)
         self._base = base
         self._branch = branch
         self.dropped: list[FileGroup] = []
@@ -66,13 +68,12 @@ class GroupsChange:
         """
         touched = self._touched()
         kept: list[FileGroup] = []
-        for group in self._groups:
+        for group in self.kept:
             (kept if touched.isdisjoint(file.file_path for file in group.removed) else self.dropped).append(group)
-        self._groups = kept
+        self.kept = kept
         return Change(
             removed=[file for group in kept for file in group.removed],
             added=[file for group in kept for file in group.added],
-            replaced=frozenset().union(*(group.obsolete for group in kept)),
         )
 
     def obsolete(self) -> list[str]:
@@ -81,7 +82,7 @@ class GroupsChange:
 
     def touches(self, data_file: str) -> bool:
         """Whether a data file is in one of the groups."""
-        return any(file.file_path == data_file for group in self._groups for file in group.removed)
+        return any(file.file_path == data_file for group in self.kept for file in group.removed)
 
     def _touched(self) -> set[str]:
         """Return which data files of the groups others removed, or deleted positions of, since ``base``."""
@@ -93,7 +94,7 @@ class GroupsChange:
                 "whose files were rewritten; reload the table and plan it again"
             )
         places = PartitionSet()
-        for group in self._groups:
+        for group in self.kept:
             for file in group.removed:
                 places.add(file)
         found: set[str] = set()
@@ -126,7 +127,7 @@ class GroupsChange:
             return ()
         inside = PartitionSet()
         inside.add(file)
-        return (planned.file_path for group in self._groups for planned in group.removed if planned in inside)
+        return (planned.file_path for group in self.kept for planned in group.removed if planned in inside)
 
     def _moved_out(self, deletes: DataFile) -> Iterator[str]:
         """Yield data files of the partition of equality deletes whose rows are no longer in it."""
@@ -134,7 +135,7 @@ class GroupsChange:
             return  # they apply everywhere
         inside = PartitionSet()
         inside.add(deletes)
-        for group in self._groups:
+        for group in self.kept:
             if any(file.spec_id != deletes.spec_id for file in group.added):
                 yield from (planned.file_path for planned in group.removed if planned in inside)
 
@@ -160,14 +161,7 @@ class EncryptedRewrite(EncryptedOverwrite):
         return ()
 
     def _commit(self) -> UpdatesAndRequirements:
-        try:
-            return super()._commit()
-        except FileNotFoundError:
-            # The version that the caller holds may have been expired meanwhile, together with its manifest lists.
-            if not self._staged.catch_up():
-                raise
-            self._refresh_for_retry()
-            return super()._commit()
+        return self._unless_expired(super()._commit)
 
     def _what_it_does(self) -> Operation:
         return Operation.REPLACE

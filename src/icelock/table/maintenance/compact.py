@@ -94,25 +94,23 @@ class Compacted(Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactWork:
-    """What all groups of a round share: the scan that found their files, how rows are written, and in which order.
+    """What all groups of a round share: the scan that found their files, how rows are written, and what was asked for.
 
-    ``arrange`` makes the order from the write context; None: files are put together as they are. ``output_files`` tells how many files to
-    make of so many bytes.
+    ``arrange`` makes the order from the write context; None: files are put together as they are.
     """
 
     scan: DataScan
     write: WriteContext
     entropy: Entropy
-    sort_order: SortOrder | None
-    z_order: tuple[str, ...]
-    output_files: Callable[[int], int]
+    request: CompactRequest
 
     @property
     def arrange(self) -> Arrange | None:
         """The order of the rows of a bin."""
-        if self.z_order:
-            return z_ordered(self.write, self.z_order)
-        return None if self.sort_order is None else sorted_by(replace(self.write, sort_order=self.sort_order))
+        request = self.request
+        if request.z_order:
+            return z_ordered(self.write, request.z_order)
+        return None if request.sort_order is None else sorted_by(replace(self.write, sort_order=request.sort_order))
 
 
 class CombineFiles(Protocol):
@@ -266,9 +264,7 @@ class Compaction:
             scan=scan,
             write=replace(context, properties=properties, sort_order=order),
             entropy=staged.entropy,
-            sort_order=request.sort_order,
-            z_order=request.z_order,
-            output_files=request.options.output_files,
+            request=request,
         )
 
     def _groups(self, work: CompactWork, places: PartitionSet | None) -> list[PlannedGroup]:
@@ -286,8 +282,7 @@ class Compaction:
         made = [producer.snapshot_id for producer in transaction.staged.producers]
         metadata = transaction.commit_transaction().metadata
         self._discard(change.dropped)
-        left_out = {id(group) for group in change.dropped}
-        self._count([group for group in groups if id(group) not in left_out], next(filter(None, map(metadata.snapshot_by_id, made)), None))
+        self._count(change.kept, next(filter(None, map(metadata.snapshot_by_id, made)), None))
         return list(change.dropped)
 
     def _count(self, groups: Sequence[FileGroup], snapshot: Any) -> None:

@@ -301,7 +301,12 @@ def _with_way_out(error: IcelockError | OSError) -> IcelockError | OSError:
     return error
 
 
+def may_delete(metadata: TableMetadata) -> bool:
+    """Whether a table's files are its own to delete (``gc.enabled``)."""
+    return property_as_bool(metadata.properties, GC_ENABLED, default=True)
+
+
 def check_gc(metadata: TableMetadata, *, table: str) -> None:
     """Refuse to delete files of a table with ``gc.enabled=false``: others may use them."""
-    if not property_as_bool(metadata.properties, GC_ENABLED, default=True):
+    if not may_delete(metadata):
         raise PolicyError(f"table {table}: {GC_ENABLED} is false, so other tables may use its files: set it to true to delete any")

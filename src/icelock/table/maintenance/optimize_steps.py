@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.keys.kek import KEK_LIFESPAN_MS, created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
-from icelock.table.maintenance.expire import GC_ENABLED
+from icelock.plan.delete_index import DeleteFileId, delete_file_id
+from icelock.table.maintenance.expire import GC_ENABLED, may_delete
 from icelock.table.maintenance.leftovers import Kind, Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 
@@ -86,12 +86,12 @@ def _compact(maintenance: MaintenanceTable, policy: OptimizePolicy, _finding: Fi
 def _look_deletes(maintenance: MaintenanceTable, policy: OptimizePolicy) -> Finding:
     table: Any = maintenance.tbl
     rows = files = touched = 0
-    by_place: dict[tuple[str, int | None], Any] = {}
+    by_place: dict[DeleteFileId, Any] = {}
     for task in table.scan().plan_files():
         files += 1
         rows += task.file.record_count
         touched += task.file.file_size_in_bytes if task.delete_files else 0
-        by_place.update({(delete.file_path, getattr(delete, "content_offset", None)): delete for delete in task.delete_files})
+        by_place.update({delete_file_id(delete): delete for delete in task.delete_files})
     deletes = list(by_place.values())
     deleted = sum(delete.record_count for delete in deletes if delete.content == DataFileContent.POSITION_DELETES)
     old = sum(delete.file_format != FileFormat.PUFFIN for delete in deletes)
@@ -125,7 +125,7 @@ def _rewrite_manifests(maintenance: MaintenanceTable, _policy: OptimizePolicy, _
 
 def _look_expire(maintenance: MaintenanceTable, _policy: OptimizePolicy) -> Finding:
     whole = len(maintenance.tbl.metadata.snapshots)
-    if not _may_delete(maintenance):
+    if not may_delete(maintenance.tbl.metadata):
         return Finding(found=f"{whole} snapshots", due=False, why=f"{GC_ENABLED} is false")
     plan = maintenance.expire_snapshots().plan()
     found = f"{len(plan.snapshots)} of {whole} snapshots, {len(plan.refs)} branches and tags, and {len(plan.keys)} keys to expire"
@@ -139,12 +139,13 @@ def _expire(maintenance: MaintenanceTable, _policy: OptimizePolicy, _finding: Fi
 
 
 def _look_leftovers(maintenance: MaintenanceTable, policy: OptimizePolicy) -> Finding:
-    if not _may_delete(maintenance):
+    if not may_delete(maintenance.tbl.metadata):
         return Finding(found="not searched", due=False, why=f"{GC_ENABLED} is false")
-    return _found(leftovers(maintenance.tbl, older_than=policy.leftovers_age), policy)
+    return after_search(leftovers(maintenance.tbl, older_than=policy.leftovers_age), policy)
 
 
-def _found(result: Leftovers, policy: OptimizePolicy) -> Finding:
+def after_search(result: Leftovers, policy: OptimizePolicy) -> Finding:
+    """Return what a search for leftovers found."""
     files = [file for file in (*result.files, *result.failed) if file.kind is not Kind.OTHER]
     return Finding(
         found=f"{len(files)} files of {size(sum(file.size for file in files))} that nothing reaches",
@@ -159,7 +160,7 @@ def _remove_leftovers(maintenance: MaintenanceTable, policy: OptimizePolicy, _fi
 
 def before_search(maintenance: MaintenanceTable) -> Finding:
     """Return what is known of leftovers before storage is listed: about how many files will be."""
-    if not _may_delete(maintenance):
+    if not may_delete(maintenance.tbl.metadata):
         return Finding(found="not searched", due=False, why=f"{GC_ENABLED} is false")
     metadata = maintenance.tbl.metadata
     current = metadata.current_snapshot()
@@ -167,11 +168,6 @@ def before_search(maintenance: MaintenanceTable) -> Finding:
     total = summary.get("total-data-files", "0")
     files = int(total) if names.is_number(total) else 0
     return Finding(found="", due=True, why="", work=files + 4 * len(metadata.snapshots) + 1)
-
-
-def after_search(result: Leftovers, policy: OptimizePolicy) -> Finding:
-    """Return what a search for leftovers found."""
-    return _found(result, policy)
 
 
 def _look_keys(maintenance: MaintenanceTable, _policy: OptimizePolicy) -> Finding:
@@ -186,10 +182,6 @@ def _look_keys(maintenance: MaintenanceTable, _policy: OptimizePolicy) -> Findin
     found = f"{len(keks)} KEKs; that of new snapshots is used until {day}"
     soon = "soon: the first write after that makes a new one, which needs the right to wrap and to unwrap"
     return Finding(found=found, due=False, why=soon if due - now <= _SOON_MS else "not soon")
-
-
-def _may_delete(maintenance: MaintenanceTable) -> bool:
-    return property_as_bool(maintenance.tbl.metadata.properties, GC_ENABLED, default=True)
 
 
 def size(count: int) -> str:

@@ -14,8 +14,9 @@ from icelock.errors import PolicyError
 from icelock.metadata.schema_paths import find_column
 
 TABLE: Final = "table"
-_BETWEEN: Final = re.compile(r",(?![^(]*\))")  # a comma that is not inside of a transform
-_KEY: Final = re.compile(r"(?P<term>.+?)(\s+(?P<direction>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE | re.DOTALL)
+BETWEEN: Final = re.compile(r",(?![^(]*\))")  # a comma that is not inside of a transform
+KEY: Final = r"(?P<term>.+?)(\s+(?P<direction>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?"
+_KEY: Final = re.compile(KEY, re.IGNORECASE | re.DOTALL)
 _CALL: Final = re.compile(r"(?P<name>\w+)\s*\(\s*((?P<number>\d+)\s*,\s*)?(?P<column>.+?)\s*\)", re.DOTALL)
 _TIME: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 
@@ -33,7 +34,7 @@ def parse_sort_order(given: SortOrder | str | None, metadata: TableMetadata, *, 
         if order.is_unsorted:
             raise PolicyError(f"table {table} has no sort order: name one, such as 'city desc, id', or set the table's")
         return order
-    fields = [_field(text.strip(), metadata, table=table) for text in _BETWEEN.split(given)]
+    fields = [_field(text.strip(), metadata, table=table) for text in BETWEEN.split(given)]
     same = (order for order in metadata.sort_orders if list(order.fields) == fields)
     return next(same, None) or SortOrder(*fields, order_id=0)
 
@@ -44,14 +45,16 @@ def _field(text: str, metadata: TableMetadata, *, table: str) -> SortField:
         raise PolicyError(f"table {table}: {text!r} is not a sort key: use 'column desc nulls last', or a transform such as bucket(4, id)")
     column, transform = _term(match["term"].strip(), table=table)
     field = find_column(metadata.schema(), column.strip("`"), case_sensitive=True)
-    down = (match["direction"] or "asc").lower() == "desc"
-    nulls = (match["nulls"] or ("last" if down else "first")).lower()  # Java's defaults
-    return SortField(
-        source_id=field.field_id,
-        transform=transform,
-        direction=SortDirection.DESC if down else SortDirection.ASC,
-        null_order=NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST,
-    )
+    direction, null_order = direction_of(match)
+    return SortField(source_id=field.field_id, transform=transform, direction=direction, null_order=null_order)
+
+
+def direction_of(key: re.Match[str]) -> tuple[SortDirection, NullOrder]:
+    """Return how a sort key orders, by a match of ``KEY``; what it does not say is as in Java."""
+    down = (key["direction"] or "asc").lower() == "desc"
+    nulls = (key["nulls"] or ("last" if down else "first")).lower()
+    direction = SortDirection.DESC if down else SortDirection.ASC
+    return direction, NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST
 
 
 def _term(text: str, *, table: str) -> tuple[str, Transform]:  # type: ignore[type-arg]

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder
+from pyiceberg.table.sorting import SortDirection
 
 from icelock.errors import PolicyError
 from icelock.metadata.schema_paths import find_column
 from icelock.spark.driver.new_table import partition_spec
 from icelock.spark.settings.session import settings_of
 from icelock.spark.statements.procedures.call import Call, Procedure
+from icelock.table.maintenance.sort_text import BETWEEN, KEY, direction_of
 from icelock.table.table import Table
 
-_BETWEEN: Final = re.compile(r",(?![^(]*\))")  # a comma that is not inside of a transform
-_ORDER: Final = re.compile(r"(?P<term>.+?)(\s+(?P<direction>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+_ORDER: Final = re.compile(KEY, re.IGNORECASE)
 _SPEC: Final = "spec_id int not null, partition_field string not null"
 _IDENTIFIED: Final = "identifier_fields string not null"
 
@@ -61,15 +61,14 @@ def _drop_partition_field(call: Call) -> Sequence[Sequence[Any]]:
 def _set_write_order(call: Call) -> Sequence[Sequence[Any]]:
     table, text = call.table, call["sort_order"] or ""
     update = table.update_sort_order()
-    for given in _BETWEEN.split(text) if text.strip() else []:
+    for given in BETWEEN.split(text) if text.strip() else []:
         match = _ORDER.fullmatch(given.strip())
         if match is None:
             raise PolicyError(f"{call.procedure}: {given.strip()!r} is not a sort key: use 'column desc nulls last', or a transform")
         field = _transform(call, table, match["term"])
-        down = (match["direction"] or "asc").lower() == "desc"
-        nulls = (match["nulls"] or ("last" if down else "first")).lower()  # Java's defaults
-        add = update.desc if down else update.asc
-        add(_column(table.schema(), field), field.transform, NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST)
+        direction, null_order = direction_of(match)
+        add = update.desc if direction == SortDirection.DESC else update.asc
+        add(_column(table.schema(), field), field.transform, null_order)
     update.commit()
     return [(table.sort_order().order_id,)]
 
