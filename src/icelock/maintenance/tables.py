@@ -6,7 +6,7 @@ Not here: what is done to a table (``table.maintenance.optimize``).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -14,6 +14,7 @@ from pyiceberg.typedef import Identifier
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
+from icelock.table.maintenance.neighbours import namespaces_below
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, Outcome, optimize
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.table import Table
@@ -89,16 +90,5 @@ def _tables(catalog: EncryptedCatalog, name: str) -> set[str]:
         return {name}
     if parts and not catalog.namespace_exists(parts):
         raise PolicyError(f"catalog {catalog.name} has no table and no namespace {name}")
-    spaces = {*([parts] if parts else []), *_below(catalog, parts)}
+    spaces = {*([parts] if parts else []), *namespaces_below(catalog, parts)}
     return {".".join(table) for space in spaces for table in catalog.list_tables(space)}
-
-
-def _below(catalog: EncryptedCatalog, parent: Identifier) -> Iterator[Identifier]:
-    """Yield the namespaces below one, at any depth; catalogs without nested ones have none below a namespace.
-
-    What else a server lists is left out: nothing outside of what was named is touched.
-    """
-    for space in catalog.list_namespaces(parent):
-        if len(space) > len(parent) and space[: len(parent)] == parent:
-            yield space
-            yield from _below(catalog, space)

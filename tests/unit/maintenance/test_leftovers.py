@@ -335,6 +335,33 @@ def test_a_table_that_has_the_folder_of_one_that_was_renamed_is_told(lake: TestL
     assert catalog.load_table("db.renamed").scan().count() == 11
 
 
+def test_files_of_a_dropped_table_are_left_over_for_the_one_in_its_place(lake: TestLake, table: Any) -> None:
+    """Dropped without purge: no table of the catalog has them; nor those of a creation that ended half-way."""
+    catalog = lake.catalog()
+    catalog.drop_table("db.t")
+    old = set(lake.files())
+    again = catalog.create_table("db.t", people().schema, location=table.location(), properties=KEYED)
+    again.append(people(50))
+    removed = {file.path.partition("/warehouse/")[2] for file in remove_leftovers(again, older_than=NOTHING).files}
+    assert removed == old
+    assert again.scan().count() == 10
+
+
+def test_files_stay_while_a_table_of_the_catalog_cannot_be_loaded(lake: TestLake, table: Any) -> None:
+    """It may be the one whose files they are."""
+    catalog = lake.catalog()
+    catalog.rename_table("db.t", "db.renamed")
+    again = catalog.create_table("db.t", people().schema, location=table.location(), properties=KEYED)
+    kept = Path(table.metadata_location)
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:100])
+    before = lake.files()
+    put(again, "metadata/00000-6f9b.metadata.json", data=whole)
+    with pytest.raises(PolicyError, match="another table's: nothing was deleted"):
+        remove_leftovers(again, older_than=NOTHING)
+    assert set(lake.files()) >= set(before)
+
+
 def test_files_that_others_may_use_since_just_now_stay(lake: TestLake, table: Any) -> None:
     """``gc.enabled=false`` was set after this object was loaded."""
     put(table, "data/00000-0-x-00001.parquet")

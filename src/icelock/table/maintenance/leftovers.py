@@ -18,7 +18,7 @@ expiry (``table.maintenance.expire``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -35,6 +35,7 @@ from icelock.io.locations import place_of
 from icelock.metadata.table_metadata import read_metadata
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
+from icelock.table.maintenance.neighbours import may_have_table
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.maintenance.shown import Shown
@@ -132,8 +133,8 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
     Raises:
         KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
         IntegrityError: the metadata file that a REST server names is not the table's; nothing was deleted.
-        PolicyError: see ``leftovers``; or no ``older_than``, or the table has ``gc.enabled=false``, or another table lies below its
-            location; nothing was deleted.
+        PolicyError: see ``leftovers``; or no ``older_than``, or the table has ``gc.enabled=false``, or another table lies at or below
+            its location; nothing was deleted.
     """
     if older_than is None:
         raise PolicyError(
@@ -162,7 +163,8 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
 class _Search:
     """One search of the storage; ``deletes``: what is found will be deleted.
 
-    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it with another uuid.
+    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it and of a table that
+    the catalog has.
     """
 
     def __init__(self, table: OpenTable, limit_ms: int | None, *, deletes: bool = False) -> None:
@@ -209,12 +211,17 @@ class _Search:
         if self._deletes:
             check_gc(self._table.metadata, table=_name(self._table))
 
-    def _of_another_table(self, locations: Iterable[str]) -> str | None:
-        """Return one of some metadata files that is of a table with another uuid, if there is one."""
+    def _of_another_table(self, locations: Sequence[str]) -> str | None:
+        """Return one of some metadata files that is of another table of the catalog, if there is one.
+
+        Metadata of a table that the catalog does not have is of a creation that failed, or of a table that was dropped: left over.
+        """
         own = str(self._table.metadata.table_uuid)
-        named = list(locations)
-        uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(self._table.storage, location), named)
-        return next((location for location, uuid in zip(named, uuids, strict=True) if uuid not in {None, own}), None)
+        uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(self._table.storage, location), locations)
+        others = {uuid: location for uuid, location in zip(uuids, locations, strict=True) if uuid and uuid != own}
+        if others and may_have_table(self._table.catalog, set(others)):
+            return next(iter(others.values()))
+        return None
 
     def _reached(self) -> Places:
         table = self._table
@@ -238,7 +245,8 @@ class _Search:
             old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
             if old and not _belongs(place, reached_places, folder):
                 found.append(file)
-        self.foreign = self.foreign or self._of_another_table(metadata)
+        if self._deletes:
+            self.foreign = self.foreign or self._of_another_table(metadata)
         # These files were just read, so they exist; if they are not listed, the names of the storage cannot be compared.
         root = place_of(table.location()).rstrip("/") + "/"
         unseen = sorted(place for place in must_be_seen if place.startswith(root))
