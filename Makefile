@@ -56,7 +56,7 @@ ci: java
 	$(MAKE) $(SIDE_BY_SIDE) static $(LANES)
 
 test43: java $(VENV43)/.test $(AFTER)
-	$(VENV43)/bin/python $(LANE) -m 'spark43 or newest' $$(grep -rlE --include='test_*.py' 'mark\.(spark43|newest)' tests | sort)
+	$(VENV43)/bin/python $(LANE) -m 'spark43 or newest' $$(grep -rlE --include='test_*.py' 'mark\.(spark43|newest)|on_second\(' tests | sort)
 
 test-spark: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) -m 'not newest' $(SPARK)

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import icelock.spark
+from tests.helpers.second_spark import on_second
 from tests.lakes.sqlite import KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 T = "test.db.t"
 
 
@@ -39,7 +40,7 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("statement", on_second(STATEMENTS, next(iter(STATEMENTS))))
 def test_a_statement_after_another_writers_commit(sql, cached, spark, spark_lake, statement):  # noqa: ARG001 - the table
     spark_lake.catalog().load_table("db.t").append(pa.table({"id": pa.array([9], pa.int32()), "g": pa.array([0], pa.int32())}))
     assert sql(f"select count(*) from {T}") == [(2,)]
@@ -48,6 +49,7 @@ def test_a_statement_after_another_writers_commit(sql, cached, spark, spark_lake
     assert is_cached(spark)
 
 
+@pytest.mark.spark43
 def test_functions(sql, cached, spark):  # noqa: ARG001 - the table
     def ids() -> list[int]:
         return sorted(id_ for (id_,) in sql(f"select id from {T}"))
@@ -69,6 +71,7 @@ def test_functions(sql, cached, spark):  # noqa: ARG001 - the table
     assert is_cached(spark)
 
 
+@pytest.mark.spark43
 def test_queries_and_branches(sql, cached, spark, spark_lake):  # noqa: ARG001 - the table
     sql("call test.system.create_branch('db.t', 'side')")
     first = spark_lake.catalog().load_table("db.t").current_snapshot().snapshot_id

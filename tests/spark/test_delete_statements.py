@@ -13,7 +13,7 @@ from icelock.spark.driver import jobs_here
 from icelock.spark.driver.deleted_rows import deleted_rows
 from icelock.spark.statements.session import results_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 MODES = ["copy-on-write", "merge-on-read"]
 
@@ -88,6 +88,7 @@ def test_a_file_that_was_changed_deletes_nothing(done, spark_lake):
     assert spark_lake.catalog().load_table("db.t").current_snapshot() == before
 
 
+@pytest.mark.spark43
 def test_places_of_all_tasks_come_together(spark):
     high = 2**32 + 5
     rows = [("a", 3), ("ä/b", 1), ("a", 2), ("ä/b", high), ("a", 3), ("a", 70_000)]
@@ -99,7 +100,7 @@ def test_places_of_all_tasks_come_together(spark):
     assert deleted_rows(frame.filter("position < 0"), [0, 1]).positions == {}
 
 
-@pytest.mark.parametrize("row", [(None, 0), ("a", None)])
+@pytest.mark.parametrize("row", [(None, 0), pytest.param(("a", None), marks=pytest.mark.spark43)])
 def test_a_row_without_a_place_is_an_error(spark, row):
     with pytest.raises(Exception, match="has no place"):
         deleted_rows(spark.createDataFrame([("a", 1), row], "file string, position bigint"), [0, 1])

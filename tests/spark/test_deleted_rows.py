@@ -40,7 +40,6 @@ def test_deleted_rows_are_there_where_the_column_is_named(town, spark):
     assert town("select * from test.db.t where id in (3, 7) order by id") == [(3, "town-3!"), (7, "town-7!")]
 
 
-@pytest.mark.spark43
 def test_naming_another_metadata_column_shows_no_deleted_row(town):
     live = [(number,) for number in range(11) if number not in {3, 7}]
     assert town("select id from test.db.t where _pos >= 0 order by id") == live

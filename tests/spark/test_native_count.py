@@ -15,7 +15,7 @@ from icelock.errors import PolicyError
 from icelock.table.scan import DataScan
 from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "s", StringType()))
 
@@ -30,6 +30,7 @@ def answer(frame) -> tuple[list[object], bool]:
     return list(row), bool(scans(frame))
 
 
+@pytest.mark.spark43
 def test_counts_of_all_rows_read_no_file(spark, spark_lake):
     create(spark_lake, SCHEMA, rows(0, 10), rows(10, 7))
     found = native(spark)
@@ -105,6 +106,7 @@ def test_partitions(spark, spark_lake):
     assert answer(native(spark).filter("s = 's1'").selectExpr("count(*)"))[0] == [3]
 
 
+@pytest.mark.spark43
 def test_one_small_file_is_one_partition_without_exchange(spark, spark_lake):
     """Spark would put an exchange between two aggregates, though there is one task."""
     create(spark_lake, SCHEMA, rows(0, 9))

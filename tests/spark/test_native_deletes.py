@@ -16,7 +16,7 @@ from tests.spark.native_tables import TABLE, append, create, files_read, native,
 from tests.unit.arrow.deleting import roaring64
 from tests.unit.table.test_older_deletes import commit, positions
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "s", StringType()))
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}
@@ -26,6 +26,7 @@ def rows(start: int, count: int) -> list[dict[str, object]]:
     return [{"id": i, "s": f"s{i % 3}"} for i in range(start, start + count)]
 
 
+@pytest.mark.spark43
 def test_vectors_on_some_files(spark, spark_lake):
     table = create(spark_lake, SCHEMA, rows(0, 10), rows(10, 10), rows(20, 10), properties=MERGE_ON_READ)
     table.delete("id in (0, 3, 9) or id = 15")
@@ -54,7 +55,13 @@ MANY_GROUPS = {"write.parquet.row-group-limit": "1000", "write.parquet.row-group
 
 
 @pytest.mark.parametrize(
-    "setting", [None, "spark.sql.codegen.wholeStage", "spark.sql.parquet.enableVectorizedReader", "spark.sql.files.maxPartitionBytes"]
+    "setting",
+    [
+        pytest.param(None, marks=pytest.mark.spark43),
+        "spark.sql.codegen.wholeStage",
+        "spark.sql.parquet.enableVectorizedReader",
+        "spark.sql.files.maxPartitionBytes",
+    ],
 )
 def test_positions_in_a_file_without_deletes(spark, spark_lake, setting):
     """They count all rows of the file, whichever row groups and pages a filter or a split leaves out."""
@@ -77,6 +84,7 @@ def test_positions_in_a_file_without_deletes(spark, spark_lake, setting):
             spark.conf.unset(setting)
 
 
+@pytest.mark.spark43
 def test_many_splits_of_a_file_with_a_vector(spark, spark_lake):
     """A split begins in the middle of a file; positions count from its beginning."""
     table = create(
@@ -179,6 +187,7 @@ def every_kind(count: int) -> pa.Table:
     )
 
 
+@pytest.mark.spark43
 @pytest.mark.parametrize("more", [0, 100], ids=["batches", "rows"])
 def test_vectors_on_every_kind_of_column(spark, spark_lake, more):
     """A batch's columns are seen through the live rows; of more than 100 columns (``maxFields``) Spark's reader gives row by row."""

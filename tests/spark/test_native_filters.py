@@ -27,7 +27,7 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.spark.columns.conditions import condition
 from tests.spark.native_tables import append, create, evolve, files_read, native, optional, scans, values
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 LONG = ice.LongType()
 SCHEMA = Schema(
@@ -223,6 +223,7 @@ SPARKS = {
 }
 
 
+@pytest.mark.spark43
 def test_sparks_filters_keep_sparks_rows_where_each_is_a_file_of_its_own(spark, spark_lake):
     """Bounds in files leave NaN out and Parquet tells zeros apart: rows that Spark's rules keep must not go with their files."""
     create(spark_lake, SCHEMA, *([row] for row in ROWS))
@@ -251,6 +252,7 @@ def parts(spark, spark_lake):
     return native(spark)
 
 
+@pytest.mark.spark43
 def test_filters_prune_files(parts):
     expected = {
         "id >= 0": (6, [0, 1, 2, 3, 4, 5]),
@@ -303,6 +305,7 @@ def test_adaptive_execution_off(spark, parts):
         spark.conf.set("spark.sql.adaptive.enabled", "true")
 
 
+@pytest.mark.spark43
 def test_dynamic_partition_pruning(spark, parts):
     """The join's other side says which partitions are read."""
     small = spark.createDataFrame([("b", 1), ("zz", 2)], "k string, v int").filter("v = 1")
@@ -312,6 +315,7 @@ def test_dynamic_partition_pruning(spark, parts):
     assert "dynamicpruning" in scan.toString()
 
 
+@pytest.mark.spark43
 def test_a_cached_frame_is_not_another_ones(spark, parts):
     a = parts.filter("c = 'a'").cache()
     try:
@@ -339,6 +343,7 @@ def test_a_frame_reads_its_snapshot_as_long_as_it_is_there(spark, spark_lake, pa
         native(spark, snapshot_id=first)
 
 
+@pytest.mark.spark43
 def test_filters_after_a_rename(spark, spark_lake):
     create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "c", ice.StringType())), [{"id": 1, "c": "x"}], [{"id": 2, "c": "y"}])
     evolve(spark_lake, lambda update: update.rename_column("id", "ident").rename_column("c", "id"))

@@ -18,7 +18,7 @@ import icelock.spark
 from tests.spark.native_tables import TABLE, create, native, optional
 from tests.unit.table import test_older_deletes
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "t", TimestamptzType()), optional(3, "ts", ListType(4, TimestamptzType())))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,6 +67,7 @@ def found(frame: Any) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in frame.selectExpr("unix_micros(t) t", "unix_micros(ts[0]) u", "id").orderBy("id").collect()]
 
 
+@pytest.mark.spark43
 def test_native_scan(spark, spark_lake, monkeypatch):
     # The helper takes the partition of files that are there.
     create(spark_lake, SCHEMA, [{"id": 99, "t": EPOCH, "ts": [EPOCH]}])

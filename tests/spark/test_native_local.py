@@ -22,9 +22,10 @@ from pyspark.errors import PySparkException
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError
 from icelock.table.scan import DataScan
+from tests.helpers.second_spark import on_second
 from tests.spark.native_tables import TABLE, create, native, optional
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -92,7 +93,7 @@ IN_ITS_PLACE: dict[str, tuple[Callable[[Path], object], type[Exception], str]] =
 
 
 @pytest.mark.usefixtures("patience")
-@pytest.mark.parametrize("kind", IN_ITS_PLACE)
+@pytest.mark.parametrize("kind", on_second(IN_ITS_PLACE, "pipe"))
 def test_what_is_no_file_is_not_opened(spark, file, kind):
     put, error, said = IN_ITS_PLACE[kind]
     frame = native(spark)
@@ -118,13 +119,14 @@ BESIDE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.usefixtures("patience")
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", on_second(BESIDE, "of another file"))
 def test_checksums_beside_a_file_are_not_read(spark, file, kind):
     BESIDE[kind](checksums_of(file))
     assert sorted(row.id for row in native(spark).collect()) == list(range(20))
     assert native(spark).filter("id = 3").count() == 1
 
 
+@pytest.mark.spark43
 def test_settings_of_the_session_do_not_bring_them_back(spark, file):
     """Hadoop keeps file systems that it made, and may be told which class to make."""
     checksums_of(file).write_bytes(b"crc\0\0\0\x02\0" + bytes(64))
@@ -186,7 +188,7 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize("encrypted", [pytest.param(True, marks=pytest.mark.spark43), False])
 def test_what_errors_of_storage_become(spark, spark_lake, encrypted):
     """Of storages that are not at hand here, and of users that this one may not become."""
     create(spark_lake, SCHEMA)

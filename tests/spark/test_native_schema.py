@@ -24,7 +24,7 @@ from icelock.errors import PolicyError
 from tests.lakes.sqlite import KEYED
 from tests.spark.native_tables import TABLE, append, create, evolve, native, optional, values
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 FAILED = (Py4JError, PySparkException)
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
@@ -81,6 +81,7 @@ def evolved(spark, spark_lake):
     return native(spark)
 
 
+@pytest.mark.spark43
 def test_whole_rows_after_renames_drops_and_promotions(spark_lake, evolved):
     expected = [
         ([("k", {"vv": 1, "w": 0.5})], 1, {"z": 1, "y": "y1", "x": None}, [{"pp": 1, "q": None}], None),
@@ -93,6 +94,7 @@ def test_whole_rows_after_renames_drops_and_promotions(spark_lake, evolved):
     assert spark_lake.catalog().load_table("db.t").scan().to_arrow().sort_by("ident").to_pylist() == found.to_pylist()
 
 
+@pytest.mark.spark43
 def test_parts_of_columns_are_read_by_id(evolved):
     """Nested column pruning: Spark asks the file for one field of a struct."""
     expected = {
@@ -167,6 +169,7 @@ def test_a_column_under_a_dropped_ones_name(spark, spark_lake):
     assert values(found.filter("a <=> 5 or id = 1").select("a")) == [None]
 
 
+@pytest.mark.spark43
 def test_a_filter_beyond_the_digits_that_a_file_has(spark, spark_lake):
     """Spark cuts a decimal to 32 bits for a file that has so many: 50000000.00 would become 7050327.04, and the row's group is left out."""
     create(spark_lake, Schema(optional(1, "id", LONG), optional(2, "d", ice.DecimalType(9, 2)), optional(3, "n", INT)))
@@ -179,6 +182,7 @@ def test_a_filter_beyond_the_digits_that_a_file_has(spark, spark_lake):
         assert values(found.filter(condition).select("id")) == expected, condition
 
 
+@pytest.mark.spark43
 def test_a_struct_whose_fields_are_all_newer_is_no_null(spark, spark_lake):
     schema = Schema(
         optional(1, "id", LONG), optional(2, "s", ice.StructType(optional(3, "a", LONG), optional(4, "l", ice.ListType(5, LONG))))
@@ -218,6 +222,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.spark43
 def test_defaults_stand_for_older_rows_and_for_no_null(spark, spark_lake):
     create(spark_lake, Schema(optional(1, "id", LONG)), [{"id": 1}, {"id": 2}])
     for name, (kind, value, _) in DEFAULTS.items():
@@ -256,6 +261,7 @@ def test_defaults_that_sparks_reader_does_not_know_are_left_to_python(spark, spa
     assert (row.bin, row.fx, row.u, row.s.n) == (b"\x00\xff", b"ab", str(uuid.UUID(int=7)), 9)
 
 
+@pytest.mark.spark43
 def test_names_of_all_kinds(spark, spark_lake):
     """``_metadata`` is a name that Spark's own scan uses, for the positions of rows among others."""
     position = ice.StructType(optional(2, "row_index", LONG))
@@ -318,6 +324,7 @@ SHOWN = {**FULL, "u": str(FULL["u"])}
 NONE = {"id": 2, **dict.fromkeys(list(FULL)[1:])}
 
 
+@pytest.mark.spark43
 def test_types_and_names_of_types_after_a_rename(spark, spark_lake):
     create(spark_lake, ALL, [FULL, NONE])
     assert native(spark).toArrow().sort_by("id").to_pylist() == [SHOWN, NONE]
@@ -329,6 +336,7 @@ def test_types_and_names_of_types_after_a_rename(spark, spark_lake):
     assert values(native(spark).filter("r_u is null").select("id")) == [2]
 
 
+@pytest.mark.spark43
 def test_partition_values_are_constants(spark, spark_lake):
     """Every column is one; the rows come back as they were written, null ones too."""
     names = [name for name in FULL if name != "id"]
@@ -389,6 +397,7 @@ def test_several_specs_and_metadata_columns(spark, spark_lake):
     assert values(found.filter("upper(c) = 'YY'").select("id")) == [2, 4]
 
 
+@pytest.mark.spark43
 def test_dates_of_a_column_that_became_a_timestamp(spark, spark_lake):
     """The promotion that version 3 brought; PyIceberg cannot make it, so the file is made as an older schema's would be."""
     from tests.unit.table.test_older_deletes import parquet  # noqa: PLC0415
@@ -434,6 +443,7 @@ def test_a_wide_table(spark, spark_lake):
     assert values(native(spark).filter("c149 = 3").select("c0")) == [3]
 
 
+@pytest.mark.spark43
 def test_a_file_without_ids_is_an_error(spark, spark_lake):
     from tests.unit.table.test_older_deletes import parquet  # noqa: PLC0415
 

@@ -25,7 +25,7 @@ from tests.lakes.sqlite import people
 from tests.spark.native_tables import create, native, optional, put, values
 from tests.spark.test_event_log import forms
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 SCHEMA = Schema(optional(1, "id", LongType()), optional(2, "name", StringType()))
 LOGGERS = ("spark.sql.execution.datasources", "spark.sql.execution.DataSourceScanExec", "spark.scheduler", "spark.executor", "parquet")
@@ -84,6 +84,7 @@ def careless(spark):
         spark.conf.unset(name)
 
 
+@pytest.mark.spark43
 def test_keys_are_nowhere_to_be_seen(spark, spark_lake, event_log, tmp_path):
     create(spark_lake, SCHEMA, rows(0), rows(10), properties={"write.delete.mode": "merge-on-read"}).delete("id = 3")
     table = spark_lake.catalog().load_table("db.t")
@@ -118,6 +119,7 @@ def test_keys_are_nowhere_to_be_seen(spark, spark_lake, event_log, tmp_path):
         assert ",".join(map(str, signed)).encode() not in text
 
 
+@pytest.mark.spark43
 def test_values_of_rows_are_in_no_log(spark, spark_lake, event_log, tmp_path):
     """Spark's log names each file that a task opens, with its partition values; here they are in no path either."""
     hidden = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
@@ -148,6 +150,7 @@ SUBQUERIES = (
 )
 
 
+@pytest.mark.spark43
 def test_values_that_queries_find_in_rows_are_in_no_log(spark, spark_lake, event_log, tmp_path):
     """Results of scalar subqueries, dynamic pruning and runtime filters, at INFO."""
     hidden = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
@@ -170,6 +173,7 @@ def test_values_that_queries_find_in_rows_are_in_no_log(spark, spark_lake, event
     assert b"77000000000000" not in text
 
 
+@pytest.mark.spark43
 def test_a_logger_that_the_configuration_names_is_left_alone(spark, spark_lake, tmp_path):
     create(spark_lake, SCHEMA, rows(0))
     said = {}
@@ -192,6 +196,7 @@ def test_kms_is_called_once_for_a_kek(spark, spark_lake):
     assert spark_lake.calls.take() == ["unwrap keyA"]
 
 
+@pytest.mark.spark43
 def test_no_key_is_left_where_files_were_opened(spark, spark_lake):
     table = create(spark_lake, SCHEMA, rows(0))
     assert len(native(spark).collect()) == 10
@@ -217,6 +222,7 @@ def damaged(stored: bytes) -> dict[str, bytes]:
     return {**found, "truncated": stored[:-100], "cut in half": stored[: len(stored) // 2], "empty": b""}
 
 
+@pytest.mark.spark43
 @pytest.mark.usefixtures("careless")
 def test_a_damaged_file_is_an_error_and_no_missing_rows(spark, spark_lake):
     table = create(spark_lake, SCHEMA, rows(0), rows(10))

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import icelock.spark
+from tests.helpers.second_spark import on_second
 from tests.lakes.sqlite import KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 T = "test.db.t"
 DATES = [
@@ -82,8 +83,14 @@ def times(sql, spark, zone):  # noqa: ARG001 - the zone is set
     spark.catalog.dropTempView("times")
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kolkata"], indirect=True)
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize(
+    ("zone", "kind"),
+    on_second(
+        [(zone, kind) for zone in ("UTC", "America/Los_Angeles", "Asia/Kolkata") for kind in COLUMNS],
+        *((("America/Los_Angeles", kind)) for kind in SHIFTED),
+    ),
+    indirect=["zone"],
+)
 def test_each_comparison_selects_and_deletes_its_rows(times, kind):
     """The rows of each value are there once for each comparison, so that one statement tries all of them."""
     asked = questions(kind)
@@ -115,6 +122,7 @@ def branch(sql, name: str) -> str:
     return f"{T}.branch_{name}"
 
 
+@pytest.mark.spark43
 def test_no_file_is_passed_over(files, spark):
     """By the filters of the native scan, of Parquet's row groups, and of Python's data sources."""
     wanted = {}

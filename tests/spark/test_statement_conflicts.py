@@ -20,7 +20,7 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.sealed.job import Action, Job
 from tests.lakes.sqlite import KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.spark43]
+pytestmark = pytest.mark.spark
 
 A, B = "date'2026-01-01'", "date'2026-01-02'"
 SOURCE: Final = f"(select * from values (2l, {A}, 5), (9l, {A}, 7) as v(id, day, n))"
@@ -147,6 +147,7 @@ def wide(sql, spark_lake):
     return lambda job: set(table.scan(row_filter=job.row_filter, selected_fields=("k",)).to_arrow().column("k").to_pylist())
 
 
+@pytest.mark.spark43
 def test_the_filter_is_never_narrower_than_what_the_statement_reads(sql, wide, jobs):
     source = f"(select * from values (1l, {A}, 1), (2l, {B}, 2), (null, {A}, 3) as v(id, day, n))"
     joins = (f"select {number} c, t.k from test.db.t t join {source} s on {on}" for number, on in enumerate(CONDITIONS))
@@ -175,6 +176,7 @@ def test_filters_of_updates_and_deletes(sql, wide, jobs, where, expected):
         assert wide(jobs.pop()) == expected, statement
 
 
+@pytest.mark.spark43
 def test_a_table_that_is_its_own_source_is_filtered_by_its_own_columns(sql, wide, jobs):
     sql(f"merge into test.db.t t using test.db.t s on t.id = s.id + 1 and s.day = {A} when matched then delete")
     assert wide(jobs.pop()) == WITH_ID
@@ -182,6 +184,7 @@ def test_a_table_that_is_its_own_source_is_filtered_by_its_own_columns(sql, wide
     assert wide(jobs.pop()) == {1, 2}
 
 
+@pytest.mark.spark43
 @pytest.mark.usefixtures("wide")
 def test_a_merge_that_only_inserts_is_an_append(sql, jobs):
     """As in Java: Spark makes an INSERT of it, so that nothing of others is a conflict."""
