@@ -38,13 +38,15 @@ demo: java $(VENV)/.demo
 # The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first:
 # AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
 # What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test-interop test43 test-services test-others test-dbt test-quick
-SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools"
+LANES := test-spark test-interop test43 test-quick test-services test-others test-dbt
+SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools" QUICK_PROCESSES=0
 AFTER ?=
 SPARK := tests/spark
 INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
 QUICK := tests/fuzz tests/golden tests/property tests/unit
+# On all cores where it runs alone. Beside other lanes in one process: each process imports and collects all of it for itself.
+QUICK_PROCESSES ?= auto
 # Each lane has a cache of its own.
 LANE = -m pytest --durations=25 -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 
@@ -75,7 +77,7 @@ test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
 
 test-quick: $(VENV43)/.test $(AFTER)
-	$(VENV43)/bin/python $(LANE) --numprocesses=auto $(QUICK)
+	$(VENV43)/bin/python $(LANE) --numprocesses=$(QUICK_PROCESSES) $(QUICK)
 
 # Not part of CI: what is marked spark43 on PySpark 4.2, which is between the two that CI has.
 test42:
