@@ -48,10 +48,7 @@ def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def lake(tmp_path: Path) -> TestLake:
     """A lake whose catalog is called ``test`` and has the namespace ``db``."""
-    made = TestLake(tmp_path)
-    made.catalog().create_namespace("db")
-    made.calls.take()
-    return made
+    return TestLake.with_namespace(tmp_path)
 
 
 @pytest.fixture

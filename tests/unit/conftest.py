@@ -11,7 +11,4 @@ from tests.lakes.sqlite import TestLake
 
 @pytest.fixture
 def lake(tmp_path: Path) -> TestLake:
-    made = TestLake(tmp_path)
-    made.catalog().create_namespace("db")
-    made.calls.take()
-    return made
+    return TestLake.with_namespace(tmp_path)
