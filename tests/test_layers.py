@@ -31,7 +31,6 @@ HEAVY = {
     "py4j": (("spark",), ("spark",)),
     "azure": (("kms",), ("kms",)),
     "google": (("kms",), ("kms",)),
-    "boto3": (("kms", "catalog"), ("kms", "catalog")),
     "botocore": (("catalog", "kms"), ("catalog", "kms")),
     "pkcs11": (("kms",), ("kms",)),
     "hvac": (("kms",), ("kms",)),

@@ -24,7 +24,6 @@ NAMES = {
 EXTRAS = {
     "asn1crypto": {"keystore"},
     "azure": {"azure"},
-    "boto3": {"aws"},
     "botocore": {"aws", "glue"},
     "google": {"gcp"},
     "hive_metastore": {"hive"},

@@ -10,7 +10,7 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 PUBLIC = PAGE[PAGE.index("## What is public") :]
-OF_EXTRAS = {"aws": "boto3", "azure": "azure.identity", "gcp": "google.cloud.kms", "vault": "hvac", "keystore": "asn1crypto"}
+OF_EXTRAS = {"aws": "botocore", "azure": "azure.identity", "gcp": "google.cloud.kms", "vault": "hvac", "keystore": "asn1crypto"}
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:icelock\.[a-z0-9_.]+|[a-z0-9]+)\.[A-Z]\w+)`", PUBLIC))))

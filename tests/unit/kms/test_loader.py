@@ -68,7 +68,7 @@ def test_two_choices_exclude_each_other(load, properties):
 @pytest.mark.parametrize(
     ("kms_type", "library"),
     [
-        ("aws", "boto3"),
+        ("aws", "botocore"),
         ("azure", "azure.core"),
         ("gcp", "google.api_core"),
         ("keystore", "asn1crypto"),
