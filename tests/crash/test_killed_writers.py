@@ -16,10 +16,12 @@ from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.server import Server
 from tests.crash.steps import stepping
 from tests.helpers.table_model import MASTER
+from tests.helpers.turns import in_turn
 from tests.lakes.sqlite import TestLake, people
 from tests.verify.verify_table import verify
 
 COMMITTED = "after SQL COMMIT"
+NEVER = 1_000_000
 # Nothing changes between the end of a step and the beginning of the next one, so one of the two moments is enough; only a file's closing
 # has more before it than the step before left, the second half of what is written.
 MOMENTS = "^after |^halfway |^before close "
@@ -34,23 +36,22 @@ def server() -> Iterator[Server]:
 # A create as select and an append that merges manifests have the steps of a create and an append.
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in {"create", "append"}])
 def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) -> None:
+    """One of three steps a day, and always the two beside the commit; all of them with ``ICELOCK_SWEEPS=all``."""
     operation = OPERATIONS[name]
     restored = Restored(tmp_path, operation)
-    at, committed = 0, 0
-    while True:
+    code, every_step = server.run(name, stepping(restored.lake.properties()), NEVER, only=MOMENTS)
+    assert code == 0
+    check(restored.lake, operation, landed=True, where=name)
+    commit = every_step.index(COMMITTED)
+    for at in in_turn(name, len(every_step), 3, always=(commit - 1, commit)):
         lake = restored.again()
         code, steps = server.run(name, stepping(lake.properties()), at, only=MOMENTS)
         where = f"{name}, killed at step {at}: {steps[-1] if steps else 'none'}"
-        landed = COMMITTED in steps
-        check(lake, operation, landed=landed, where=where)
-        committed += landed
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL, where
-        at += 1
+        assert (code, len(steps)) == (-signal.SIGKILL, at + 1), where
+        check(lake, operation, landed=COMMITTED in steps, where=where)
     # Steps on both sides of the commit, those of storage among them.
-    assert at > committed > 1
-    assert {"after create metadata.json", "before close metadata.json", "after close metadata.json", COMMITTED} <= set(steps)
+    assert commit > 1
+    assert {"after create metadata.json", "before close metadata.json", "after close metadata.json", COMMITTED} <= set(every_step)
 
 
 def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> None:

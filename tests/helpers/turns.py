@@ -1,0 +1,25 @@
+"""What CI runs of a sweep over many alike cells: a part that changes from day to day, and on the day it is the same everywhere.
+
+``ICELOCK_SWEEPS=all`` runs all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
+
+
+def in_turn(name: str, count: int, every: int, *, always: Iterable[int] = ()) -> list[int]:
+    """Return which of ``count`` cells of the sweep ``name`` are run today: one of ``every``, another one each day, and ``always``."""
+    if WHOLE:
+        return list(range(count))
+    day = datetime.now(UTC).date()
+    first = (day.toordinal() + zlib.crc32(name.encode())) % every
+    chosen = sorted({*range(first, count, every), *always})
+    print(f"{name}: {chosen} of {count}, those of {day}")
+    return chosen
