@@ -20,6 +20,7 @@ from tests.helpers.places import use_memory
 if TYPE_CHECKING:
     from tests.servers.metastore import Metastore
     from tests.servers.postgres import Postgres
+    from tests.servers.rest import RestServer
 
 # Spark's workers run "python3" of PATH unless told otherwise; the tests may run in an environment that is not on PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -78,4 +79,12 @@ def postgres() -> Iterator[Postgres]:
     from tests.servers.postgres import Postgres  # noqa: PLC0415
 
     with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rest_server() -> Iterator[RestServer]:
+    from tests.servers.rest import RestServer  # noqa: PLC0415
+
+    with RestServer() as server:
         yield server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,8 @@ import pytest
 from tests.concurrency.race_places import Place, sqlite_lake
 from tests.lakes.hive import HiveLake
 from tests.lakes.postgres import PostgresLake
-from tests.servers.rest import RestServer
 
 KINDS = ("sqlite", "postgres", pytest.param("hive", marks=pytest.mark.hive))
-
-
-@pytest.fixture
-def rest_server() -> Iterator[RestServer]:
-    """One of the test's own: each makes the namespace ``db`` in it."""
-    with RestServer() as started:
-        yield started
 
 
 @pytest.fixture(params=KINDS)

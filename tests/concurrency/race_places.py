@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ class Place:
     def __init__(self, lake: TestLake) -> None:
         self.lake = lake
         self.kind = {"TestLake": "sqlite", "PostgresLake": "postgres", "HiveLake": "hive", "RestLake": "rest"}[type(lake).__name__]
-        self.table = lake.name("t") if isinstance(lake, HiveLake) else "db.t"
+        self.table = lake.name("t") if isinstance(lake, HiveLake | RestLake) else "db.t"
 
     def properties(self, **more: str) -> dict[str, str]:
         return self.lake.properties(**more)
@@ -39,16 +40,20 @@ class Place:
 
 
 class RestLake(TestLake):
-    """Namespace ``db`` of a REST server of its own."""
+    """A namespace of its own in the session's REST server."""
 
     __test__ = False
 
     def __init__(self, folder: Path, server: RestServer) -> None:
         super().__init__(folder)
         self.server = server
-        self.warehouse = server.warehouse
-        self.catalog().create_namespace("db")
+        self.space = f"db_{uuid.uuid4().hex[:12]}"
+        self.warehouse = server.warehouse / self.space
+        self.catalog().create_namespace(self.space)
         self.calls.take()
+
+    def name(self, table: str) -> str:
+        return f"{self.space}.{table}"
 
     def properties(self, **more: str) -> dict[str, str]:
         return {"type": "rest", "uri": self.server.uri, **self.calls.properties(), **more}
