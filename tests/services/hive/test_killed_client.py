@@ -23,8 +23,10 @@ from pyiceberg.exceptions import CommitFailedException
 from icelock.maintenance import remove_leftovers
 from tests.crash.server import Server
 from tests.crash.steps import stepping
+from tests.crash.test_killed_writers import NEVER
 from tests.helpers.table_model import MASTER
 from tests.helpers.tables import ids, local
+from tests.helpers.turns import in_turn
 from tests.lakes.hive import HiveLake
 from tests.lakes.sqlite import people
 from tests.servers.metastore import Metastore
@@ -52,21 +54,27 @@ def server() -> Iterator[Server]:
 
 
 def test_a_client_killed_at_any_call_of_a_commit(hive: HiveLake, server: Server) -> None:
-    at = 0
-    while True:
-        hive.make(f"t{at}", rows=5)
-        code, steps = server.run("", stepping(hive.properties()), at, table=hive.name(f"t{at}"), only=CALLS)
-        where = f"killed at step {at}: {steps[-1] if steps else 'none'}"
-        expected = [*range(5), *((100, 101) if LANDED in steps else ())]
-        assert ids(hive.load(f"t{at}")) == expected, where
-        held = "after metastore lock" in steps and "after metastore unlock" not in steps
-        assert free_locks(hive, f"t{at}", where) == held, where
-        clean_and_append(hive, f"t{at}", expected, where)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL, where
-        at += 1
-    assert {"before metastore lock", "after metastore lock", "after close metadata.json", LANDED, "before metastore unlock"} <= set(steps)
+    """At half of the moments a day, and always at those beside the commit; at all of them with ``ICELOCK_SWEEPS=all``."""
+    code, every_step = killed(hive, server, NEVER)
+    assert code == 0
+    assert {"before metastore lock", "after metastore lock", "after close metadata.json", "before metastore unlock"} <= set(every_step)
+    commit = every_step.index(LANDED)
+    for at in in_turn("a Hive client", len(every_step), 2, always=(commit - 1, commit)):
+        code, steps = killed(hive, server, at)
+        assert (code, len(steps)) == (-signal.SIGKILL, at + 1), steps
+
+
+def killed(hive: HiveLake, server: Server, at: int) -> tuple[int, list[str]]:
+    """Kill a client at a moment, if there is that one, and check its table; return the exit code and the moments."""
+    hive.make(f"t{at}", rows=5)
+    code, steps = server.run("", stepping(hive.properties()), at, table=hive.name(f"t{at}"), only=CALLS)
+    where = f"killed at step {at}: {steps[-1] if steps else 'none'}"
+    expected = [*range(5), *((100, 101) if LANDED in steps else ())]
+    assert ids(hive.load(f"t{at}")) == expected, where
+    held = "after metastore lock" in steps and "after metastore unlock" not in steps
+    assert free_locks(hive, f"t{at}", where) == held, where
+    clean_and_append(hive, f"t{at}", expected, where)
+    return code, steps
 
 
 def free_locks(hive: HiveLake, table: str, where: str) -> int:
