@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.crash.test_killed_writers import check, ids
 from tests.helpers.places import ROOT
 from tests.helpers.spark import WARM, spark_environment
 from tests.helpers.waiting import wait_until
+from tests.lakes.sqlite import TestLake
 from tests.spark.stepped import STATEMENTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -26,24 +28,33 @@ ROWS = tuple(range(100, 140))
 OPERATION = Operation(OPERATIONS["append"].act, (*BEFORE, *ROWS))
 
 
-def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str, statement: str = "") -> int:
-    """Run the job to its end or death, wait for all its processes, and return the exit code of the driver's Python."""
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A statement on a lake of its own, or an append without one, and who is killed at the last of some moments."""
+
+    lake: TestLake
+    moments: list[str]
+    whom: str
+    statement: str = ""
+
+    @property
+    def killed(self) -> Path:
+        return self.lake.folder.with_name(f"{self.whom}-killed")
+
+
+def run(folder: Path, *jobs: Job) -> int:
+    """Run the jobs in one driver to its end or death, wait for all its processes, and return the exit code of the driver's Python."""
     driver = folder / "driver"
     driver.mkdir()
-    kill = {"moments": moments, "whom": whom, "once": str(folder / "killed")}
+    kills = [{"moments": job.moments, "under": str(job.lake.warehouse), "whom": job.whom, "once": str(job.killed)} for job in jobs]
     environment = {
         **os.environ,
-        "ICELOCK_KILL": json.dumps(kill),
+        "ICELOCK_KILL": json.dumps(kills),
         **spark_environment(WARM),
         "TMPDIR": str(driver),
     }
-    command = [
-        sys.executable,
-        "-m",
-        "tests.crash.spark_kill",
-        json.dumps({**properties, "py-io-impl": "tests.crash.spark_kill.KillingFileIO"}),
-        statement,
-    ]
+    wanted = [({**stepping(job.lake.properties()), "py-io-impl": "tests.crash.spark_kill.KillingFileIO"}, job.statement) for job in jobs]
+    command = [sys.executable, "-m", "tests.crash.spark_kill", json.dumps(wanted)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -54,7 +65,7 @@ def run(folder: Path, properties: dict[str, str], moments: list[str], whom: str,
             raise
         finally:
             end_session(process.pid)
-    assert (folder / "killed").exists(), (folder / "log").read_text(errors="replace")[-3000:]
+    assert all(job.killed.exists() for job in jobs), (folder / "log").read_text(errors="replace")[-3000:]
     return code
 
 
@@ -82,31 +93,24 @@ def processes(leader: int) -> list[int]:
 )
 def test_a_driver_that_is_killed(tmp_path: Path, when: str, moments: list[str]) -> None:
     restored = Restored(tmp_path, OPERATION)
-    assert run(tmp_path, stepping(restored.lake.properties()), moments, "driver") == -signal.SIGKILL
+    assert run(tmp_path, Job(lake=restored.lake, moments=moments, whom="driver")) == -signal.SIGKILL
     found = leftovers(restored.lake.catalog().load_table("db.t")).files
-    assert bool(found) == (when in {"tasks", "before the commit"})
+    assert found
     check(restored.lake, OPERATION, landed=False, where=f"killed: {when}")
 
 
-@pytest.mark.parametrize(
-    ("name", "moments", "landed"),
-    [
-        ("merge", ["after close list", "after close metadata.json"], False),
-    ],
-)
-def test_a_driver_that_is_killed_in_a_statement(tmp_path: Path, name: str, moments: list[str], landed: bool) -> None:  # noqa: FBT001
-    """Every step of statements is in tests/spark/test_statements_killed.py, without a process."""
-    operation = STATEMENTS[name]
-    restored = Restored(tmp_path, operation)
-    assert run(tmp_path, stepping(restored.lake.properties()), moments, "driver", operation.text) == -signal.SIGKILL
-    check(restored.lake, operation, landed=landed, where=f"{name}, killed {moments[-1]}")
+def test_a_worker_that_is_killed_in_its_task_and_then_the_driver_in_a_statement(tmp_path: Path) -> None:
+    """The worker's task is tried again: its rows are there once, and nothing of the first attempt is left. Then a merge is about to commit.
 
-
-def test_a_worker_that_is_killed_in_its_task(tmp_path: Path) -> None:
-    """The task is tried again: its rows are there once, and nothing of the first attempt is left."""
-    restored = Restored(tmp_path, OPERATION)
-    assert run(tmp_path, stepping(restored.lake.properties()), ["halfway through write data"], "worker") == 0
-    table = restored.lake.catalog().load_table("db.t")
+    Every step of statements is in tests/spark/test_statements_killed.py, without a process.
+    """
+    merge = STATEMENTS["merge"]
+    first, second = Restored(tmp_path / "append", OPERATION).lake, Restored(tmp_path / "merge", merge).lake
+    append = Job(lake=first, moments=["halfway through write data"], whom="worker")
+    moments = ["after close list", "after close metadata.json"]
+    assert run(tmp_path, append, Job(lake=second, moments=moments, whom="driver", statement=merge.text)) == -signal.SIGKILL
+    table = first.catalog().load_table("db.t")
     assert ids(table) == OPERATION.after
     assert leftovers(table).files == ()
-    check(restored.lake, OPERATION, landed=True, where="worker killed")
+    check(first, OPERATION, landed=True, where="worker killed")
+    check(second, merge, landed=False, where=f"merge, killed {moments[-1]}")
