@@ -25,8 +25,9 @@ VENV_NEXT := .venv-next
 DBT := .venv-dbt
 PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
-# Python compiles what is imported when it is; pip would compile everything, for 24 s of CPU an environment.
-PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
+INSTALL := -m tools.environment
+# What installs packages in a fortieth of pip's time; a machine that cannot have it is served by pip.
+UV := .cache/uv/.tried
 
 .PHONY: demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
@@ -86,8 +87,8 @@ test42:
 # Not part of CI. pip says that icelock wants another PyIceberg: that is what is tried here.
 test-next: | python
 	$(PYTHON) -m venv --clear $(VENV_NEXT)
-	$(VENV_NEXT)/bin/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[test]'
-	$(VENV_NEXT)/bin/pip install $(PIP_FLAGS) --pre --upgrade '$(PYICEBERG)'
+	$(VENV_NEXT)/bin/pip install --quiet -c constraints/dev.txt -e '.[test]'
+	$(VENV_NEXT)/bin/pip install --quiet --pre --upgrade '$(PYICEBERG)'
 	$(VENV_NEXT)/bin/pip freeze | grep -i '^pyiceberg'
 	$(VENV_NEXT)/bin/python $(LANE) --numprocesses=auto tests/golden tests/unit
 
@@ -118,7 +119,7 @@ static: java $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/icelock/spark/jvm/java/*.java
-	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src/icelock
+	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules $$(grep -rl --include='*.py' '>>> ' src/icelock)
 
 check: static
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/interop/test_sql_page.py tests/operations/test_page.py
@@ -143,24 +144,26 @@ java:
 	  *) echo "Spark needs a JDK 17 or 21, on PATH or named by JAVA_HOME: install one, on Debian with apt-get install openjdk-17-jdk-headless" >&2; exit 1 ;; esac
 
 # Stamp files: an environment is installed again only when what it is made from has changed.
-$(VENV)/.venv: | python
-	$(PYTHON) -m venv $(VENV)
+$(UV): constraints/common.txt | python
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile --upgrade --target $(@D) -c $< uv 2>/dev/null || \
+	  echo "pip cannot install uv here, so pip installs everything, which takes longer"
+	@mkdir -p $(@D) && touch $@
+
+# pip is for those who work in the environment, and for the tests of packaging.
+$(VENV)/.demo: pyproject.toml constraints/common.txt constraints/dev.txt | python $(UV)
+	$(PYTHON) $(INSTALL) $(VENV) -c constraints/dev.txt -e '.[demo]' pip
 	touch $@
 
-$(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/dev.txt
-	$(BIN)/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[demo]'
-	touch $@
-
-$(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints/common.txt constraints/dev.txt
-	$(BIN)/pip install $(PIP_FLAGS) -c constraints/dev.txt -e '.[dev]'
+$(VENV)/.dev: pyproject.toml constraints/common.txt constraints/dev.txt | python $(UV)
+	$(PYTHON) $(INSTALL) $(VENV) -c constraints/dev.txt -e '.[dev]' pip
 	touch $@ $(VENV)/.demo
 
 $(DBT)/.dbt: $(VENV)/.dev constraints/dbt.txt
 	rm -rf $(DBT)
-	$(BIN)/pip install $(PIP_FLAGS) --no-deps --target $(DBT) -r constraints/dbt.txt
+	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(DBT) -r constraints/dbt.txt
 	touch $@
 
-$(VENV43)/.test: pyproject.toml constraints/common.txt $(SPARK43) | python
-	$(PYTHON43) -m venv --clear $(VENV43)
-	$(VENV43)/bin/pip install $(PIP_FLAGS) -c $(SPARK43) -e '.[test]'
+$(VENV43)/.test: pyproject.toml constraints/common.txt $(SPARK43) | python $(UV)
+	rm -rf $(VENV43)
+	$(PYTHON43) $(INSTALL) $(VENV43) -c $(SPARK43) -e '.[test]' pip
 	touch $@
