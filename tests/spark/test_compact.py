@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 
+import pyarrow as pa
 import pytest
 from pyiceberg.transforms import IdentityTransform
 
@@ -67,6 +69,70 @@ def test_rows_are_sorted_by_ranges(spark, table, monkeypatch, native):
     bounds = sorted((int.from_bytes(f.lower_bounds[1], "little"), int.from_bytes(f.upper_bounds[1], "little")) for f in data_files(table))
     assert all(upper < lower for (_, upper), (lower, _) in itertools.pairwise(bounds)), bounds
     assert {file.sort_order_id for file in data_files(table)} == {table.sort_order().order_id}
+
+
+def in_files(table, *columns):
+    """Return the rows of each file, as they lie in it; files by their first rows' ``columns``."""
+    rows = table.refresh().scan(selected_fields=(*columns, "_file", "_pos")).to_arrow().to_pylist()
+    rows.sort(key=lambda row: (row["_file"], row["_pos"]))
+    return [[tuple(row[name] for name in columns) for row in of] for _, of in itertools.groupby(rows, key=lambda row: row["_file"])]
+
+
+# How Spark and Iceberg order doubles: NaN is greater than all numbers, and nulls go where the order says.
+NUMBERS = [None, float("-inf"), -1.5, 0.0, 2.5, float("inf"), float("nan")]
+ORDERS = {
+    "x asc nulls first, id": lambda row: (place(row[0]), row[1]),
+    "x asc nulls last, id desc": lambda row: (row[0] is None, place(row[0]), -row[1]),
+    "x desc nulls first, id": lambda row: (row[0] is not None, -place(row[0]), row[1]),
+    "x desc nulls last, id": lambda row: (-place(row[0]), row[1]),
+}
+
+
+def place(number):
+    return next(n for n, known in enumerate(NUMBERS) if known is number or known == number or str(known) == str(number))
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("order", ORDERS)
+def test_ranges_with_nulls_and_nan(spark, spark_lake, order):
+    """Files follow each other in the order, and have as many rows each as others: all 700 are the sample."""
+    made = spark_lake.catalog().create_table("db.t", pa.schema({"id": pa.int64(), "x": pa.float64()}), properties=KEYED)
+    for start in range(0, 700, 100):
+        made.append(pa.table({"id": range(start, start + 100), "x": pa.array([NUMBERS[i * 5 % 7] for i in range(start, start + 100)])}))
+    size = sum(file.file_size_in_bytes for file in data_files(made))
+    options = ALL | {"target-file-size-bytes": str(size // 3), "min-file-size-bytes": "0"}
+    done = icelock.spark.compact(spark, TABLE, sort_by=order, options=options)
+    found = sorted(in_files(made, "x", "id"), key=lambda rows: ORDERS[order](rows[0]))
+    assert len(found) == done.added_files >= 3
+    expected = sorted(((NUMBERS[i * 5 % 7], i) for i in range(700)), key=ORDERS[order])
+    assert repr([row for rows in found for row in rows]) == repr(expected)
+    sizes = [len(rows) for rows in found]
+    assert max(sizes) - min(sizes) <= 1, sizes
+
+
+def test_where_ranges_begin_says_a_sample_of_the_columns_that_are_compared(spark, table, monkeypatch):
+    """Spark's own sample reads whole rows; no plan shows a bound, which is a value of a row."""
+    monkeypatch.setattr(compact_here, "_SAMPLED", 50)
+    store = spark._jsparkSession.sharedState().statusStore()
+    before = store.executionsCount()
+    size = sum(file.file_size_in_bytes for file in data_files(table))
+    options = ALL | {"target-file-size-bytes": str(size // 3), "min-file-size-bytes": "0"}
+    counts = lineage(table)
+    icelock.spark.compact(spark, TABLE, sort_by="name", options=options)
+    assert lineage(table) == counts
+    files = in_files(table, "name", "id")
+    assert len(files) >= 3
+    assert all(100 < len(rows) < 300 for rows in files), [len(rows) for rows in files]
+    ran = store.executionsList(before, 100)
+    plans = [ran.apply(number).physicalPlanDescription() for number in range(ran.size())]
+    read = [
+        {name.partition(":")[0] for shown in re.findall(r"ReadSchema: struct<([^>]*)>", plan) for name in shown.split(",")}
+        for plan in plans
+    ]
+    assert [names - {"_tmp_metadata_row_index"} for names in read[:1]] == [{"name"}]  # Spark counts that one
+    assert len(read) == 2
+    assert read[1] >= {"id", "name", "city"}
+    assert not any("canary" in plan for plan in plans)
 
 
 @pytest.mark.spark43

@@ -17,7 +17,7 @@ Not here: transforms (``spark.columns.transforms``), files (``arrow.write.fanout
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -104,27 +104,38 @@ def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, 
     return keys.apply(mode, sort=not (fanout and layout.sort_order.is_unsorted))
 
 
-def in_ranges(rows: DataFrame, layout: Layout, partitions: int, *, last: Sequence[Column] = ()) -> DataFrame:
-    """Return the rows in so many ranges of partition values and sort order, then ``last``, each sorted."""
-    return _Keys(rows, layout, case_sensitive=True, last=last).apply(Mode.RANGE, sort=True, partitions=partitions)
+def in_ranges(rows: DataFrame, layout: Layout, ranges: int, *, sample: DataFrame, last: Sequence[str] = ()) -> DataFrame:
+    """Return the rows in so many ranges of partition values and sort order, then the columns ``last``, each a task's, and sorted.
+
+    ``sample`` are some of the rows, with the same columns. Spark computes those that the order compares; for a sample of its own it would
+    read all rows whole once more, as it does where its JVM is out of reach.
+    """
+    from icelock.spark.jvm.native import native_jvm
+
+    keys = _Keys(rows, layout, case_sensitive=True, last=last)
+    jvm = None if ranges == 1 else native_jvm(rows.sparkSession)
+    if jvm is None:
+        return keys.apply(Mode.RANGE, sort=True, partitions=ranges)
+    return keys.ranged(lambda found, row: jvm.range_of(found, ranges, row), ranges, _Keys(sample, layout, case_sensitive=True, last=last))
 
 
 class _Keys:
     """What rows are distributed and sorted by, as columns beside theirs; ``last`` are further columns to sort by."""
 
-    def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool, last: Sequence[Column] = ()) -> None:
+    def __init__(self, rows: DataFrame, layout: Layout, *, case_sensitive: bool, last: Sequence[str] = ()) -> None:
         self._rows = rows
         self._schema = layout.schema
         self._case_sensitive = case_sensitive
         self._made: dict[tuple[str, int], Column] = {}
         partition = [(item.transform, item.source_id) for item in layout.spec.fields]
         self.partition = [name for transform, source in partition if (name := self._key(transform, source)) is not None]
-        self.order = [self._sorted(item) for item in _build_order(layout) if self._key(item.transform, item.source_id) is not None]
-        self.order += last
+        order = [(item, name) for item in _build_order(layout) if (name := self._key(item.transform, item.source_id)) is not None]
+        self.order = [*(self._sorted(item, name) for item, name in order), *(F.col(quoted(name)) for name in last)]
+        self._compared = list(dict.fromkeys([*(name for _, name in order), *last]))
 
     def apply(self, mode: Mode, *, sort: bool, partitions: int | None = None) -> DataFrame:
         """Return the rows, distributed and sorted; ``partitions`` is the number of ranges."""
-        rows = self._rows.select("*", *(column.alias(name) for name, column in self._named()))
+        rows = self._with_keys()
         if mode == Mode.HASH and self.partition:
             rows = rows.hint("rebalance", *(F.col(quoted(name)) for name in self.partition))
         elif mode == Mode.RANGE:
@@ -132,6 +143,16 @@ class _Keys:
         if sort:
             rows = rows.sortWithinPartitions(*self.order)
         return rows.drop(*(name for name, _ in self._named()))
+
+    def ranged(self, range_of: Callable[[DataFrame, Column], Column], ranges: int, sample: Self) -> DataFrame:
+        """Return the rows in ranges, each sorted; ``range_of`` is ``NativeJvm.range_of``, and ``sample`` has the keys of some rows."""
+        compared = [F.col(quoted(name)) for name in self._compared]
+        found = sample._with_keys().select(*compared).repartition(1).sortWithinPartitions(*sample.order)
+        rows = self._with_keys().repartitionById(ranges, range_of(found, F.struct(*compared)))
+        return rows.sortWithinPartitions(*self.order).drop(*(name for name, _ in self._named()))
+
+    def _with_keys(self) -> DataFrame:
+        return self._rows.select("*", *(column.alias(name) for name, column in self._named()))
 
     def _named(self) -> list[tuple[str, Column]]:
         return [(f"{_KEY}{number}", column) for number, column in enumerate(self._made.values())]
@@ -161,9 +182,8 @@ class _Keys:
             known = kind if isinstance(kind, sp.StructType) else sp.StructType([])
         return path
 
-    def _sorted(self, item: SortField) -> Column:
-        name = self._key(item.transform, item.source_id)
-        column = F.col(quoted(name or ""))
+    def _sorted(self, item: SortField, name: str) -> Column:
+        column = F.col(quoted(name))
         first = item.null_order == NullOrder.NULLS_FIRST
         if item.direction == SortDirection.ASC:
             return column.asc_nulls_first() if first else column.asc_nulls_last()

@@ -32,7 +32,7 @@ _NATIVE: Final = (
     "PositionColumn",
     *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
     *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
-    *("CachedTables", "TableRelations", "TableCommands", "DeletedRows"),
+    *("CachedTables", "TableRelations", "TableCommands", "DeletedRows", "RangeOf"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

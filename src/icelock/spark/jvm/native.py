@@ -98,6 +98,16 @@ class NativeJvm:
         """Return whether a bit is set in a row of a table, whose rows have ``width`` bytes; bit 0 is the lowest of the first byte."""
         return Column(self._classes.ColumnFunctions.among(bits, width, row._jc, bit._jc))
 
+    def range_of(self, sample: DataFrame, ranges: int, row: Column) -> Column:
+        """Return the number of a row's range, from 0, in the order of a sample, which is computed.
+
+        Args:
+            sample: some rows of the columns that the order compares, sorted by it in one partition.
+            ranges: how many; their bounds are the quantiles of the sample.
+            row: a struct of the same columns.
+        """
+        return Column(self._classes.RangeOf.column(sample._jdf, ranges, row._jc))
+
 
 def native_jvm(spark: SparkSession) -> NativeJvm | None:
     """Return the compiled classes, or None where they cannot be had: a Connect session, or a platform that hides its JVM."""
