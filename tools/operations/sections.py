@@ -248,6 +248,11 @@ SECTIONS = (
             ),
             row("`icelock.maintenance.leftovers`", "maintenance.leftovers", remark="lists files and keys that nothing needs"),
             row("`icelock.maintenance.remove_leftovers`", "maintenance.remove_leftovers"),
+            row(
+                "`icelock.maintenance.audit`",
+                "maintenance.audit",
+                remark="looks at everything, by none of the code that reads and writes tables",
+            ),
         ),
     ),
     Section(

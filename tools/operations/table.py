@@ -243,7 +243,11 @@ MAINTENANCE = [
         Outcome.REMOVES,
         {"commit": lambda p: p.table.maintenance.expire_snapshots().by_id(unnamed(p)).commit()},
     ),
-    *recipes("maintenance", Outcome.READS, {"leftovers": lambda p: maintenance.leftovers(p.table)}),
+    *recipes(
+        "maintenance",
+        Outcome.READS,
+        {"leftovers": lambda p: maintenance.leftovers(p.table), "audit": lambda p: maintenance.audit(p.catalog, ".".join(p.table.name()))},
+    ),
     *recipes("maintenance", Outcome.REMOVES, {"remove_leftovers": removed}),
     *recipes("maintenance", Outcome.ENCRYPTED, {"optimize_tables": optimized}),
 ]

@@ -14,6 +14,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar, Final
@@ -37,6 +38,7 @@ from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
 from icelock.catalog.commit.store import Store, StoreTurn
 from icelock.catalog.new_properties import NewProperties
+from icelock.catalog.trust.kept import Kept
 from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.pins import Known, Pins
 from icelock.errors import IcelockError, PolicyError
@@ -121,6 +123,17 @@ class NamedTables(Catalog):
             raise
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return table
+
+    def kept(self, identifier: str | Identifier) -> Kept:
+        """Return what the catalog and the pins say of a table; nothing is checked or remembered, and its metadata file is not read.
+
+        Raises:
+            NoSuchTableError: as PyIceberg.
+            FormatError, PolicyError: the pins file is damaged, or cannot be read.
+        """
+        name = self._store.name_of(identifier)
+        pinned = self.pins.seen(name).pinned
+        return replace(self._store.kept(name), pinned_key_id=self.pins.pinned_key_id(name), seen=pinned)
 
     def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
         """Read and check a metadata file and return its table.

@@ -3,26 +3,25 @@
 Each command group is a module of this package and is imported when it is called, so that ``icelock --version`` needs no
 extra and ``icelock --help`` takes no time. To add one, write the module and put it into ``COMMANDS``.
 
-Every error ends as one red line and exit code 1; wrong usage ends with exit code 2 (click's). Errors that are not icelock's own, such as
-those of a network or a database, come with their type; ``ICELOCK_TRACEBACK=1`` shows where they were raised.
+Every error ends as one red line and exit code 1 (of ``audit`` 2); wrong usage ends with exit code 2 (click's). Errors that are not
+icelock's own, such as those of a network or a database, come with their type; ``ICELOCK_TRACEBACK=1`` shows where they were raised.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import click
 
-from icelock.cli.output import emit_error
-from icelock.errors import IcelockError
+from icelock.cli.output import fail
 
 # A command's name, which is that of its module (if ``_MODULES`` has no other) and of the function in it, and what it does: the first
 # sentence of its help.
 COMMANDS: Final[Mapping[str, str]] = {
+    "audit": "Look whether all of a table is encrypted and whole, and which keys open what.",
     "compact": "Put the small data files of TABLE together, cut large ones, and write those with many deleted rows without these.",
     "demo": "Make an encrypted lake from 336,776 real flights and show what is protected.",
     "expire": "Remove old snapshots of TABLE, with their keys and their files.",
@@ -37,8 +36,10 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 _MODULES: Final[Mapping[str, str]] = dict.fromkeys(("compact", "expire", "rewrite-deletes", "rewrite-manifests"), "maintain")
 # Those that read PyIceberg's configuration.
-_CONFIGURED: Final = frozenset({"kms", "leftovers", "optimize", "pyiceberg", *_MODULES})
-TRACEBACK: Final = "ICELOCK_TRACEBACK"
+_CONFIGURED: Final = frozenset({"audit", "kms", "leftovers", "optimize", "pyiceberg", *_MODULES})
+
+# Exit code 1 is what they found; errors are 2.
+_COULD_NOT_LOOK: Final = frozenset({"audit"})
 
 
 class _Commands(click.Group):
@@ -52,7 +53,12 @@ class _Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         if cmd_name in _CONFIGURED:
             # First: PyIceberg reads its configuration while it is imported.
-            importlib.import_module("icelock.catalog.configuration").read_configuration()
+            try:
+                importlib.import_module("icelock.catalog.configuration").read_configuration()
+            except Exception as e:
+                if cmd_name not in _COULD_NOT_LOOK:
+                    raise
+                fail(e, code=2)
         command: click.Command = getattr(
             importlib.import_module(f"icelock.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name.replace("-", "_")
         )
@@ -68,11 +74,8 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as e:
-            if not isinstance(e, IcelockError) and os.environ.get(TRACEBACK):
-                raise
-            emit_error(e)
-            ctx.exit(1)
+        except Exception as e:  # noqa: BLE001 - it is the last to catch it
+            fail(e)
 
 
 def _version() -> str:

@@ -19,11 +19,10 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.catalog.load import load_catalog
 from icelock.cli.maintain import named
 from icelock.cli.output import emit, json_option, note
-from icelock.cli.table_names import age, split_name
+from icelock.cli.table_names import age, split_catalog
 from icelock.maintenance import Leftovers, Optimized, OptimizeStep, Outcome, optimize_tables
 
 _COLUMNS: Final = ("table", "step", "outcome", "seconds", "found", "why")
@@ -45,7 +44,7 @@ def optimize(name: str, catalog: str | None, within: timedelta | None, options: 
     snapshots, remove leftovers. Table properties icelock.optimize.* say which, and from when on.
     """
     if catalog is None:
-        catalog, name = _split(name)
+        catalog, name = split_catalog(name)
 
     def told(table: str, step: OptimizeStep) -> None:
         note(f"{table}: {step.name}: {step.outcome.value} ({step.seconds:.1f} s)")
@@ -54,14 +53,6 @@ def optimize(name: str, catalog: str | None, within: timedelta | None, options: 
     emit([_as_json(table) for table in done], lambda: _view(done, dry_run=dry_run))
     if any(table.failed for table in done):
         click.get_current_context().exit(1)
-
-
-def _split(name: str) -> tuple[str | None, str]:
-    """Return the catalog and the rest of a name, which is that of a catalog, or begins with one."""
-    first = name.partition(".")[0].lower()
-    if first in {one.lower() for one in known_catalogs(read_configuration())} or "." not in name:
-        return name.partition(".")[0], name.partition(".")[2]
-    return split_name(name)
 
 
 def _as_json(done: Optimized) -> dict[str, Any]:

@@ -7,9 +7,10 @@ JSON document, without it the view. How far it is (``progress``) and errors go t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from rich.console import Console, RenderableType
@@ -18,6 +19,7 @@ from icelock.errors import IcelockError
 
 _LONGEST: Final = 500  # of a text that others wrote
 _JSON: Final = "icelock.json"
+TRACEBACK: Final = "ICELOCK_TRACEBACK"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -81,6 +83,17 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 def note(text: str) -> None:
     """Say how far a command is, in a line on standard error."""
     Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+
+
+def fail(error: Exception, *, code: int = 1) -> NoReturn:
+    """End the command with an error as one line, and an exit code; with ``ICELOCK_TRACEBACK=1`` errors of others are raised.
+
+    To be called where the error was caught.
+    """
+    if not isinstance(error, IcelockError) and os.environ.get(TRACEBACK):
+        raise error
+    emit_error(error)
+    click.get_current_context().exit(code)
 
 
 def emit_error(error: Exception) -> None:

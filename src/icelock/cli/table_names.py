@@ -82,6 +82,14 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
     return loaded
 
 
+def split_catalog(name: str) -> tuple[str | None, str]:
+    """Return the catalog and the rest of a name, which is that of a catalog, or begins with one."""
+    first = name.partition(".")[0].lower()
+    if first in {one.lower() for one in known_catalogs(read_configuration())} or "." not in name:
+        return name.partition(".")[0], name.partition(".")[2]
+    return split_name(name)
+
+
 def split_name(name: str) -> tuple[str | None, str]:
     """Return the catalog that a name begins with, None for the default one, and the rest."""
     config = read_configuration()

@@ -21,15 +21,18 @@ Source: parquet-format's Encryption.md and parquet.thrift; Thrift's compact prot
 from __future__ import annotations
 
 import struct
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from icelock.errors import IntegrityError
-from icelock.format.aes_gcm import OVERHEAD
+from icelock.format.aes_gcm import OVERHEAD, decrypt
 
 ENCRYPTED_MAGIC: Final = b"PARE"
 PLAIN_MAGIC: Final = b"PAR1"
 END_LENGTH: Final = 8
 """Bytes after the footer: its length and the magic."""
+
+# Types of modules; data pages and their headers have a page ordinal in their AAD, the footer has no ordinal at all.
+FOOTER, COLUMN, PAGE, DICTIONARY, PAGE_HEADER, DICTIONARY_HEADER, COLUMN_INDEX, OFFSET_INDEX, BLOOM_HEADER, BLOOM_BITS = range(10)
 
 ALGORITHM: Final = "AES_GCM_V1"
 _UNAUTHENTICATED: Final = "AES_GCM_CTR_V1"
@@ -47,6 +50,13 @@ _LONG_LIST: Final = 15
 _MAX_DEPTH: Final = 32
 _MORE: Final = 0x80
 _MAX_VARINT: Final = 10
+
+
+class OpenFooter(NamedTuple):
+    """An encrypted footer that authenticated: FileMetaData in Thrift's compact protocol, and the AAD that all modules begin with."""
+
+    file_metadata: bytes
+    aad: bytes
 
 
 def footer_length(end: bytes, size: int, location: str) -> int:
@@ -74,20 +84,43 @@ def check_encrypted_footer(footer: bytes, location: str) -> None:
     Raises:
         IntegrityError: another algorithm, above all AES_GCM_CTR_V1; bytes that no writer produces; bytes between the parts.
     """
+    _encrypted_footer(footer, location)
+
+
+def open_footer(footer: bytes, dek: bytes, aad_prefix: bytes, location: str) -> OpenFooter:
+    """Return the plain FileMetaData of an encrypted footer, after `check_encrypted_footer`.
+
+    Raises:
+        IntegrityError: see `check_encrypted_footer`; or its tag does not match.
+    """
+    reader, unique = _encrypted_footer(footer, location)
+    aad = aad_prefix + unique
+    message = reader.take(reader.left())
+    return OpenFooter(file_metadata=decrypt(dek, message, module_aad(aad, FOOTER)), aad=aad)
+
+
+def module_aad(aad: bytes, kind: int, *ordinals: int) -> bytes:
+    """Return the AAD of a module: what its file's modules share, its type, and its row group, column and page as far as it has them."""
+    return aad + struct.pack(f"<B{len(ordinals)}h", kind, *ordinals)
+
+
+def _encrypted_footer(footer: bytes, location: str) -> tuple[_Thrift, bytes]:
+    """Return a reader that stands at the encrypted footer's nonce, and aad_file_unique."""
     reader = _Thrift(footer, location, strict=True)
     if reader.field(0) != (1, _STRUCT):
         _refuse(location, "its FileCryptoMetaData does not begin with the algorithm")
-    reader.algorithm()
+    unique = reader.algorithm()
     reader.key_metadata()
     length = int.from_bytes(reader.take(4), "little")
     if length < OVERHEAD or length != reader.left():
         _refuse(location, f"its encrypted footer claims {length} bytes, there are {reader.left()}")
+    return reader, unique
 
 
-def check_signed_footer(footer: bytes, location: str) -> None:
+def check_signed_footer(footer: bytes, location: str) -> bool:
     """Check that a plaintext footer, if it names an algorithm, names AES_GCM_V1; its signature is for Parquet's reader to verify.
 
-    A footer that names none belongs to a plain file; refusing that is up to the caller.
+    Return whether it names one; a footer that does not belongs to a plain file, and refusing that is up to the caller.
 
     Args:
         footer: all bytes before the footer's length.
@@ -108,6 +141,7 @@ def check_signed_footer(footer: bytes, location: str) -> None:
         field, kind = reader.field(field)
     if named and (named > 1 or reader.left() != OVERHEAD):
         _refuse(location, f"its footer names {named} algorithms and has {reader.left()} bytes of signature, not {OVERHEAD}")
+    return bool(named)
 
 
 class _Thrift:
@@ -141,16 +175,17 @@ class _Thrift:
         zigzag = self._varint()
         return (zigzag >> 1) ^ -(zigzag & 1), kind
 
-    def algorithm(self) -> None:
-        """Read a union EncryptionAlgorithm, which has to be AES_GCM_V1."""
+    def algorithm(self) -> bytes:
+        """Read a union EncryptionAlgorithm, which has to be AES_GCM_V1; return aad_file_unique."""
         member, kind = self.field(0)
         if (member, kind) == (_CTR, _STRUCT):
             _refuse(self._location, f"it names {_UNAUTHENTICATED} as its algorithm, which leaves pages without authentication")
         if (member, kind) != (_GCM, _STRUCT):
             _refuse(self._location, f"it names an unknown algorithm (member {member} of type {kind})")
-        self._aes_gcm()
+        unique = self._aes_gcm()
         if self.field(_GCM) != (0, _STOP):
             _refuse(self._location, "it names a second algorithm")
+        return unique
 
     def key_metadata(self) -> None:
         """Read what ends FileCryptoMetaData; key metadata there names a key to readers that have none, and decides nothing here."""
@@ -161,8 +196,8 @@ class _Thrift:
         if following != (0, _STOP):
             _refuse(self._location, "its FileCryptoMetaData has more than algorithm and key metadata")
 
-    def _aes_gcm(self) -> None:
-        """Read what an algorithm is given: the unique part of the AAD, and the prefix or that the reader supplies it."""
+    def _aes_gcm(self) -> bytes:
+        """Read what an algorithm is given (the AAD prefix, or that the reader supplies it), and return aad_file_unique."""
         found: dict[int, bytes] = {}
         field, kind = self.field(0)
         while kind != _STOP:
@@ -175,11 +210,12 @@ class _Thrift:
             else:
                 _refuse(self._location, f"its algorithm has an unknown field (id {field}, type {kind})")
             field, kind = self.field(field)
-        unique = len(found.get(_UNIQUE, b""))
-        if unique != _UNIQUE_LENGTH:
-            _refuse(self._location, f"its aad_file_unique has {unique} bytes, not {_UNIQUE_LENGTH}")
+        unique = found.get(_UNIQUE, b"")
+        if len(unique) != _UNIQUE_LENGTH:
+            _refuse(self._location, f"its aad_file_unique has {len(unique)} bytes, not {_UNIQUE_LENGTH}")
         if _PREFIX in found and found.get(_SUPPLY):
             _refuse(self._location, "its AAD prefix is said to be both stored and supplied")
+        return unique
 
     def skip(self, kind: int, depth: int = 0, *, element: bool = False) -> None:
         """Skip a value; booleans in a list or map (``element``) take a byte, those of a field none."""

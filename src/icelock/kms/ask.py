@@ -64,6 +64,21 @@ def unwrapped(kms: KmsClient, blob: bytes, key_id: str) -> bytes:
     return key
 
 
+def version_of(kms: KmsClient, blob: bytes, key_id: str) -> str | None:
+    """Return the version of the master key that wrapped a key, None if the client does not tell.
+
+    A client may have ``wrapped_version(wrapped_key, wrapping_key_id)``, which returns text; it is no part of the contract.
+    """
+    tell = getattr(getattr(kms, "inner", kms), "wrapped_version", None)
+    if not callable(tell):
+        return None
+    try:
+        version = tell(blob, key_id)
+    except Exception:  # noqa: BLE001 - it is told, or not
+        return None
+    return None if version is None else str(version)
+
+
 def restated(error: KeyUnavailableError, message: str) -> KeyUnavailableError:
     """Return an error of the same kind with another message."""
     if isinstance(error, KmsError):

@@ -55,11 +55,22 @@ class LocalKms:
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         """Decrypt what ``wrap_key`` returned under any version of the master key (see ``KmsClient.unwrap_key``)."""
+        return self._unwrapped(wrapped_key, wrapping_key_id)[0]
+
+    def wrapped_version(self, wrapped_key: bytes, wrapping_key_id: str) -> str:
+        """Return the number of the version of the master key that opens a wrapped key.
+
+        Raises:
+            KmsError: see ``unwrap_key``.
+        """
+        return str(self._unwrapped(wrapped_key, wrapping_key_id)[1])
+
+    def _unwrapped(self, wrapped_key: bytes, wrapping_key_id: str) -> tuple[bytes, int]:
         master = self._master(wrapping_key_id)
         cause: FormatError | IntegrityError | None = None
         for version in reversed(master.versions):
             try:
-                return aes_gcm.decrypt(version.key.reveal(), wrapped_key)
+                return aes_gcm.decrypt(version.key.reveal(), wrapped_key), version.version
             except (FormatError, IntegrityError) as e:
                 cause = e
         raise KmsError(

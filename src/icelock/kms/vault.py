@@ -50,6 +50,7 @@ _SERVICE: Final = Service(
 _KEY_NAME: Final = re.compile(r"\w(?:[\w.-]*\w)?", re.ASCII)
 DEFAULT_MOUNT: Final = "transit"
 _PREFIX: Final = b"vault:v"
+_VERSION: Final = re.compile(rb"vault:v([0-9]+):")
 _PROBE: Final = "vault:v1:AAAA"
 _DEFAULT_TOKEN_FILE: Final = "~/.vault-token"  # noqa: S105 - a path
 _KINDS: Final[tuple[tuple[type[Exception], KmsErrorKind], ...]] = (
@@ -108,6 +109,12 @@ class VaultKms:
             return base64.b64decode(text, validate=True)
         except binascii.Error as e:
             raise _strange(call="unwrap", key_id=wrapping_key_id) from e
+
+    def wrapped_version(self, wrapped_key: bytes, wrapping_key_id: str) -> str | None:
+        """Return the version in ``vault:vN:``, without a call."""
+        del wrapping_key_id
+        found = _VERSION.match(wrapped_key)
+        return None if found is None else found[1].decode()
 
     def _call(self, call: Call, key_id: str, ask: Callable[[Any], Any]) -> str:
         """Return the one text in the answer to this call."""

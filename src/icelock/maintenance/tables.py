@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.typedef import Identifier
 
 from icelock.catalog.base import EncryptedCatalog
-from icelock.errors import PolicyError
-from icelock.table.maintenance.neighbours import namespaces_below
+from icelock.catalog.tables_below import tables_below
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, Outcome, optimize
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.table import Table
@@ -51,7 +49,7 @@ def optimize_tables(  # noqa: PLR0913 - keywords, as those of a table
     """
     OptimizePolicy.of({}, options)
     budget = Budget(within=within, clock=clock)
-    tables = sorted(_tables(catalog, name))
+    tables = sorted(tables_below(catalog, name, is_table=catalog.table_exists))
     return tuple(_optimized(catalog, table, options, budget, dry_run=dry_run, told=told) for table in tables)
 
 
@@ -80,15 +78,3 @@ def _optimized(  # noqa: PLR0913 - what all tables share
     except Exception as e:  # noqa: BLE001 - whatever it is, the other tables go on, and it is said
         return not_begun(Outcome.FAILED, f"{type(e).__name__}: {' '.join(str(e).split())}")
     return optimize(table.maintenance, policy, budget, dry_run=dry_run, told=tell)
-
-
-def _tables(catalog: EncryptedCatalog, name: str) -> set[str]:
-    parts: Identifier = tuple(name.split(".")) if name else ()
-    if not all(parts):
-        raise PolicyError(f"{name!r} is not the name of a table or namespace")
-    if len(parts) > 1 and catalog.table_exists(name):
-        return {name}
-    if parts and not catalog.namespace_exists(parts):
-        raise PolicyError(f"catalog {catalog.name} has no table and no namespace {name}")
-    spaces = {*([parts] if parts else []), *namespaces_below(catalog, parts)}
-    return {".".join(table) for space in spaces for table in catalog.list_tables(space)}

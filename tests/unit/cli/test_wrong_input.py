@@ -9,7 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from icelock.cli.main import COMMANDS, TRACEBACK, main
+from icelock.cli.main import COMMANDS, main
+from icelock.cli.output import TRACEBACK
 
 SQL = {"TYPE": "sql", "URI": "sqlite:///{folder}/catalog.db", "WAREHOUSE": "file://{folder}"}
 CATALOGS = {

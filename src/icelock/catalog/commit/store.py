@@ -29,6 +29,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Identifier
 
 from icelock.catalog.commit.outcome import check_new
+from icelock.catalog.trust.kept import Kept
 from icelock.table.commit.protocol import CommitTurn
 
 if TYPE_CHECKING:
@@ -145,6 +146,14 @@ class Store(ABC, Generic[_Catalog]):
         """Load a table and compare it with what the service knows of it."""
         table: IcebergTable = self.iceberg.load_table(name)
         return table
+
+    @abstractmethod
+    def kept(self, name: Identifier) -> Kept:
+        """Return what the service keeps of a table, without comparing anything.
+
+        Raises:
+            NoSuchTableError: as PyIceberg.
+        """
 
     @abstractmethod
     def stage(self, name: Identifier, form: TableForm) -> StagedTable:

@@ -17,7 +17,7 @@ Not here: rules (``catalog.base``), what the parameters prove (``catalog.trust.f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
@@ -36,6 +36,7 @@ from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.loadable import MetadataForm
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn, named_metadata
 from icelock.catalog.trust.facts import Facts, check_facts
+from icelock.catalog.trust.kept import Kept
 from icelock.errors import PolicyError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -56,17 +57,9 @@ class GlueCatalog(EncryptedCatalog, IcebergGlueCatalog):
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> IcebergTable:
         name = (glue_table["DatabaseName"], glue_table["Name"])
-        location, parameters = metadata_location(glue_table), glue_table["Parameters"]
+        location = metadata_location(glue_table)
         table = self.load_from_metadata(name, location)
-        facts = Facts(
-            named=location,
-            metadata_location=parameters.get(HASH_OF),
-            key_id=parameters.get(names.ENCRYPTION_KEY_ID),
-            data_key_length=parameters.get(names.DATA_KEY_LENGTH),
-            metadata_hash=parameters.get(HASH),
-            where="Glue",
-            anew=f"remove {HASH} and {HASH_OF} from its parameters and correct the others",
-        )
+        facts = _facts(glue_table["Parameters"], location)
         check_facts(facts, table.metadata, table=".".join(name), location=location, hash_of=self.metadata_cache.hash_of)
         return table
 
@@ -111,6 +104,15 @@ class GlueStore(PointerStore[GlueCatalog]):
         """Return the metadata file that the entry names now."""
         entry = self.entry(name)
         return None if entry is None else metadata_location(entry)
+
+    def kept(self, name: Identifier) -> Kept:
+        """Return what the entry has."""
+        entry = self.entry(name)
+        if entry is None:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        location = metadata_location(entry)
+        facts = _facts(entry["Parameters"], location)
+        return Kept(location=location, io=self.catalog._load_file_io(location=location), where=self.server, facts=facts)
 
     def put(self, staged: StagedTable, entry: Any | None, *, digest: str | None) -> None:
         """Create the entry, or replace the version that ``entry`` is; ``digest`` is the metadata's hash."""
@@ -169,6 +171,18 @@ class GlueTurn(PointerTurn):
             if self.location is None and isinstance(e, known.EntityNotFoundException):
                 raise NoSuchNamespaceError(f"Database does not exist: {staged.name()[0]}") from e
             raise CommitFailedException(f"Glue refused the change of table {table}: {e}; nothing was changed") from e
+
+
+def _facts(parameters: Mapping[str, str], location: str) -> Facts:
+    return Facts(
+        named=location,
+        metadata_location=parameters.get(HASH_OF),
+        key_id=parameters.get(names.ENCRYPTION_KEY_ID),
+        data_key_length=parameters.get(names.DATA_KEY_LENGTH),
+        metadata_hash=parameters.get(HASH),
+        where="Glue",
+        anew=f"remove {HASH} and {HASH_OF} from its parameters and correct the others",
+    )
 
 
 def metadata_location(row: Any) -> str:

@@ -42,7 +42,8 @@ from icelock.catalog.commit.pointer import PointerStore, PointerTurn, named_meta
 from icelock.catalog.commit.store import TableForm
 from icelock.catalog.hive.client import MetastoreClient
 from icelock.catalog.hive.lock import LockWait, TableLock
-from icelock.catalog.hive.parameters import check_row, row_parameters, warn_beyond_bmp
+from icelock.catalog.hive.parameters import check_row, facts_of, row_parameters, warn_beyond_bmp
+from icelock.catalog.trust.kept import Kept
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.column_types import UnreadType
 from icelock.table.guard import check_metadata
@@ -165,6 +166,22 @@ class HiveStore(PointerStore[HiveCatalog]):
         with self.catalog._client as client:
             row = self._row_on(client, name)
         return None if row is None else (row.parameters or {}).get(ice.PROP_METADATA_LOCATION)
+
+    def kept(self, name: Identifier) -> Kept:
+        """Return what the row has."""
+        with self.catalog._client as client:
+            row = self._row_on(client, name)
+        if row is None:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        location = metadata_location(row)
+        return Kept(
+            location=location,
+            io=self.catalog._load_file_io(location=location),
+            where=self.server,
+            facts=facts_of(row.parameters, location),
+            key_id_required=True,
+            hash_required=self.catalog._require_hash,
+        )
 
     def read(self, name: Identifier, location: str) -> TableMetadata:
         """Read the metadata of the row, compared with it."""

@@ -27,6 +27,7 @@ from pyiceberg.catalog.hive import _construct_parameters
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
+from icelock.catalog.trust.facts import Facts
 from icelock.errors import IntegrityError
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
@@ -74,6 +75,19 @@ def row_parameters(
     if names.ENCRYPTION_KEY_ID in written and isinstance(metadata, TableMetadataV3):
         written[METADATA_HASH] = digest or metadata_hash(metadata)
     return written
+
+
+def facts_of(parameters: Mapping[str, str], location: str) -> Facts:
+    """Return what a row says of the metadata file that it names."""
+    return Facts(
+        named=location,
+        metadata_location=location,
+        key_id=parameters.get(names.ENCRYPTION_KEY_ID),
+        data_key_length=parameters.get(names.DATA_KEY_LENGTH),
+        metadata_hash=parameters.get(METADATA_HASH),
+        where="the metastore",
+        anew="correct its parameters",
+    )
 
 
 def check_row(

@@ -46,6 +46,7 @@ from icelock.catalog.rest.evidence import check_made
 from icelock.catalog.rest.http import AnswerError, may_be_done, not_sent
 from icelock.catalog.rest.requests import RestRequests
 from icelock.catalog.rest.storage import Lent, VendedFileIO
+from icelock.catalog.trust.kept import Kept
 from icelock.io.storage import open_storage
 from icelock.table.guard import check_kept, check_metadata
 from icelock.table.table import Table
@@ -142,6 +143,18 @@ class RestStore(Store[RestCatalog]):
         metadata, location = answer.metadata, answer.location
         check_metadata(metadata, location=location)
         return self.catalog._table_with(name, metadata, location, self._storage(name, answer, location), dict(answer.config))
+
+    def kept(self, name: Identifier) -> Kept:
+        """Return what the server answers."""
+        answer = self.catalog._ask_table(name)
+        metadata = answer.metadata
+        said = {
+            "table-uuid": str(metadata.table_uuid),
+            "current-snapshot-id": str(metadata.current_snapshot_id),
+            "last-sequence-number": str(getattr(metadata, "last_sequence_number", 0)),
+            names.ENCRYPTION_KEY_ID: str(metadata.properties.get(names.ENCRYPTION_KEY_ID)),
+        }
+        return Kept(location=answer.location, io=self._storage(name, answer, answer.location), where="the REST server", answer=said)
 
     def stage(self, name: Identifier, form: TableForm) -> StagedTable:
         """Let the server stage a new table, at the location that it chooses.

@@ -38,6 +38,7 @@ from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn
 from icelock.catalog.sql.facts import TableFacts
 from icelock.catalog.trust.facts import check_facts
+from icelock.catalog.trust.kept import Kept
 from icelock.errors import FormatError, PolicyError
 
 logger = logging.getLogger(__name__)
@@ -211,6 +212,16 @@ class SqlStore(PointerStore[SqlCatalog]):
             if connection.execute(update(IcebergTables).where(*is_there).values(**values)).rowcount < 1:
                 raise CommitFailedException("another writer committed first")
         self.facts.write(connection, name, staged.metadata, location, digest=digest)
+
+    def kept(self, name: Identifier) -> Kept:
+        """Return what the database has."""
+        facts = self.facts.read(name)
+        with self.catalog.engine.connect() as connection:
+            location = facts.named if facts is not None and facts.named else connection.scalar(self._row_of(name))
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        _check_named(location, table=".".join(name))
+        return Kept(location=location, io=self.catalog._load_file_io(location=location), where=self.server, facts=facts)
 
     def named(self, name: Identifier) -> str | None:
         """Return what the row names once no transaction under way can change it."""

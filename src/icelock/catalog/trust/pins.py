@@ -139,6 +139,10 @@ class Pins:
         with self._guard:
             return self.is_pinned_plain(table) or self._made_plain.get(_name(table)) == table_uuid
 
+    def pinned_key_id(self, table: Identifier | str) -> str | None:
+        """Return the master key that a table is pinned to; empty if it is pinned as plain, None if it is not pinned."""
+        return self._key_ids.get(_name(table))
+
     def is_pinned_plain(self, table: Identifier | str) -> bool:
         """Whether a pin says that a table of this name is plain."""
         return self._key_ids.get(_name(table)) == ""

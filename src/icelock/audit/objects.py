@@ -1,0 +1,85 @@
+"""Depth ``foreign``: every object below a table's location, reached or not, encrypted or plain.
+
+Metadata files are plain by the format, and counted apart; so are the statistics that metadata names, empty objects, and the checksum files
+that Hadoop's local file system writes beside encrypted ones.
+
+Not here: listing (``io.listing``), what snapshots reach (``audit.reached``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from pyiceberg.io import FileIO
+
+from icelock.audit.findings import Findings
+from icelock.audit.options import Progress
+from icelock.audit.reached import Tally
+from icelock.audit.storage import StoredBytes, described
+from icelock.errors import PolicyError
+from icelock.format import ags1, parquet_crypto
+from icelock.io.listing import StoredFile, list_files
+from icelock.io.locations import place_of
+
+KINDS: Final = ("encrypted, reached", "encrypted, left over", "plain, reached", "plain, left over", "metadata", "statistics", "other")
+_METADATA: Final = (".metadata.json", ".metadata.json.gz", "version-hint.text")
+_HADOOP_CHECKSUM: Final = b"crc\x00"
+_MAGIC: Final = 4
+
+
+class Objects:
+    """What is below a location; ``reached`` has every location that snapshots reach, and whether it is encrypted."""
+
+    def __init__(self, reached: Iterable[tuple[str, bool]], statistics: Iterable[str]) -> None:
+        # Of a location a hash is kept: the list of a large table would take the memory twice.
+        self._reached = {_hashed(location): encrypted for location, encrypted in reached}
+        self._statistics = {_hashed(location) for location in statistics}
+        self._numbers: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    def look(self, io: FileIO, location: str, findings: Findings, progress: Progress | None) -> None:
+        """List the location, and look at the first bytes of what snapshots do not reach."""
+        known = max(1, len(self._reached))
+        try:
+            for number, stored in enumerate(list_files(io, location), 1):
+                kind = self._kind(io, stored, findings)
+                self._numbers[kind] += 1
+                self._bytes[kind] += stored.size
+                if progress is not None:
+                    progress(number, max(number, known))
+        except (OSError, PolicyError) as e:
+            findings.could_not_look(location, f"its objects cannot be listed: {e}")
+
+    def tallies(self) -> dict[str, Tally]:
+        """Return how many objects there are of each kind."""
+        return {kind: Tally(files=self._numbers[kind], bytes=self._bytes[kind]) for kind in KINDS}
+
+    def _kind(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
+        place = _hashed(stored.location)
+        if place in self._reached:
+            return "encrypted, reached" if self._reached[place] else "plain, reached"
+        if place in self._statistics:
+            return "statistics"
+        if stored.location.endswith(_METADATA):
+            return "metadata"
+        return self._looked_at(io, stored, findings) if stored.size else "other"
+
+    def _looked_at(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
+        try:
+            with StoredBytes(io, stored.location) as opened:
+                head, tail = opened.read(0, _MAGIC), opened.read(max(0, opened.size - _MAGIC), _MAGIC)
+        except FileNotFoundError:
+            return "other"  # removed meanwhile
+        if head == ags1.MAGIC or (head == parquet_crypto.ENCRYPTED_MAGIC == tail):
+            return "encrypted, left over"
+        if head == _HADOOP_CHECKSUM and stored.location.endswith(".crc"):
+            return "other"
+        findings.add("plain-object", stored.location, f"no snapshot reaches it, and it is not encrypted: it is {described(head)}")
+        return "plain, left over"
+
+
+def _hashed(location: str) -> bytes:
+    return hashlib.blake2b(place_of(location).encode("utf-8", "surrogatepass"), digest_size=16).digest()

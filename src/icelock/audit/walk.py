@@ -1,0 +1,146 @@
+"""``Walk``: from the manifest lists of snapshots to every file, each list, manifest and file opened once.
+
+Lists and manifests are read one after another here; data and delete files are opened by threads, of which few wait at a time, so that
+memory does not grow with their number beyond a path and two hashes each.
+
+Not here: keys of lists (``audit.keys``), one file (``audit.file_check``).
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final, TypeVar, cast
+
+from pyiceberg.io import FileIO
+
+from icelock.audit.document import SnapshotRow
+from icelock.audit.fault import Fault
+from icelock.audit.file_check import FileTask, check_file
+from icelock.audit.findings import Findings
+from icelock.audit.manifests import FileRow, ManifestRow, file_rows, manifest_rows
+from icelock.audit.options import AuditOptions, Progress
+from icelock.audit.reached import Reached
+from icelock.audit.storage import StoredBytes
+from icelock.audit.streams import Ags1Blocks, Ags1Plain
+from icelock.format.key_metadata import KeyMetadata
+
+_WAITING: Final = 4
+_Row = TypeVar("_Row")
+
+
+@dataclass(slots=True)
+class Manifest:
+    """A manifest as lists name it, and what it was found to hold."""
+
+    row: ManifestRow
+    keks: int = 0
+    encrypted: int = 0
+    plain: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class SnapshotFound:
+    """A snapshot whose list was read: its manifests."""
+
+    row: SnapshotRow
+    kek: str | None
+    manifests: list[Manifest] = field(default_factory=list)
+
+
+class Walk:
+    """One walk over one table."""
+
+    def __init__(self, storage: FileIO, options: AuditOptions, findings: Findings, reached: Reached) -> None:
+        self._io, self._options, self._findings, self.reached = storage, options, findings, reached
+        self._manifests: dict[str, Manifest] = {}
+        self._free = threading.BoundedSemaphore(options.threads * _WAITING)
+        self._lock = threading.Lock()
+        self._expected = self._done = 0
+        self.snapshots: list[SnapshotFound] = []
+
+    def read_list(self, snapshot: SnapshotRow, key: KeyMetadata | None, kek: tuple[str, int] | None) -> None:
+        """Read a snapshot's manifest list; ``kek``: id and mask of the KEK that opened its key, None if the list is plain."""
+        found = SnapshotFound(snapshot, None if kek is None else kek[0])
+        self.snapshots.append(found)
+        mask, path = 0 if kek is None else kek[1], snapshot.manifest_list
+        if key is not None:
+            self.reached.check_key(path, key, None)
+        size = 0 if key is None or key.encrypted_length is None else key.encrypted_length
+        self.reached.meet(path, "manifest lists", size, key, mask)
+        for row in self._rows(path, key, manifest_rows):
+            manifest = self._manifests.get(row.path)
+            if manifest is None:
+                manifest = self._manifests[row.path] = Manifest(row)
+                self._expected += row.files
+            elif manifest.row.key_metadata != row.key_metadata:
+                self._findings.add("two-keys-for-one-file", row.path, "two rows of manifest lists give it different keys")
+            manifest.keks |= mask
+            found.manifests.append(manifest)
+
+    def read_manifests(self, progress: Progress | None) -> None:
+        """Read every manifest that the lists name, and open every file that these name."""
+        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="icelock-audit") as pool:
+            for path, manifest in self._manifests.items():
+                self._read_manifest(path, manifest, lambda task: self._submit(pool, task, progress))
+
+    def _read_manifest(self, path: str, manifest: Manifest, submit: Callable[[FileTask], None]) -> None:
+        row = manifest.row
+        key = None if row.key_metadata is None else self.reached.key_of(path, row.key_metadata, row.length)
+        self.reached.meet(path, "manifests", row.length, key, manifest.keks)
+        if row.key_metadata is None:
+            self._findings.add("plain-manifest", path, "a snapshot's manifest list names it without a key")
+        elif key is None:
+            return
+        met: set[str] = set()
+        for file in self._rows(path, key, file_rows):
+            if file.path not in met:
+                met.add(file.path)
+                manifest.bytes += file.size
+                manifest.encrypted += file.key_metadata is not None
+                manifest.plain += file.key_metadata is None
+            self._file(file, manifest.keks, submit)
+
+    def _file(self, file: FileRow, keks: int, submit: Callable[[FileTask], None]) -> None:
+        if file.key_metadata is None:
+            if self.reached.meet(file.path, file.kind, file.size, None, keks):
+                self._findings.add("plain-file", file.path, f"snapshots reach it ({file.kind}), and its entry has no key")
+            return
+        key = self.reached.key_of(file.path, file.key_metadata, file.size)
+        if key is not None and self.reached.meet(file.path, file.kind, file.size, key, keks):
+            records = file.records if file.format == "PARQUET" else None
+            submit(FileTask(path=file.path, format=file.format, records=records, key=key, every_byte=self._options.every_byte))
+
+    def _rows(self, path: str, key: KeyMetadata | None, parse: Callable[[BinaryIO], Iterator[_Row]]) -> Iterator[_Row]:
+        """Open a list or manifest and yield its rows; what is wrong with it becomes a finding, and ends them."""
+        try:
+            with StoredBytes(self._io, path) as stored:
+                plain = io.BytesIO(stored.read(0, stored.size)) if key is None else Ags1Plain(Ags1Blocks(stored, key))
+                yield from parse(cast("BinaryIO", plain))
+        except Fault as e:
+            self._findings.add(e.code, path, e.sentence)
+        except FileNotFoundError:
+            self._findings.add("file-missing", path, "a snapshot needs it, and storage does not have it")
+        except OSError as e:
+            self._findings.could_not_look(path, f"{type(e).__name__}: {e}")
+
+    def _submit(self, pool: ThreadPoolExecutor, task: FileTask, progress: Progress | None) -> None:
+        self._free.acquire()
+        future = pool.submit(check_file, self._io, task)
+        future.add_done_callback(lambda done: self._checked(task, done, progress))
+
+    def _checked(self, task: FileTask, done: Future[Any], progress: Progress | None) -> None:
+        self._free.release()
+        error = done.exception()
+        if isinstance(error, Fault):
+            self._findings.add(error.code, task.path, error.sentence)
+        elif error is not None:
+            self._findings.could_not_look(task.path, f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._done += 1
+            if progress is not None:
+                progress(self._done, max(self._done, self._expected))

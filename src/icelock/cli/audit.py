@@ -1,0 +1,168 @@
+"""``icelock audit``: what is encrypted, under which keys, and what is wrong.
+
+Exit code 0: sound. 1: findings. 2: something could not be looked at (no KMS, no catalog, no right), and nothing else was found; also wrong
+usage, as everywhere.
+
+Not here: the audit (``icelock.audit``).
+"""
+
+# ruff: noqa: PLR0913 - click's signature
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from icelock.audit.findings import Severity
+from icelock.audit.options import Depth, Snapshots
+from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict, utc
+from icelock.audit.run import audit as run_audit
+from icelock.catalog.load import load_catalog
+from icelock.cli.output import emit, fail, json_option, progress
+from icelock.cli.table_names import split_catalog
+
+_CODES: Final = {Verdict.SOUND: 0, Verdict.FINDINGS: 1, Verdict.COULD_NOT_LOOK: 2}
+_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+_SHOWN: Final = 12
+
+
+@click.command()
+@click.argument("name")
+@click.option("--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; NAME is then NAMESPACE.TABLE or NAMESPACE.")
+@click.option(
+    "--depth",
+    type=click.Choice([one.value for one in Depth]),
+    multiple=True,
+    default=(Depth.OPEN.value,),
+    show_default=True,
+    help="metadata: keys and entries resolve. open: every list, manifest and footer authenticates. bytes: every byte does. foreign: also "
+    "every object below the location. May be given several times.",
+)
+@click.option("--snapshots", type=click.Choice(["all", "current"]), default="all", show_default=True, help="Which snapshots to look at.")
+@click.option("--threads", type=click.IntRange(min=1), default=8, show_default=True, metavar="N", help="Files that are opened at once.")
+@click.option("--most-findings", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Kept of each kind.")
+@json_option
+def audit(
+    name: str,
+    catalog: str | None,
+    depth: tuple[str, ...],
+    snapshots: Snapshots,
+    threads: int,
+    most_findings: int,
+) -> None:
+    """Look whether all of a table is encrypted and whole, and which keys open what.
+
+    NAME is CATALOG.NAMESPACE.TABLE, CATALOG.NAMESPACE or CATALOG. Nothing is written, and no key is shown.
+    """
+    try:
+        if catalog is None:
+            catalog, name = split_catalog(name)
+        with progress(f"audit {name or catalog}") as told:
+            report = run_audit(
+                load_catalog(catalog),
+                name,
+                depth=depth,
+                snapshots=snapshots,
+                threads=threads,
+                most_findings=most_findings,
+                progress=told,
+            )
+    except Exception as e:  # noqa: BLE001 - as in cli.main, with another exit code
+        fail(e, code=2)
+    emit(report.to_json(), lambda: _view(report))
+    click.get_current_context().exit(_CODES[report.verdict])
+
+
+def _view(report: AuditReport) -> RenderableType:
+    parts: list[RenderableType] = [part for table in report.tables for part in _table(table)]
+    if len(report.tables) != 1:
+        parts.append(_overview(report))
+    return Group(*parts)
+
+
+def _overview(report: AuditReport) -> Table:
+    shown = Table(title=f"audit of {escape(report.catalog)} {escape(report.name)}", title_justify="left")
+    for column in ("table", "verdict", "findings", "notes", "plain files", "not looked at"):
+        shown.add_column(column, justify="left" if column in {"table", "verdict"} else "right", overflow="fold")
+    for table in report.tables:
+        plain = sum(plain.files for _, plain in table.files.values())
+        cells = (escape(table.table), table.verdict.value, str(table.wrong), str(table.notes), str(plain), str(table.unseen_count))
+        shown.add_row(*cells)
+    return shown
+
+
+def _table(table: TableReport) -> Iterator[RenderableType]:
+    style = "green" if table.verdict is Verdict.SOUND else "bold red"
+    asked = f"{', '.join(table.depths)}; {table.scope} snapshots; {table.seconds:.1f} s"
+    yield f"{escape(table.table)}: [{style}]{table.verdict.value}[/] ({asked})"
+    if table.files:
+        yield _files(table)
+    if table.objects:
+        yield _objects(table)
+    if table.keks:
+        yield _tree(table)
+    said = [f"{name} {what}" for name, what in table.statements.items() if what != "none"]
+    if said:
+        yield f"metadata file {escape(table.metadata_file)}: {', '.join(said)}"
+    for finding in table.findings:
+        text = f"{finding.code}: {escape(finding.what)}: {escape(finding.sentence)}; {escape(finding.remedy)}"
+        yield f"[{_STYLES[finding.severity]}]{finding.severity.value}[/] {text}"
+    left = sum(table.counts.values()) - len(table.findings)
+    if left > 0:
+        yield f"{left} more findings of these kinds (--most-findings shows more)"
+    for unseen in table.unseen:
+        yield f"[bold red]not looked at[/] {escape(unseen.what)}: {escape(unseen.why)}"
+
+
+def _files(table: TableReport) -> Table:
+    shown = Table(title_justify="left")
+    for column in ("", "encrypted", "bytes", "plain", "bytes "):
+        shown.add_column(column, justify="right" if column else "left")
+    rows: list[tuple[str, Any, Any]] = [(kind, encrypted, plain) for kind, (encrypted, plain) in table.files.items()]
+    for kind, encrypted, plain in rows:
+        shown.add_row(kind, str(encrypted.files), str(encrypted.bytes), str(plain.files), str(plain.bytes))
+    return shown
+
+
+def _objects(table: TableReport) -> Table:
+    shown = Table(title_justify="left")
+    for column in ("objects below the location", "number", "bytes"):
+        shown.add_column(column, justify="left" if column.startswith("objects") else "right")
+    for kind, found in table.objects.items():
+        shown.add_row(kind, str(found.files), str(found.bytes))
+    return shown
+
+
+def _tree(table: TableReport) -> Tree:
+    tree = Tree("keys")
+    for master in table.master_keys:
+        refs = ", ".join(master.refs) or "no refs"
+        lost = f"without it {master.lost.files} files, {master.lost.bytes} bytes are lost" if master.lost.files else "no file was opened"
+        branch = tree.add(escape(f"master key {master.id}: {master.snapshots} snapshots ({refs}); {lost}"))
+        for kek in (one for one in table.keks if one.master_key_id == master.id):
+            _add_kek(branch, kek, table)
+    return tree
+
+
+def _add_kek(branch: Tree, kek: KekReport, table: TableReport) -> None:
+    node = branch.add(escape(_kek(kek)))
+    own = [one for one in table.snapshots if one.kek == kek.id]
+    if len(own) > _SHOWN:
+        node.add(f"{len(own) - _SHOWN} older snapshots")
+    for one in own[-_SHOWN:]:
+        refs = f" ({', '.join(one.refs)})" if one.refs else ""
+        node.add(escape(f"snapshot {one.id}{refs}, {utc(one.at_ms)}"))
+
+
+def _kek(kek: KekReport) -> str:
+    version = f", version {kek.version} of it" if kek.version is not None else ""
+    opens = "" if kek.opens else ", DOES NOT OPEN"
+    age = "age unknown" if kek.age_days is None else f"{kek.age_days} of 730 days old"
+    used = f" from {utc(kek.first_ms)} to {utc(kek.last_ms)}" if kek.snapshots else ""
+    return f"KEK {kek.id}{version}{opens}: {age}; {len(kek.snapshots)} snapshots{used}"

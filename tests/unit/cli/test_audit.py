@@ -1,0 +1,88 @@
+"""``icelock audit``: exit codes, the JSON of the documented schema, and no key bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from icelock.cli.main import main
+from tests.lakes.sqlite import KEYED, TestLake, people
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "audit.schema.json"
+
+
+@pytest.fixture
+def table(configured_lake: TestLake) -> Any:
+    catalog = configured_lake.catalog()
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.[red]t", people().schema, properties=KEYED)
+    table.append(people())
+    return table
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(main, ["audit", *arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_a_sound_table(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("test.db.[red]t", "--depth", "bytes", "--depth", "foreign").stdout
+    assert "db.[red]t: sound (bytes, foreign; all snapshots; " in shown
+    assert "master key keyA: 1 snapshots (main); without it 3 files" in shown
+    assert "KEK " in shown
+    assert f"snapshot {table.refresh().current_snapshot().snapshot_id} (main)" in shown
+    assert "catalog agrees, hash agrees" in shown
+    assert run("db.[red]t", "--catalog", "test", "--depth", "metadata").stdout.startswith("db.[red]t: sound (metadata; all")
+
+
+def test_findings_are_exit_code_1_and_json_has_the_documented_form(table: Any) -> None:
+    (Path(table.location().removeprefix("file://")) / "x.csv").write_text("a")
+    found = json.loads(run("test", "--depth", "foreign", "--json", code=1).stdout)
+    assert found["schema"] == "icelock-audit/1"
+    assert [finding["code"] for finding in found["tables"][0]["findings"]] == ["plain-object"]
+    check(found, json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def test_what_could_not_be_looked_at_is_exit_code_2(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    del table
+    assert "no table and no namespace db.nix" in run("test.db.nix", code=2).stderr
+    assert "catalog nix is not in PyIceberg's configuration" in run("db.t", "--catalog", "nix", code=2).stderr
+    monkeypatch.setenv("PYICEBERG_CATALOG__TEST__URI", "sqlite:////nowhere/at/all.db")
+    assert "OperationalError" in run("test.db.t", code=2).stderr
+
+
+def test_a_configuration_that_cannot_be_read_is_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text("a: [")
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "correct the file" in run("db.t", code=2).stderr
+
+
+def check(value: Any, schema: dict[str, Any], root: dict[str, Any] | None = None, where: str = "$") -> None:
+    """Check a value against the part of JSON Schema that the file uses; anything else in it is an error."""
+    root = root or schema
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    known = {"type", "properties", "required", "additionalProperties", "items", "enum", "const"}
+    assert not schema.keys() - known - {"$schema", "$id", "$defs", "title", "description"}, (where, schema.keys())
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+    if "type" in schema:
+        wanted = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        assert any(isinstance(value, kinds[one]) and (one == "boolean" or not isinstance(value, bool)) for one in wanted), (where, value)
+    assert value in schema.get("enum", [value]), (where, value)
+    assert value == schema.get("const", value), (where, value)
+    if isinstance(value, dict):
+        assert not set(schema.get("required", ())) - value.keys(), where
+        more = schema.get("additionalProperties", True)
+        for name, one in value.items():
+            part = schema.get("properties", {}).get(name, more)
+            assert part is not False, f"{where}.{name} is not in the schema"
+            check(one, part if isinstance(part, dict) else {}, root, f"{where}.{name}")
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        check(one, schema.get("items", {}), root, f"{where}[{number}]")
