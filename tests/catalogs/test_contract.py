@@ -280,6 +280,23 @@ def test_expiry_removes_keys(lake: CatalogLake) -> None:
     assert ids(kept) == [0, 1, 2, 3]
 
 
+def test_a_master_key_is_changed_beside_a_writer(lake: CatalogLake) -> None:
+    """In one commit with what the catalog keeps of the table; a writer that holds an older version goes on."""
+    held = lake.make(rows=3)
+    with held.transaction() as change:
+        change.append(people(3, 3))
+        lake.load().maintenance.rotate("wrap", to_key="keyB")
+    held.append(people(6, 3))
+    metadata = lake.load().metadata
+    assert metadata.properties["encryption.key-id"] == "keyB"
+    masters = {key.encrypted_by_id for key in metadata.encryption_keys} - {key.key_id for key in metadata.encryption_keys}
+    assert masters == {"keyB"}
+    assert ids(lake.load()) == ids(held) == list(range(9))
+    lake.load().maintenance.rotate("kek")
+    lake.load().append(people(9, 1))
+    assert ids(lake.load()) == list(range(10))
+
+
 def test_a_new_table_is_checked_before_anything_is_made(lake: CatalogLake) -> None:
     for wrong in (
         {"encryption.key-id": ""},

@@ -121,3 +121,26 @@ def test_java_goes_on_with_deletes_and_manifests_that_we_rewrote(engines, new_ta
     ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
     assert numbers(java.read(name)) == numbers(ours.read(name)) == sorted({*expected} - {12})
     verify_chain(ours, name)
+
+
+def test_java_goes_on_under_another_master_key(engines, new_table):
+    """Java's own snapshots too are opened by it, and Java's next snapshot is under our new KEK."""
+    ours, java, name = engines.ours, engines.java, new_table("rotation")
+    ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
+    ours.table(name).append(rows(1, 2, 3))
+    java.insert(name, rows(4, 5))
+    java.sql("DELETE FROM {t} WHERE id = 2", t=name)
+    done = ours.table(name).maintenance.rotate("wrap", to_key="keyB")
+    ours.landed(name)
+    assert (done.from_key, done.to_key, len(done.wrapped)) == ("keyA", "keyB", 1)
+    (made,) = ours.table(name).maintenance.rotate("kek").made
+    ours.landed(name)
+    assert numbers(java.read(name)) == [1, 3, 4, 5]
+    java.insert(name, rows(6))
+    java.sql("DELETE FROM {t} WHERE id = 1", t=name)
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 5, 6]
+    metadata = ours.table(name).metadata
+    sealed_by = {key.key_id: key.encrypted_by_id for key in metadata.encryption_keys}
+    assert [sealed_by[snapshot.key_id] == made for snapshot in metadata.snapshots] == [False] * 3 + [True] * 2
+    assert {sealed_by[kek] for kek in {made, *done.wrapped}} == {"keyB"}
+    verify_chain(ours, name)

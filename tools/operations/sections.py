@@ -241,6 +241,12 @@ SECTIONS = (
             ),
             row("`maintenance.rewrite_manifests`", "MaintenanceTable.rewrite_manifests", remark="files, rows and row ids stay"),
             row(
+                "`maintenance.rotate`",
+                "MaintenanceTable.rotate/kek",
+                "MaintenanceTable.rotate/wrap",
+                remark="a new KEK, or KEKs wrapped anew; no file is touched",
+            ),
+            row(
                 "`maintenance.optimize`, `icelock.maintenance.optimize_tables`",
                 "MaintenanceTable.optimize",
                 "maintenance.optimize_tables",

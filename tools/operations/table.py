@@ -211,6 +211,7 @@ MAINTENANCE = [
             "compact/dry run": lambda p: p.table.maintenance.compact(dry_run=True),
             "optimize/dry run": lambda p: p.table.maintenance.optimize(dry_run=True),
             "rewrite_deletes/dry run": lambda p: p.table.maintenance.rewrite_deletes(dry_run=True),
+            "rotate/dry run": lambda p: p.table.maintenance.rotate(dry_run=True),
             "rewrite_manifests/dry run": lambda p: p.table.maintenance.rewrite_manifests(dry_run=True),
         },
     ),
@@ -223,6 +224,8 @@ MAINTENANCE = [
             "optimize": lambda p: p.table.maintenance.optimize(options={"min-input-files": "2", "expire": "false", "leftovers": "false"}),
             "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
+            "rotate/kek": lambda p: p.table.maintenance.rotate("kek"),
+            "rotate/wrap": lambda p: p.table.maintenance.rotate("wrap"),
         },
     ),
     *recipes(

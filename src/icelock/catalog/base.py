@@ -33,8 +33,10 @@ from icelock.catalog.named import check_names
 from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
+from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
+from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
 from icelock.table.guard import check_change, check_kept, check_keys, check_manifest_lists, check_metadata, check_sealing, check_updates
 from icelock.table.maintenance.deletable import Home, purgeable
@@ -141,8 +143,8 @@ class EncryptedCatalog(TableCreation):
             turn.stage = Stage.PREPARING
             base = turn.base(new=new)
             now = table if base is None else base  # the table as it is now decides, not the copy that the caller holds
-            check_sealing(table.metadata, now.metadata, updates, table=".".join(name))
-            check_updates(now.metadata, updates, table=".".join(name))
+            check_sealing(table.metadata, now.metadata, updates, table=".".join(name), same_keks=self.encryption.same_keks)
+            check_updates(now.metadata, updates, table=".".join(name), rotation=_rotation(requirements))
             if base is None:
                 self._check_first_commit(updates, table=".".join(name))
             self._check_manifest_lists(table, updates)
@@ -162,7 +164,7 @@ class EncryptedCatalog(TableCreation):
         else:
             staged = self._stage_first_plain(name, requirements, updates)
         before, table = None if base is None else base.metadata, ".".join(name)
-        check_change(before, staged.metadata, table=table)
+        check_change(before, staged.metadata, table=table, rotation=_rotation(requirements))
         if is_encrypted(staged.metadata):
             check_format_of_files(staged.metadata.properties, table=table)
         check_loadable(before, staged.metadata, updates, location=staged.metadata_location, table=table)
@@ -258,6 +260,16 @@ class EncryptedCatalog(TableCreation):
         io = self._load_file_io(location=location)
         return StagedTable(identifier=current.name(), metadata=metadata, metadata_location=location, io=io, catalog=self)
 
+    def _as_kept(self, sent: TableMetadata, kept: TableMetadata) -> TableMetadata:
+        """Return what was sent; if the same KEKs were wrapped anew since, with the entries that they have now."""
+        if not isinstance(sent, TableMetadataV3) or not isinstance(kept, TableMetadataV3):
+            return sent
+        theirs = {kek.key_id: kek for kek in keks_under(kept.encryption_keys, kept.properties.get(names.ENCRYPTION_KEY_ID))}
+        keys = [theirs.get(key.key_id, key) for key in sent.encryption_keys]
+        if keys == sent.encryption_keys or not self.encryption.same_keks(sent, kept):
+            return sent
+        return sent.model_copy(update={"encryption_keys": keys})
+
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
         """Delete metadata files that the log no longer has, if the table says so, and only those beside the file that the commit replaced.
@@ -299,7 +311,7 @@ class EncryptedCatalog(TableCreation):
             try:
                 kept = self.load_table(table.name())
                 if has_commit(sent, kept, updates, before=table.metadata_location):
-                    check_kept(_still_needed(sent, kept), kept.metadata, table=name, catalog=self.name)
+                    check_kept(self._as_kept(_still_needed(sent, kept), kept.metadata), kept.metadata, table=name, catalog=self.name)
                     if new and kept.metadata_location == sent.metadata_location:
                         check_new(kept.metadata, table=name, catalog=self.name, sent=sent.metadata)
                     without = _without(sent, kept, updates, before=table.metadata_location, new=new)
@@ -321,6 +333,10 @@ class EncryptedCatalog(TableCreation):
         raise CommitError(
             f"table {name}: the commit was made, but the catalog could not be asked whether it kept it: {failure}; do not repeat it"
         ) from failure
+
+
+def _rotation(requirements: tuple[Any, ...]) -> KeyRotation | None:
+    return next((requirement for requirement in requirements if isinstance(requirement, KeyRotation)), None)
 
 
 def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadata:

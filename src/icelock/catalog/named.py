@@ -84,7 +84,7 @@ class NamedTables(Catalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         self.encryption = TableEncryption.from_properties(_without_aliases(properties), owner=f"catalog {name}")
-        self.pins = Pins.from_properties(properties, catalog=name)
+        self.pins = Pins.from_properties(properties, catalog=name, open_kek=self.encryption.open_kek)
         self.metadata_cache = MetadataCache()
         self._queues = CommitQueues()
         self._plain_tables: set[UUID] = set()

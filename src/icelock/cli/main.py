@@ -31,12 +31,13 @@ COMMANDS: Final[Mapping[str, str]] = {
     "optimize": "Look at the numbers of a table, or of all tables of a namespace or catalog, and do what they ask for.",
     "rewrite-deletes": "Make deletion vectors of the deletes of TABLE, or take the deleted rows out of its data.",
     "rewrite-manifests": "Put the manifests of TABLE together, in the order of its partitions.",
+    "rotate": "Give TABLE new keys, in one commit that touches no file.",
     "pyiceberg": "PyIceberg's commands, on encrypted tables as well.",
 }
 
 _MODULES: Final[Mapping[str, str]] = dict.fromkeys(("compact", "expire", "rewrite-deletes", "rewrite-manifests"), "maintain")
 # Those that read PyIceberg's configuration.
-_CONFIGURED: Final = frozenset({"audit", "kms", "leftovers", "optimize", "pyiceberg", *_MODULES})
+_CONFIGURED: Final = frozenset({"audit", "kms", "leftovers", "optimize", "pyiceberg", "rotate", *_MODULES})
 
 # Exit code 1 is what they found; errors are 2.
 _COULD_NOT_LOOK: Final = frozenset({"audit"})

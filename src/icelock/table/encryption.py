@@ -23,13 +23,15 @@ from icelock.errors import KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.file_io import EncryptingFileIO
 from icelock.keys.entropy import Entropy, SystemEntropy
-from icelock.keys.kek import KekCache
+from icelock.keys.kek import KekCache, unwrap_kek
 from icelock.keys.manager import EncryptionManager, system_clock_ms
+from icelock.keys.rewrap import are_the_same, keks_under
 from icelock.kms.ask import restated
 from icelock.kms.client import KmsClient
 from icelock.kms.loader import load_kms_client
 from icelock.metadata.coherence import LAST_MS
 from icelock.metadata.table_metadata import is_encrypted
+from icelock.secret import SecretBytes
 
 KEK_CACHE_SECONDS_DEFAULT: Final = 3600
 _LOCATIONS: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
@@ -127,6 +129,30 @@ class TableEncryption:
         """
         shown = names.flag(self._settings, names.VALUES_IN_PATHS, default=True)
         return dict(properties) if shown else {**properties, **_NO_VALUES}
+
+    def open_kek(self, kek: EncryptedKey) -> SecretBytes:
+        """Return a KEK's bytes, from the cache or by one call of the KMS.
+
+        Raises:
+            KmsError: the KMS refused.
+            KeyUnavailableError: no KMS is configured, or its client failed otherwise.
+        """
+        kms = self.kms()
+        return self._cache.get(kms, kek.encrypted_by_id, kek.encrypted_key_metadata, lambda: unwrap_kek(kek, kms=kms))
+
+    def know_kek(self, kek: EncryptedKey, raw: SecretBytes) -> None:
+        """Keep the bytes of a KEK that was just wrapped."""
+        self._cache.put(self.kms(), kek.encrypted_by_id, kek.encrypted_key_metadata, raw)
+
+    def same_keks(self, before: TableMetadata, now: TableMetadata) -> bool:
+        """Whether a table's KEKs are those that it had before, though other entries wrap them: then its master key may be another one.
+
+        Raises:
+            KeyUnavailableError: the KMS does not open one of them.
+        """
+        old, new = names.encryption_key_id(before.properties), names.encryption_key_id(now.properties)
+        keys: tuple[EncryptedKey, ...] = tuple(getattr(now, "encryption_keys", ()))
+        return are_the_same(keks_under(getattr(before, "encryption_keys", ()), old), keys, new, opened=self.open_kek)
 
     def manager(self, metadata: TableMetadata, *, table: str, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptionManager:
         """Return the key manager of one version of a table.

@@ -2,11 +2,12 @@
 
 Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C-12, C-14, C-15, C-43):
 
-1. ``encryption.*`` properties need format version 3, are spelt as listed, and never change after creation.
+1. ``encryption.*`` properties need format version 3, are spelt as listed, and never change after creation, but for the key id by a
+   rotation (``table.commit.key_rotation``), which wraps the same KEKs by another master key.
 2. Every ``key-id`` of a snapshot and every ``encrypted-by-id`` of a manifest-list key names an entry; a KEK's names the master key.
 3. A new snapshot has its own ``key-id``: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
    that is on storage, encrypted, in full length.
-4. Location, table id, key entries and snapshots never change.
+4. Location, table id, key entries and snapshots never change; a rotation replaces the entries of KEKs.
 5. No partition values, statistics files or raw keys are written into metadata.json.
 6. An update that this version does not know is refused.
 
@@ -19,9 +20,10 @@ whether a commit was made (``catalog.commit.outcome``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
@@ -36,6 +38,7 @@ from icelock.keys.manager import EncryptionManager
 from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.commit.key_rotation import KeyRotation
 
 # Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (
@@ -112,8 +115,8 @@ def check_metadata(metadata: TableMetadata, *, location: str) -> None:
         )
 
 
-def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
-    """Check the updates of a commit against the present table.
+def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str, rotation: KeyRotation | None = None) -> None:
+    """Check the updates of a commit, which may be a rotation of keys, against the present table.
 
     Raises:
         PolicyError: names the first update that breaks a rule.
@@ -121,7 +124,7 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
     encrypted = is_encrypted(metadata)
     for update in updates:
         if isinstance(update, ice.SetPropertiesUpdate):
-            _check_set(metadata, update.updates, table=table)
+            _check_set(metadata, update.updates, table=table, rotation=rotation)
         elif isinstance(update, ice.RemovePropertiesUpdate):
             _check_removed(metadata, update.removals, table=table)
         elif not encrypted:
@@ -140,8 +143,8 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
             )
 
 
-def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> None:
-    """Compare the metadata to commit with the present metadata; ``base`` is None for a new table.
+def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str, rotation: KeyRotation | None = None) -> None:
+    """Compare the metadata to commit with the present metadata; ``base`` is None for a new table, ``rotation`` may change KEKs.
 
     Raises:
         PolicyError: the change would break a rule.
@@ -150,11 +153,11 @@ def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: st
     if base is None:
         check_new_table(staged.properties, staged.format_version, table=table)
     elif is_encrypted(base) or is_encrypted(staged):
-        _check_same(base, staged, table=table)
+        _check_same(base, staged, table=table, rotation=rotation)
     if not is_encrypted(staged):
         return
     check_keys(staged, table=table)
-    added_keys = _check_entries(base, staged, table=table)
+    added_keys = _check_entries(base, staged, table=table, rotation=rotation)
     _check_snapshots(base, staged, added_keys, table=table)
     for name in ("statistics", "partition_statistics"):
         if any(entry not in getattr(base, name, ()) for entry in getattr(staged, name)):
@@ -197,11 +200,22 @@ def check_keys(metadata: TableMetadata, *, table: str) -> None:
         raise KeyUnavailableError(f"table {table}: key {key.key_id} is encrypted by {key.encrypted_by_id}, which is not in encryption-keys")
 
 
-def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable[Any], *, table: str) -> None:
+def check_sealing(
+    held: TableMetadata,
+    current: TableMetadata,
+    updates: Iterable[Any],
+    *,
+    table: str,
+    same_keks: Callable[[TableMetadata, TableMetadata], bool],
+) -> None:
     """Check that the new key entries of ``updates`` are sealed under keys that the table still has, not an older copy of this client.
+
+    ``same_keks`` asks the KMS whether entries that differ are the same KEKs, wrapped anew: then the commit is made again.
 
     Raises:
         IntegrityError: a KEK's entry, the master key or the key length has changed since ``held``; nothing was committed.
+        CommitFailedException: the KEKs were wrapped anew by a rotation; nothing was committed.
+        KeyUnavailableError: the KMS does not say whether they were.
     """
     if not is_encrypted(held):
         return
@@ -210,6 +224,10 @@ def check_sealing(held: TableMetadata, current: TableMetadata, updates: Iterable
     mine, theirs = _entries(held), _entries(current)
     changed = [f"key entry {key_id}" for key_id in sorted(needed) if key_id in mine and mine[key_id] != theirs.get(key_id)]
     changed += [name for name in names.FIXED if held.properties.get(name) != current.properties.get(name)]
+    if changed and names.DATA_KEY_LENGTH not in changed and same_keks(held, current):
+        if not new:
+            return
+        raise CommitFailedException(f"table {table}: its keys were wrapped anew since it was loaded; nothing was changed: reload and retry")
     if changed:
         raise IntegrityError(
             f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Others could not read what is "
@@ -249,20 +267,21 @@ def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:
     return {key.key_id: key for key in getattr(metadata, "encryption_keys", ())}
 
 
-def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str) -> None:
+def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str, rotation: KeyRotation | None) -> None:
     names.check_reserved(updates)
     names.check_misplaced(updates)
     check_path_properties({name: value for name, value in updates.items() if value != metadata.properties.get(name)}, table=table)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
     for name in names.FIXED:
-        if name in updates and updates[name] != metadata.properties.get(name):
+        if name in updates and updates[name] != metadata.properties.get(name) and not _is_rotated(name, updates[name], rotation):
             was = metadata.properties.get(name)
             what = (
                 f"is {was!r} and cannot be changed to {updates[name]!r}"
                 if was
                 else f"cannot be set to {updates[name]!r} on a table that exists"
             )
-            raise PolicyError(f"table {table}: {name} {what}; create a new table with it and copy the data")
+            how = "icelock rotate changes it" if was and name == names.ENCRYPTION_KEY_ID else "create a new table with it and copy the data"
+            raise PolicyError(f"table {table}: {name} {what}; {how}")
 
 
 def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: str) -> None:
@@ -273,10 +292,15 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
             raise PolicyError(f"table {table}: {name} cannot be removed: the table's files are encrypted with that key")
 
 
-def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> None:
+def _is_rotated(name: str, value: str | None, rotation: KeyRotation | None) -> bool:
+    return rotation is not None and name == names.ENCRYPTION_KEY_ID and value == rotation.to_key
+
+
+def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str, rotation: KeyRotation | None) -> None:
     """Refuse a commit that changes the table's identity or its encryption settings."""
     for name in names.FIXED:
-        if staged.properties.get(name) != base.properties.get(name):
+        value = staged.properties.get(name)
+        if value != base.properties.get(name) and not _is_rotated(name, value, rotation):
             raise PolicyError(
                 f"table {table}: {name} would change from {base.properties.get(name)!r} to {staged.properties.get(name)!r}; it is fixed"
             )
@@ -285,7 +309,9 @@ def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str) -> No
             raise PolicyError(f"table {table} is encrypted: its {name} cannot change from {getattr(base, name)} to {getattr(staged, name)}")
 
 
-def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: str) -> dict[str, EncryptedKey]:
+def _check_entries(
+    base: TableMetadata | None, staged: TableMetadata, *, table: str, rotation: KeyRotation | None
+) -> dict[str, EncryptedKey]:
     """Check the key entries against the previous ones, and return the new ones of manifest lists."""
     before = {key.key_id: key for key in getattr(base, "encryption_keys", ())}
     entries: dict[str, EncryptedKey] = {}
@@ -294,7 +320,7 @@ def _check_entries(base: TableMetadata | None, staged: TableMetadata, *, table: 
             raise PolicyError(f"table {table}: key id {key.key_id} would occur twice")
         entries[key.key_id] = key
         old = before.get(key.key_id, key)
-        if old is not key and old != key:
+        if old is not key and old != key and not (rotation is not None and rotation.replaces(old, key)):
             raise PolicyError(f"table {table}: key entry {key.key_id} would be replaced; entries never change")
     master = staged.properties.get(names.ENCRYPTION_KEY_ID)
     added = {key_id: key for key_id, key in entries.items() if key_id not in before}

@@ -35,6 +35,7 @@ def test_what_stands_in_the_file(lake: TestLake, tmp_path: Path) -> None:
         "last-updated-ms": table.metadata.last_updated_ms,
         "metadata-location": table.metadata_location,
         "metadata-hash": tables["db.t"]["metadata-hash"],
+        "keks": [key.to_json() for key in table.metadata.encryption_keys if "KEY_TIMESTAMP" in key.properties],
     }
     assert len(tables["db.t"]["metadata-hash"]) == 44, "base64 of 32 bytes"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -103,13 +104,26 @@ def test_a_damaged_file_is_an_error_and_stays(content: bytes, tmp_path: Path) ->
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("field", list(SEEN.to_json()))
+@pytest.mark.parametrize("field", [name for name in SEEN.to_json() if name != "keks"])
 def test_each_field_of_an_entry_is_checked(field: str, tmp_path: Path) -> None:
     path = tmp_path / "pins"
     for entry in ({**SEEN.to_json(), field: None}, {k: v for k, v in SEEN.to_json().items() if k != field}):
         path.write_text(json.dumps({"version": 1, "tables": {"c": {"t": entry}}}))
         with pytest.raises(FormatError, match="table t"):
             PinsFile(path, catalog="c").get("t")
+
+
+@pytest.mark.parametrize("keks", [None, "k", [1], [{"key-id": "k"}]])
+def test_keks_of_an_entry_are_checked(keks: object, tmp_path: Path) -> None:
+    """A file of an earlier version has none."""
+    path = tmp_path / "pins"
+    for entry in ({**SEEN.to_json(), "keks": keks}, {name: value for name, value in SEEN.to_json().items() if name != "keks"}):
+        path.write_text(json.dumps({"version": 1, "tables": {"c": {"t": entry}}}))
+        if "keks" in entry:
+            with pytest.raises(FormatError, match="table t"):
+                PinsFile(path, catalog="c").get("t")
+        else:
+            assert PinsFile(path, catalog="c").get("t") == SEEN
 
 
 def test_writers_wait_for_each_other_and_lose_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@
    for a plain table again once the catalog has no table of that name, or after ``forget``. The object also remembers which plain tables
    it created: those may take plain rows.
 
+A table may have another master key than was seen if its KEKs are the same ones, wrapped anew (``keys.rewrap``): the KMS opens both forms,
+and nobody can make the new one who has not the KEK. If the old one can no longer be opened, the table has to be forgotten.
+
 Forged metadata that claims to follow the remembered version is not noticed by this; key entries and snapshots still have to open under the
 pinned master key.
 
@@ -21,7 +24,7 @@ Not here: the file (``catalog.trust.pins_file``), when tables are compared (``ca
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -32,9 +35,12 @@ from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.catalog.trust.pins_file import PinsFile, Seen
-from icelock.errors import IntegrityError
+from icelock.errors import IntegrityError, KeyUnavailableError
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.keys.rewrap import are_the_same, keks_under
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
+from icelock.secret import SecretBytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +64,9 @@ class Here:
 class Pins:
     """The pins of one catalog. Safe to share between threads."""
 
-    def __init__(self, *, key_ids: Mapping[str, str], file: PinsFile | None) -> None:
+    def __init__(self, *, key_ids: Mapping[str, str], file: PinsFile | None, open_kek: Callable[[EncryptedKey], SecretBytes]) -> None:
         self._key_ids = dict(key_ids)
+        self._open_kek = open_kek
         self._file = file
         self._guard = threading.Lock()
         self._here: dict[str, Here] = {}
@@ -67,12 +74,12 @@ class Pins:
         self._by_uuid: dict[str, Here] = {}  # a table that another client renamed is the same one
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object], *, catalog: str) -> Pins:
-        """Read a catalog's properties."""
+    def from_properties(cls, properties: Mapping[str, object], *, catalog: str, open_kek: Callable[[EncryptedKey], SecretBytes]) -> Pins:
+        """Read a catalog's properties; ``open_kek`` has the KMS unwrap a KEK."""
         prefix = names.PINS_PREFIX
         key_ids = {name.removeprefix(prefix): str(value or "") for name, value in properties.items() if name.startswith(prefix)}
         path = properties.get(names.PINS_FILE)
-        return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None)
+        return cls(key_ids=key_ids, file=PinsFile(Path(str(path)), catalog=catalog) if path else None, open_kek=open_kek)
 
     def seen(self, table: Identifier | str) -> Known:
         """Return what is remembered of a table; call it before the table is loaded, since others may commit meanwhile.
@@ -103,6 +110,8 @@ class Pins:
             _refuse(name, location, "it is no longer encrypted")
         now = _version(encrypted, location, metadata_hash=metadata_hash(encrypted))
         if seen is not None:
+            if now.table_uuid == seen.table_uuid:
+                self._check_master_key(seen, now, table=name)
             _compare(seen, now, encrypted, table=name)
         self._file.put(name, now)
 
@@ -183,11 +192,22 @@ class Pins:
             _refuse(table, location, f"it is no longer encrypted{other}")
         if str(metadata.table_uuid) != here.seen.table_uuid:
             return  # recreated by another client, encrypted
-        key_id, length = metadata.properties.get(names.ENCRYPTION_KEY_ID), names.data_key_length(metadata.properties)
-        if key_id != here.seen.key_id:
-            _refuse(table, location, f"its {names.ENCRYPTION_KEY_ID} is {key_id!r}, and was {here.seen.key_id!r}")
+        length = names.data_key_length(metadata.properties)
+        self._check_master_key(here.seen, _version(metadata, location, metadata_hash=""), table=table)
         if length != here.data_key_length:
             _refuse(table, location, f"its {names.DATA_KEY_LENGTH} is {length}, and was {here.data_key_length}")
+
+    def _check_master_key(self, seen: Seen, now: Seen, *, table: str) -> None:
+        """Refuse another master key than was seen, unless it wraps the same KEKs."""
+        if now.key_id == seen.key_id:
+            return
+        why = f"its {names.ENCRYPTION_KEY_ID} is {now.key_id!r}, and was {seen.key_id!r}"
+        try:
+            same = are_the_same(seen.keks, now.keks, now.key_id, opened=self._open_kek)
+        except KeyUnavailableError as e:
+            _refuse(table, now.metadata_location, f"{why}, and whether its keys are the same cannot be told: {e}")
+        if not same:
+            _refuse(table, now.metadata_location, why)
 
     def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
         pinned = self._key_ids.get(table)
@@ -195,7 +215,7 @@ class Pins:
         if pinned is not None and found != (pinned or None):
             raise IntegrityError(
                 f"table {table}: {location} has {names.ENCRYPTION_KEY_ID} {found!r}, and {names.PINS_PREFIX}{table} says {pinned!r}: the "
-                "metadata was changed or exchanged; restore it, or correct the pin if the table was recreated"
+                "metadata was changed or exchanged; restore it, or correct the pin if the table was recreated, or its keys were rotated"
             )
 
 
@@ -203,11 +223,13 @@ def _name(table: Identifier | str) -> str:
     return table if isinstance(table, str) else ".".join(table)
 
 
-def _version(metadata: TableMetadataV3, location: str, *, metadata_hash: str) -> Seen:
+def _version(metadata: TableMetadata, location: str, *, metadata_hash: str) -> Seen:
+    key_id = metadata.properties.get(names.ENCRYPTION_KEY_ID, "")
     return Seen(
-        key_id=metadata.properties.get(names.ENCRYPTION_KEY_ID, ""),
+        key_id=key_id,
+        keks=keks_under(getattr(metadata, "encryption_keys", ()), key_id),
         table_uuid=str(metadata.table_uuid),
-        last_sequence_number=metadata.last_sequence_number,
+        last_sequence_number=getattr(metadata, "last_sequence_number", 0),
         last_updated_ms=metadata.last_updated_ms,
         metadata_location=location,
         metadata_hash=metadata_hash,
@@ -218,8 +240,6 @@ def _compare(seen: Seen, now: Seen, metadata: TableMetadataV3, *, table: str) ->
     where = now.metadata_location
     if now.table_uuid != seen.table_uuid:
         _refuse(table, where, f"it is table {now.table_uuid}, and {seen.table_uuid} was seen before")
-    if now.key_id != seen.key_id:
-        _refuse(table, where, f"its {names.ENCRYPTION_KEY_ID} is {now.key_id!r}, and was {seen.key_id!r}")
     if where == seen.metadata_location:
         if now.metadata_hash != seen.metadata_hash:
             _refuse(table, where, f"it was edited: its hash is {now.metadata_hash}, and was {seen.metadata_hash}")

@@ -1,7 +1,9 @@
 """The file of last-seen versions: what a client remembers of tables between its runs (``icelock.pins-file``).
 
     {"version": 1, "tables": {"<catalog>": {"<namespace.table>": {"key-id", "table-uuid", "last-sequence-number", "last-updated-ms",
-    "metadata-location", "metadata-hash"}}}}
+    "metadata-location", "metadata-hash", "keks"}}}}
+
+``keks`` are the wrapped KEKs, as in the metadata: by them another master key is believed after a rotation. Earlier versions wrote none.
 
 Readers take no lock: the file is only ever replaced by an atomic rename. A writer holds an exclusive ``flock`` on ``<file>.lock`` from
 reading to renaming. Mode 0600. POSIX only. Keep it where writers of the table's storage have no access.
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from icelock.errors import FormatError, PolicyError
+from icelock.format.encrypted_key import EncryptedKey
 from icelock.kms.private_file import lock_path, replace_file, take_lock
 
 _VERSION: Final = 1
@@ -28,7 +31,7 @@ _LOCK_WAIT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A version of an encrypted table; ``metadata_hash`` is Java's (``metadata.canonical_json``)."""
+    """A version of an encrypted table; ``metadata_hash`` is Java's (``metadata.canonical_json``), ``keks`` are those of its master key."""
 
     key_id: str
     table_uuid: str
@@ -36,6 +39,7 @@ class Seen:
     last_updated_ms: int
     metadata_location: str
     metadata_hash: str
+    keks: tuple[EncryptedKey, ...] = ()
 
     def is_before(self, other: Seen) -> bool:
         """Whether the other one is later, as far as their numbers tell."""
@@ -43,7 +47,8 @@ class Seen:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the file."""
-        return {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        values = {name.replace("_", "-"): getattr(self, name) for name in _KINDS}
+        return {**values, "keks": [kek.to_json() for kek in self.keks]}
 
     @classmethod
     def from_json(cls, entry: Any, *, where: str) -> Seen:
@@ -52,15 +57,21 @@ class Seen:
         Raises:
             FormatError: it is invalid.
         """
-        kinds = {field.name: int if field.type == "int" else str for field in fields(cls)}
         try:
-            values = {name: entry[name.replace("_", "-")] for name in kinds}
+            values = {name: entry[name.replace("_", "-")] for name in _KINDS}
         except (TypeError, KeyError) as e:
             raise FormatError(f"{where}: {e} is missing; restore the file, or remove it and start again") from e
-        wrong = [name for name, value in values.items() if type(value) is not kinds[name]]
-        if wrong:
-            raise FormatError(f"{where}: {', '.join(wrong)} is of another type; restore the file, or remove it and start again")
-        return cls(**values)
+        keks = entry.get("keks", [])
+        wrong = [name for name, value in values.items() if type(value) is not _KINDS[name]]
+        if wrong or not isinstance(keks, list):
+            raise FormatError(f"{where}: {', '.join(wrong) or 'keks'} is of another type; restore the file, or remove it and start again")
+        try:
+            return cls(**values, keks=tuple(map(EncryptedKey.from_json, keks)))
+        except FormatError as e:
+            raise FormatError(f"{where}: {e}; restore the file, or remove it and start again") from e
+
+
+_KINDS: Final = {field.name: int if field.type == "int" else str for field in fields(Seen) if field.name != "keks"}
 
 
 class PinsFile:

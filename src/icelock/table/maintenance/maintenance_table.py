@@ -15,12 +15,14 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder
 
+from icelock.kms.client import KmsClient
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, optimize
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
 from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
+from icelock.table.maintenance.rotate import Level, Rotated, rotate
 from icelock.table.state import OpenTable
 
 
@@ -126,6 +128,24 @@ class MaintenanceTable:
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
         return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress)
+
+    def rotate(self, level: Level = "wrap", *, to_key: str | None = None, kms: KmsClient | None = None, dry_run: bool = False) -> Rotated:
+        """Give the table new keys, in one commit that touches no file.
+
+        Args:
+            level: ``"kek"``: the next snapshots are sealed under a new KEK; ``"wrap"``: the KEKs are wrapped anew, after which nothing
+                needs the master key, its version or the KMS that wrapped them before.
+            to_key: wrap: the master key from now on; None: the present one, by its newest version.
+            kms: wrap: the KMS of that key; None: the catalog's. From then on all clients need a catalog that is set up for it.
+            dry_run: only say what hangs on which KEK.
+
+        Raises:
+            PolicyError: another level, an argument of another level, or a table without keys; nothing was changed.
+            KeyUnavailableError, IntegrityError: a KEK cannot be opened, does not open what it should, or cannot be wrapped; likewise.
+            CommitFailedException: the catalog refused each time; likewise.
+            CommitStateUnknownException: the outcome of the commit is unknown.
+        """
+        return rotate(self.tbl, level, to_key=to_key, kms=kms, dry_run=dry_run)
 
     def optimize(
         self,
