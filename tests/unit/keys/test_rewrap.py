@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.keys.rewrap import are_the_same
+from icelock.keys.entropy import SystemEntropy
+from icelock.keys.rewrap import _java_hash, are_the_same, mint_first_key_id
 from icelock.secret import SecretBytes
 
 OLD = EncryptedKey(key_id="k1", encrypted_key_metadata=b"A:one", encrypted_by_id="A", properties={"KEY_TIMESTAMP": "1"})
@@ -40,3 +41,11 @@ def test_are_the_same(before: list[EncryptedKey], now: list[EncryptedKey], maste
 
     assert are_the_same(before, now, master, opened=unwrapped) is expected
     assert len(opened) == asked
+
+
+def test_an_id_that_javas_map_has_first() -> None:
+    """``"hello".hashCode()`` and the longer one are Java's; a bucket is ``(h ^ h >>> 16) & (n - 1)`` (java.util.HashMap.hash)."""
+    assert _java_hash("hello") == 99162322
+    assert _java_hash("polygenelubricants") == 2**31, "Java's smallest int"
+    code = _java_hash(mint_first_key_id(SystemEntropy()))
+    assert [(code ^ code >> 16) & (buckets - 1) for buckets in (16, 256, 4096)] == [0, 0, 0]

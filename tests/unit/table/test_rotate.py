@@ -85,7 +85,7 @@ def test_a_new_kek_is_for_the_snapshots_to_come(lake: TestLake) -> None:
     (old,) = keks(table)
     done = table.maintenance.rotate("kek")
     (new_id,) = done.made
-    assert [kek.key_id for kek in keks(table)] == [new_id, old.key_id], "Java takes the first that is young enough"
+    assert [kek.key_id for kek in keks(table)] == [new_id, old.key_id], "before the others: see keys.rewrap"
     assert keks(table)[1] == old
     assert [(use.kek, use.snapshots, use.for_new_snapshots) for use in done.keks] == [(new_id, 0, True), (old.key_id, 3, False)]
     other = lake.catalog().load_table("db.t")

@@ -1,7 +1,7 @@
 """``table.maintenance.rotate()``: new keys for a table, by level; no row and no file is changed.
 
-``kek``: a new KEK under the table's master key. Snapshots from then on are sealed under it, those that are there keep theirs. It goes
-before the others in the metadata, as Java takes the first that is young enough.
+``kek``: a new KEK under the table's master key. Snapshots from then on are sealed under it, those that are there keep theirs. Its id
+and its place before the others make Java use it too (``keys.rewrap``).
 
 ``wrap``: the KEKs are wrapped anew, by the newest version of their master key, by another master key, or by another KMS. Then nothing needs
 the old one. Order: 1 each KEK is unwrapped, and opens the keys of all its manifest lists, so that it is certainly the right one; 2 it is
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -27,7 +27,7 @@ from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.kek import created_ms, is_live, mint_kek
 from icelock.keys.key_entries import KeyEntries
-from icelock.keys.rewrap import keks_under, rewrap
+from icelock.keys.rewrap import keks_under, mint_first_key_id, rewrap
 from icelock.kms.client import KmsClient
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
@@ -168,7 +168,7 @@ class _Rotation:
             now_ms=max(now, latest + 1),
         )
         encryption.know_kek(kek, raw)
-        return kek, *before
+        return replace(kek, key_id=mint_first_key_id(encryption.entropy)), *before
 
     def _wrapped(self, before: tuple[EncryptedKey, ...], to_key: str) -> tuple[EncryptedKey, ...]:
         """Return KEKs wrapped anew, after each has opened all that it seals."""
