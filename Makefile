@@ -99,7 +99,7 @@ tools: java python $(VENV)/.dev
 	-@$(PYTHON) -c 'from tests.interop import toolchain; from tests.servers import rest; toolchain.class_path(); rest.jars()'
 
 interop: java $(VENV)/.dev
-	ICELOCK_MATRIX=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults
+	ICELOCK_MATRIX=all ICELOCK_SWEEPS=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults
 
 interop-docs: java $(VENV)/.dev
 	ICELOCK_MATRIX=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/test_matrix.py

@@ -1,8 +1,9 @@
 """Every byte counts: whichever byte of a table is changed, the answer is a typed error or the very same rows (case C-02).
 
 Two small tables lie in memory: one that icelock wrote (Parquet, Avro, a deletion vector), one that Java did. Each position gets one
-seeded flip, and the whole table is read again. Identical rows are right only for bytes that a read of all rows does not need: Java's
-page indexes, each of which is authenticated when it is used. AGS1 has no such byte. How many there were of each is printed.
+seeded flip, and the whole table is read again; half of the positions are for today, the others for tomorrow (``tests.helpers.turns``).
+Identical rows are right only for bytes that a read of all rows does not need: Java's page indexes, each of which is authenticated when it
+is used. AGS1 has no such byte. How many there were of each is printed.
 
 metadata.json is not encrypted; its hash stands in the Hive metastore, so each of its bytes is swept with that check. A name of a
 field whose value is the default may change there: metadata and rows are the same without it.
@@ -31,6 +32,7 @@ from icelock.metadata.table_metadata import read_metadata
 from tests.faults.memory_files import STORE, drop_store, files_below, make_store
 from tests.golden.relocate import WRITTEN_AT, catalog_properties, copy_table, metadata_location
 from tests.golden.rows import rows
+from tests.helpers.turns import in_turn
 from tests.lakes.sqlite import KEYED, TestLake
 
 pytestmark = pytest.mark.slow
@@ -126,12 +128,12 @@ def test_any_changed_byte_is_a_typed_error_or_changes_nothing(sweep: Sweep, caps
         positions = sorted(draw.sample(positions, MOST[sweep.name]))
     counts: Counter[tuple[str, str]] = Counter()
     unread = sweep.page_indexes()
-    for location, at in positions:
+    for location, at in (positions[number] for number in in_turn(f"flips, {sweep.name}", len(positions), 2)):
         outcome = _outcome(sweep, table, location, at, draw.randrange(1, 256), wanted)
         assert outcome != IDENTICAL or at in unread.get(location, ()), f"byte {at} of {location} has no effect"
         counts[kinds[location], outcome] += 1
     with capsys.disabled():
-        print(f"\n{sweep.name}: {len(positions)} flips: " + "; ".join(f"{k}: {o} {n}" for (k, o), n in sorted(counts.items())))
+        print(f"\n{sweep.name}: {counts.total()} flips: " + "; ".join(f"{k}: {o} {n}" for (k, o), n in sorted(counts.items())))
     assert {kind for kind, outcome in counts if outcome != IDENTICAL} == set(kinds.values())
 
 
@@ -161,7 +163,7 @@ def test_any_changed_byte_of_metadata_json_is_noticed_by_the_hash(sweep: Sweep, 
     draw = random.Random(SEED)
     counts: Counter[str] = Counter()
     unnamed = 0
-    for at in range(len(data)):
+    for at in in_turn(f"flips in metadata.json, {sweep.name}", len(data), 2):
         flip = draw.randrange(1, 256)
         data[at] ^= flip
         try:
@@ -176,5 +178,5 @@ def test_any_changed_byte_of_metadata_json_is_noticed_by_the_hash(sweep: Sweep, 
         finally:
             data[at] ^= flip
     with capsys.disabled():
-        print(f"\n{sweep.name}: {len(data)} flips in metadata.json: " + "; ".join(f"{name} {n}" for name, n in sorted(counts.items())))
+        print(f"\n{sweep.name}: {counts.total()} flips in metadata.json: " + "; ".join(f"{name} {n}" for name, n in sorted(counts.items())))
     assert unnamed == 0

@@ -21,5 +21,5 @@ def in_turn(name: str, count: int, every: int, *, always: Iterable[int] = ()) ->
     day = datetime.now(UTC).date()
     first = (day.toordinal() + zlib.crc32(name.encode())) % every
     chosen = sorted({*range(first, count, every), *always})
-    print(f"{name}: {chosen} of {count}, those of {day}")
+    print(f"{name}: {len(chosen)} of {count}, those of {day}" if len(chosen) > 100 else f"{name}: {chosen} of {count}, those of {day}")
     return chosen

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.turns import in_turn
 from tests.interop import model
 from tests.interop.compare import canonical
 from tests.interop.features_rows import MERGE_ON_READ, numbered, numbers
@@ -84,7 +85,7 @@ def table_like(draw: random.Random) -> dict[str, Any]:
     return {"by": draw.choice(("", "bucket(2, id)", "s")), "properties": properties}
 
 
-@pytest.mark.parametrize("number", range(HISTORIES))
+@pytest.mark.parametrize("number", in_turn("random histories", HISTORIES, 2))
 def test_random_history(engines, new_table, number):
     draw = random.Random(SEED * 1000 + number)
     history = History(engines, new_table("random"), draw)
