@@ -43,6 +43,62 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def compacted(lake: TestLake, mode: str, *acts: Callable[[Any], Any], late: Callable[[Any], Any] | None = None) -> Any:
+    """Return a table of two files that was loaded before others acted on it, compacted it, and acted again."""
+    make(lake, mode, **{"write.merge.mode": mode}).append(arrow(map(row, range(20, 40))))
+    stale, other = load(lake), load(lake)
+    for act in acts:
+        act(other)
+    assert other.maintenance.compact(options={"rewrite-all": "true"}).rewritten_files == 2
+    if late is not None:
+        late(other)
+    return stale
+
+
+def test_what_replaces_rows_finds_those_that_a_compaction_moved(lake: TestLake, mode: str) -> None:
+    """A compaction changes no row, so nothing has to be done again by the user; ids of rows stay."""
+    stale = compacted(lake, mode, late=lambda other: other.maintenance.compact(sort_by="id desc", options={"rewrite-all": "true"}))
+    before = lineage(stale)
+    assert stale.upsert(arrow([(3, 1, "changed"), (100, 1, "new")]), ["id"]).rows_updated == 1
+    fresh = load(lake)
+    expected = {i: row(i) for i in range(40)} | {3: (3, 1, "changed"), 100: (100, 1, "new")}
+    assert rows_of(fresh) == sorted(expected.values())
+    ids_after = {i: row_id for i, (row_id, _) in lineage(fresh).items()}
+    assert {i: ids_after[i] for i in before} == {i: row_id for i, (row_id, _) in before.items()}
+    assert len(set(ids_after.values())) == 41
+    verified(fresh)
+
+
+def test_an_overwrite_finds_rows_that_a_compaction_moved(lake: TestLake, mode: str) -> None:
+    stale = compacted(lake, mode)
+    stale.overwrite(arrow([row(200)]), "id < 25 and id != 7")
+    assert ids(load(lake)) == [7, *range(25, 40), 200]
+    verified(load(lake))
+
+
+@pytest.mark.parametrize(
+    ("acts", "late"),
+    [([lambda other: other.delete("id = 3")], None), ([], lambda other: other.delete("id = 3"))],
+    ids=["deleted before the compaction", "after it"],
+)
+def test_a_compaction_hides_no_delete(lake: TestLake, mode: str, acts: list[Any], late: Any) -> None:
+    """Whatever else came in between is a conflict as without it, by vectors and by rewritten files."""
+    stale = compacted(lake, mode, *acts, late=late)
+    with pytest.raises(ValidationException, match=r"deleted rows|removed rows|added rows"):
+        stale.upsert(arrow([(3, 1, "changed")]), ["id"])
+    assert ids(load(lake)) == [i for i in range(40) if i != 3]
+    verified(load(lake))
+
+
+def test_partitions_that_were_compacted_are_replaced(lake: TestLake) -> None:
+    make(lake, COW, spec=BY_N).append(arrow(map(row, range(20, 40))))
+    stale, other = load(lake), load(lake)
+    assert other.maintenance.compact(options={"rewrite-all": "true"}).rewritten_files
+    gone = row(7)[1]
+    stale.dynamic_partition_overwrite(arrow([(500, gone, "only")]))
+    assert rows_of(load(lake)) == sorted([*(row(i) for i in range(40) if row(i)[1] != gone), (500, gone, "only")])
+
+
 @pytest.mark.parametrize("theirs", [COW, MOR])
 @pytest.mark.parametrize("level", [{}, SNAPSHOT], ids=["serializable", "snapshot"])
 def test_two_deletes_in_one_file_both_hold(lake: TestLake, mode: str, theirs: str, level: dict[str, str]) -> None:

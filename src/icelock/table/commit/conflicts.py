@@ -7,6 +7,9 @@ partition that the operation replaces.
     serializable   no new data files with rows that could match: with them the operation would have had another result
     both levels    new rows that replace others depend on those: no matching rows may have been deleted or moved
 
+A compaction (operation ``replace``) moves rows and changes none. What can be worked out again on the files where they are now is; for other
+changes it is a conflict, as in Java.
+
 Data files that hold only older rows, as their row lineage shows, are not new rows: copy-on-write and compaction move rows.
 A delete alone needs no second check, since it is worked out again on the present rows (``table.rows.delete``).
 
@@ -44,9 +47,9 @@ from icelock.plan.planner import Planner
 
 MERGE_ISOLATION: Final = "write.merge.isolation-level"
 _ADDS_ROWS: Final = (Operation.APPEND, Operation.OVERWRITE)
-_REMOVES_FILES: Final = (Operation.OVERWRITE, Operation.REPLACE, Operation.DELETE)
+_REMOVES_ROWS: Final = (Operation.OVERWRITE, Operation.DELETE)
+_MOVES_ROWS: Final = (Operation.REPLACE,)
 _STRICTEST: Final = IsolationLevel.SERIALIZABLE.value
-_ADDS_DELETES: Final = (Operation.OVERWRITE, Operation.DELETE)
 
 
 # Spec, "Schema Evolution": what a column may become.
@@ -127,18 +130,29 @@ class Conflicts:
                 continue
             self._refuse(entry, "added rows that the filter may match")
 
-    def check_no_lost_rows(self, touches: Callable[[str], bool]) -> None:
+    def check_no_lost_rows(self, touches: Callable[[str], bool], *, follows: bool) -> None:
         """Refuse that others removed data files with matching rows, or added delete files that may concern such rows.
 
-        ``touches`` says whether rows of a data file, by path, were replaced or read; a deletion vector of another file is no conflict.
+        Args:
+            touches: whether rows of a data file, by path, were replaced or read; a deletion vector of another file is no conflict.
+            follows: whether the change is worked out again where a compaction moved such rows to other files, so that this is no conflict.
         """
-        for entry in self._entries(_REMOVES_FILES, ManifestContent.DATA, ManifestEntryStatus.DELETED):
+        for entry in self._entries(_REMOVES_ROWS, ManifestContent.DATA, ManifestEntryStatus.DELETED):
             self._refuse(entry, "removed rows that the filter may match")
-        for entry in self._entries(_ADDS_DELETES, ManifestContent.DELETES, ManifestEntryStatus.ADDED):
+        moved = False
+        for entry in self._entries(_MOVES_ROWS, ManifestContent.DATA, ManifestEntryStatus.DELETED):
+            if not follows:
+                self._refuse(entry, "moved rows that the filter may match")
+            moved = True  # a vector may be about a file that was there only before, or since
+        for entry in self._entries(_REMOVES_ROWS, ManifestContent.DELETES, ManifestEntryStatus.ADDED):
             about = referenced_data_file(entry.data_file)
-            if about is not None and not touches(about):
+            if about is not None and not moved and not touches(about):
                 continue
             self._refuse(entry, "deleted rows that the filter may match")
+
+    def moved_files(self) -> set[str]:
+        """Return the data files whose rows compactions moved to others."""
+        return {entry.data_file.file_path for entry in self._entries(_MOVES_ROWS, ManifestContent.DATA, ManifestEntryStatus.DELETED)}
 
     def _entries(self, operations: tuple[Operation, ...], content: ManifestContent, status: ManifestEntryStatus) -> Iterator[ManifestEntry]:
         for snapshot in self._window.snapshots(self._metadata):

@@ -221,7 +221,11 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         if isolation_level(table.metadata, self._isolation_operation, self.isolation_property) == IsolationLevel.SERIALIZABLE:
             conflicts.check_no_new_rows(moved_rows=self._moved_rows)
         if not self._moved_rows:
-            conflicts.check_no_lost_rows(self._touches)
+            conflicts.check_no_lost_rows(self._touches, follows=self._follows())
+
+    def _follows(self) -> bool:
+        """Whether rows that a compaction moved are found: what removes them is worked out on the present files."""
+        return not self._deleted_data_files and (self._row_change is None or getattr(self._row_change, "plans_again", False))
 
     def _touches(self, data_file: str) -> bool:
         return self._row_change is None or self._row_change.touches(data_file) or bool(self._deleted_data_files)

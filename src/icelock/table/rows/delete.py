@@ -1,8 +1,9 @@
 """Deleting rows by a filter: which files are rewritten, on each attempt of a commit.
 
 Results (``table.rows.file_rewrite``) are kept from attempt to attempt. A file in the same state keeps its result; one with other delete
-files or row ids is worked on again, so no delete is lost. If another writer removed a file, a change that replaces rows is in conflict; a
-delete alone looks for its rows in the files that they were moved to. Files whose rows are all newer than the delete are left alone.
+files or row ids is worked on again, so no delete is lost. If another writer removed a file, a change that replaces rows is in conflict,
+unless it was a compaction, which changes no row: then all is planned again on the files that are there now. A delete alone looks for its
+rows in the files that they were moved to. Files whose rows are all newer than the delete are left alone.
 
 Not here: the work on a file (``arrow.write.row_rewrite``), the snapshot (``table.commit.row_delta``), isolation levels
 (``table.commit.conflicts``).
@@ -10,7 +11,7 @@ Not here: the work on a file (``arrow.write.row_rewrite``), the snapshot (``tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationException
@@ -18,12 +19,14 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
 from icelock.arrow.read.task import read_task
 from icelock.arrow.write.row_rewrite import DELETE_MODE, REMOVED, DeleteMode
 from icelock.metadata.metadata_columns import ROW_ID
 from icelock.plan.whole_files import split_by_coverage
+from icelock.table.commit.conflicts import Conflicts, Window
 from icelock.table.commit.row_delta import Change
 from icelock.table.commit.staged import Staged
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileRewriter, FileState
@@ -34,6 +37,8 @@ class DeleteByFilter(FileChange):
     """A ``RowChange``: deletes the rows of a branch that match a filter."""
 
     mode_property = DELETE_MODE
+    plans_again = True
+    """Rows that compactions move are looked for in the files where they are now."""
 
     def __init__(
         self,
@@ -77,14 +82,16 @@ class DeleteByFilter(FileChange):
         first = self._done_on is None
         if first:
             self._new_rows_from = self._staged.metadata.next_row_id
-        self._check_removed(planned)
+        removed = set() if self._follow else {path for path, result in self._results.items() if result and path not in planned}
+        if removed:
+            self._check_moved(removed)
         before, self._results = self._results, {}
         to_do: list[FileScanTask] = []
         for path, file in planned.items():
-            known = before.get(path)
+            known = None if removed else before.get(path)
             if known is not None and (not known or known.state == FileState.of(file)):
                 self._results[path] = before.pop(path)
-            elif known is not None or first or self._holds_moved_rows(scan, file):
+            elif known is not None or first or removed or self._holds_moved_rows(scan, file):
                 to_do.append(file)
         self._obsolete.extend(file.file_path for result in before.values() for file in result.added)
         if scan is not None:
@@ -98,11 +105,19 @@ class DeleteByFilter(FileChange):
         rewriter = FileRewriter(self._staged, scan, self._mode)
         yield from rewriter.each(lambda file: FileResult.of(file, rewriter.rewrite(rewriter.task_of(file))), others)
 
-    def _check_removed(self, planned: Mapping[str, FileScanTask]) -> None:
-        removed = sorted(path for path, result in self._results.items() if result and path not in planned)
-        if removed and not self._follow:
+    def _check_moved(self, removed: set[str]) -> None:
+        """Refuse that files with rows of the change were removed since they were looked at, unless compactions moved the rows."""
+        ref = self._branch or MAIN_BRANCH
+        base = None if self._done_on is None else self._done_on.snapshot_by_name(ref)
+        metadata = self._staged.metadata
+        head = metadata.snapshot_by_name(ref)
+        if head is not None:
+            window = Window(base=base, head=head)
+            removed = removed - Conflicts(metadata, self._staged.io, window, None, case_sensitive=True).moved_files()
+        if removed:
+            names = ", ".join(sorted(removed))
             raise ValidationException(
-                f"another writer removed data files whose rows this change replaces: {', '.join(removed)}; reload the table and retry"
+                f"another writer removed data files whose rows this change replaces: {names}; reload the table and retry"
             )
 
     def _holds_moved_rows(self, scan: DataScan | None, file: FileScanTask) -> bool:
