@@ -1,8 +1,9 @@
-"""Writers beside a compaction that runs over and over: every row is there once, as it was written last, and every row id once."""
+"""Writers beside a compaction or ``optimize`` that runs over and over: every row is there once, as written last, and every row id once."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ValidationException
 
+from icelock.maintenance import Outcome
 from tests.concurrency.race_places import Place
 from tests.concurrency.whole_table import assert_whole
 
@@ -49,23 +51,39 @@ def again(upsert: Any) -> None:
     raise AssertionError("an upsert met other writers fifty times")
 
 
-def compact(place: Place, done: threading.Event) -> int:
-    """Compact until the writers have ended, and once more; return how many commits that made."""
+def compact(table: Any) -> int:
+    """Compact; return how many commits that made."""
+    return len(table.maintenance.compact(options={"min-input-files": "2", "delete-file-threshold": "1"}).snapshots)
+
+
+def optimize(table: Any) -> int:
+    """Compact, take deleted rows out of the data, expire what is older than now; return how many commits the first two made."""
+    done = table.maintenance.optimize(options={"min-input-files": "2", "deleted-rows-ratio": "0.01", "leftovers": "false"})
+    assert not [step for step in done.steps if step.outcome is Outcome.FAILED], done
+    return sum(len(step.result.snapshots) for step in done.steps if step.name in {"compact", "rewrite-deletes"} and step.result)
+
+
+def over_and_over(place: Place, upkeep: Callable[[Any], int], done: threading.Event) -> int:
+    """Do it until the writers have ended, and once more; return how many commits that made."""
     table, made = place.load(), 0
     while True:
         last = done.is_set()
-        made += len(table.maintenance.compact(options={"min-input-files": "2", "delete-file-threshold": "1"}).snapshots)
+        made += upkeep(table)
         if last:
             return made
 
 
-@pytest.mark.parametrize(("place", "mode"), [("sqlite", "copy-on-write"), ("postgres", "merge-on-read")], indirect=["place"])
-def test_writers_beside_a_compaction(place: Place, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "mode", "upkeep"),
+    [("sqlite", "copy-on-write", compact), ("postgres", "merge-on-read", optimize)],
+    indirect=["place"],
+)
+def test_writers_beside_a_compaction(place: Place, mode: str, upkeep: Callable[[Any], int]) -> None:
     properties = {**RETRY, "write.delete.mode": mode, "write.merge.mode": mode, "write.delete.isolation-level": "snapshot"}
     place.make(SCHEMA, properties)
     done = threading.Event()
     with ThreadPoolExecutor(WRITERS + 1) as pool:
-        compaction = pool.submit(compact, place, done)
+        compaction = pool.submit(over_and_over, place, upkeep, done)
         try:
             written = list(pool.map(lambda writer: write(place, writer), range(WRITERS)))
         finally:

@@ -313,7 +313,14 @@ SECTIONS = (
                 "spark.upsert",
                 "spark.add_files/reencrypt",
             ),
-            row("`icelock.spark.compact`", "spark.compact", "spark.compact/sorted", remark="rows and row ids stay"),
+            row(
+                "`icelock.spark.compact`, `rewrite_deletes`, `optimize`",
+                "spark.compact",
+                "spark.compact/sorted",
+                "spark.rewrite_deletes",
+                "spark.optimize",
+                remark="rows and row ids stay",
+            ),
             row("`icelock.spark.add_files` as it is", "spark.add_files", remark="it would take plain files in"),
             row(
                 "create a table that is there, replace one that is not, create with format version 2, a name that is none",

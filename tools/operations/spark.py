@@ -16,9 +16,10 @@ from tests.lakes.sqlite import KEYED, TestLake
 from tools.operations import statements
 from tools.operations.place import Place
 from tools.operations.recipe import Outcome, Recipe, recipes
-from tools.operations.table import updated
+from tools.operations.table import deleted_by_vector, updated
 
 CATALOG = "test"
+KEEPS_ALL = {"min-input-files": "2", "expire": "false", "leftovers": "false"}
 
 
 class SparkPlace(Place):
@@ -63,6 +64,11 @@ def stream_into(place: Any) -> None:
     rate = place.spark.readStream.format("rate").load()
     query = rate.writeStream.format("icelock").option("checkpointLocation", str(place.lake.folder / "checkpoint")).start(place.full)
     query.processAllAvailable()
+
+
+def into_the_data(place: Any) -> None:
+    deleted_by_vector(place)
+    assert icelock.spark.rewrite_deletes(place.spark, place.full, into="data").added_files
 
 
 def writer_of(place: Any) -> Any:
@@ -159,6 +165,8 @@ FUNCTIONS = [
             "compact/sorted": lambda p: icelock.spark.compact(p.spark, p.full, sort_by="id desc", options={"rewrite-all": "true"}),
             "delete": lambda p: icelock.spark.delete(p.spark, p.full, "id = 3"),
             "merge": lambda p: icelock.spark.merge(p.spark, p.full, p.changed(), ["id"]).when_matched_update().execute(),
+            "optimize": lambda p: icelock.spark.optimize(p.spark, p.full, options=KEEPS_ALL),
+            "rewrite_deletes": into_the_data,
             "upsert": lambda p: icelock.spark.upsert(p.changed(), p.full, ["id"]),
         },
     ),

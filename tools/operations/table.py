@@ -185,10 +185,15 @@ def since(place: Place) -> Any:
     return place.table.incremental_append_scan(from_snapshot_id_exclusive=place.first)
 
 
-def into_the_data(place: Place) -> None:
-    """Delete a row by a vector, and take it out of the data."""
+def deleted_by_vector(place: Place) -> None:
+    """Delete a row by a vector."""
     place.table.transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
     place.table.delete("id = 3")
+
+
+def into_the_data(place: Place) -> None:
+    """Delete a row by a vector, and take it out of the data."""
+    deleted_by_vector(place)
     assert place.table.maintenance.rewrite_deletes(into="data").added_files
 
 

@@ -6,7 +6,6 @@ PyIceberg's configuration, or that has two parts only, is one of the default cat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -18,11 +17,9 @@ from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import known_catalogs, not_configured, read_configuration
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
+from icelock.table.moments import parse_span
 from icelock.table.table import Table
 
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_LONGEST: Final = timedelta(days=36_500)
-_AGE: Final = re.compile(r"(\d+)([dhms])")
 _WITH_CATALOG: Final = 3
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,16 +36,10 @@ def age(_context: click.Context, _parameter: click.Parameter, value: str | None)
     """Parse an age such as ``3d`` or ``12h`` (click's callback)."""
     if value is None:
         return None
-    found = _AGE.fullmatch(value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is not an age: write a number and d, h, m or s, such as 3d")
     try:
-        parsed = timedelta(**{_UNITS[found[2]]: int(found[1])})
-    except OverflowError:
-        parsed = timedelta.max
-    if parsed > _LONGEST:
-        raise click.BadParameter(f"{value!r} is more than {_LONGEST.days} days; nothing is that old")
-    return parsed
+        return parse_span(value)
+    except PolicyError as e:
+        raise click.BadParameter(str(e)) from e
 
 
 def load_table(catalog: str | None, name: str) -> Table:

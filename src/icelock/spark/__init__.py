@@ -10,26 +10,42 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from icelock.spark.change_rows import add_files, delete, upsert
-    from icelock.spark.compact_table import compact
     from icelock.spark.driver.result import ChangeResult
+    from icelock.spark.maintain_tables import compact, optimize, rewrite_deletes
     from icelock.spark.merge_rows import merge
     from icelock.spark.read_table import read
     from icelock.spark.session import register
     from icelock.spark.sql_tables import attach, sql
     from icelock.spark.table_writer import write_to
 
-__all__ = ["ChangeResult", "add_files", "attach", "compact", "delete", "merge", "read", "register", "sql", "upsert", "write_to"]
+__all__ = [
+    "ChangeResult",
+    "add_files",
+    "attach",
+    "compact",
+    "delete",
+    "merge",
+    "optimize",
+    "read",
+    "register",
+    "rewrite_deletes",
+    "sql",
+    "upsert",
+    "write_to",
+]
 
 # No module of this package may have the name of a function: importing the module would replace the function.
 _MODULES: Final = {
     "ChangeResult": "driver.result",
     "add_files": "change_rows",
     "attach": "sql_tables",
-    "compact": "compact_table",
+    "compact": "maintain_tables",
     "delete": "change_rows",
     "merge": "merge_rows",
+    "optimize": "maintain_tables",
     "read": "read_table",
     "register": "session",
+    "rewrite_deletes": "maintain_tables",
     "sql": "sql_tables",
     "upsert": "change_rows",
     "write_to": "table_writer",

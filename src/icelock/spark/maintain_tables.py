@@ -1,18 +1,21 @@
-"""``icelock.spark.compact``: a compaction by Spark's tasks.
+"""``icelock.spark.compact``, ``rewrite_deletes``, ``optimize``: maintenance whose work on files Spark's tasks do.
 
-Not here: which files, and commits (``table.maintenance.compact``), jobs (``spark.driver.compact_here``).
+Not here: which files, and commits (``table.maintenance``), jobs (``spark.driver.compact_here``, ``spark.driver.find_deleted_here``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
+from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.settings.catalogs import catalog_of, table_of
 from icelock.spark.settings.options import TableName
@@ -21,7 +24,11 @@ from icelock.spark.settings.session import is_classic, settings_of
 if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
 
+    from icelock.catalog.base import EncryptedCatalog
     from icelock.table.maintenance.compact import Compacted, Progress
+    from icelock.table.maintenance.maintenance_table import MaintenanceTable
+    from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
+    from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes
     from icelock.table.table import Table
 
 
@@ -47,24 +54,116 @@ def compact(  # noqa: PLR0913 - as table.maintenance.compact
         PySparkException: tasks failed, with icelock's error in its message; nothing more is committed, and no file of them is left.
         CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.compact``.
     """
+    with _maintenance(spark, table) as maintenance:
+        return maintenance.compact(
+            where=where, sort_by=sort_by, z_order_by=z_order_by, options=options, branch=branch, dry_run=dry_run, progress=progress
+        )
+
+
+def rewrite_deletes(  # noqa: PLR0913 - as table.maintenance.rewrite_deletes
+    spark: SparkSession,
+    table: str,
+    *,
+    into: Into = "vectors",
+    branch: str = MAIN,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> RewrittenDeletes:
+    """Put the deletes of ``catalog.namespace.table`` into another form by Spark's tasks, as ``table.maintenance.rewrite_deletes`` does.
+
+    Tasks find the deleted rows, of which the calling process makes vectors, and write data files without them.
+
+    Raises:
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rewrite_deletes``. Nothing was
+            written.
+        NoSuchTableError: no such table.
+        PySparkException: tasks failed, with icelock's error in its message; steps that were committed before stay.
+        CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.rewrite_deletes``.
+    """
+    with _maintenance(spark, table) as maintenance:
+        return maintenance.rewrite_deletes(into=into, branch=branch, dry_run=dry_run, progress=progress)
+
+
+def optimize(  # noqa: PLR0913 - as icelock.maintenance.optimize_tables
+    spark: SparkSession,
+    name: str,
+    *,
+    within: timedelta | None = None,
+    options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    told: Callable[[str, OptimizeStep], None] | None = None,
+    clock: Clock = time.monotonic,
+) -> tuple[Optimized, ...]:
+    """Optimize ``catalog.namespace.table``, or all tables of ``catalog.namespace`` or of ``catalog``, as ``optimize_tables`` does.
+
+    Data files are compacted, and deletes rewritten, by Spark's tasks; the calling process does the rest.
+
+    Raises:
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``optimize_tables``. Nothing was done.
+    """
+    parsed = TableName.parse_any(name)
+    with _catalog(spark, parsed) as catalog:
+        return optimize_loaded(spark, catalog, parsed, within=within, options=options, dry_run=dry_run, told=told, clock=clock)
+
+
+def optimize_loaded(  # noqa: PLR0913 - as optimize
+    spark: SparkSession,
+    catalog: EncryptedCatalog,
+    name: TableName,
+    *,
+    within: timedelta | None,
+    options: Mapping[str, str] | None,
+    dry_run: bool,
+    told: Callable[[str, OptimizeStep], None] | None = None,
+    clock: Clock = time.monotonic,
+) -> tuple[Optimized, ...]:
+    """Do the work of ``optimize`` on an open catalog."""
+    from icelock.maintenance.tables import Upkeep
+    from icelock.table.maintenance.optimize import Budget
+
+    tables: list[Table] = []
+
+    def maintenance_of(table: Table) -> MaintenanceTable:
+        tables.append(table)
+        return by_tasks(spark, table)
+
+    upkeep = Upkeep(
+        catalog=catalog,
+        options=options,
+        budget=Budget(within=within, clock=clock),
+        dry_run=dry_run,
+        told=told,
+        maintenance_of=maintenance_of,
+    )
+    done = upkeep.of(".".join(name.identifier))
+    for table in () if dry_run else tables:
+        read_again(spark, str(TableName(catalog=name.catalog, identifier=table.name())), str(table.metadata.table_uuid))
+    return done
+
+
+def by_tasks(spark: SparkSession, table: Table) -> MaintenanceTable:
+    """Return the maintenance of a table whose work on files tasks of a classic session do."""
+    from icelock.spark.driver.compact_here import CombineByTasks
+    from icelock.spark.driver.find_deleted_here import FindByTasks
+    from icelock.table.maintenance.maintenance_table import MaintenanceTable
+    from icelock.table.maintenance.workers import Workers
+
+    return MaintenanceTable(table, Workers(combine=CombineByTasks(spark, table), find_deleted=FindByTasks(spark, table)))
+
+
+@contextmanager
+def _maintenance(spark: SparkSession, table: str) -> Iterator[MaintenanceTable]:
     name = TableName.parse(table)
+    with _catalog(spark, name) as catalog:
+        yield by_tasks(spark, table_of(catalog, name))
+
+
+@contextmanager
+def _catalog(spark: SparkSession, name: TableName) -> Iterator[EncryptedCatalog]:
     settings = settings_of(spark)
     if not is_classic(spark):
         raise PolicyError(
-            "over Spark Connect no Python process stands beside the server's JVM: compact by table.maintenance.compact, in this process"
+            "over Spark Connect no Python process stands beside the server's JVM: use table.maintenance or icelock.maintenance here"
         )
     with closing(catalog_of(settings, name)) as catalog:
-        asked = {"where": where, "sort_by": sort_by, "z_order_by": z_order_by, "options": options, "branch": branch}
-        return compact_loaded(spark, table_of(catalog, name), asked, dry_run=dry_run, progress=progress)
-
-
-def compact_loaded(
-    spark: SparkSession, table: Table, asked: Mapping[str, object], *, dry_run: bool = False, progress: Progress | None = None
-) -> Compacted:
-    """Compact a table that is loaded; ``asked`` are the arguments of ``CompactRequest.of``."""
-    from icelock.spark.driver.compact_here import CombineByTasks
-    from icelock.table.maintenance.compact import Compaction, CompactRequest
-
-    request = CompactRequest.of(table, **asked)  # type: ignore[arg-type]
-    compaction = Compaction(table, request, CombineByTasks(spark, table), progress)
-    return compaction.plan() if dry_run else compaction.run()
+        yield catalog

@@ -39,6 +39,7 @@ from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
+from icelock.table.maintenance.optimize_policy import OptimizePolicy
 
 # Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (
@@ -75,12 +76,13 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
 
     Raises:
         PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, an invalid
-            location for files, or a setting of commits that is no number.
+            location for files, a setting of commits that is no number, or a policy of ``optimize`` that is none.
     """
     names.check_table_properties(properties)
     names.check_misplaced(properties)
     names.check_reserved(properties, making=True)
     check_path_properties(properties, table=table)
+    OptimizePolicy.of(properties)
     for name in _COMMITS:
         whole_number(properties, name, None)
     if any(name in properties for name in names.FIXED) and format_version != names.ENCRYPTED_VERSION:
@@ -270,6 +272,7 @@ def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str, rotation: KeyRotation | None) -> None:
     names.check_reserved(updates)
     names.check_misplaced(updates)
+    OptimizePolicy.of(updates)
     check_path_properties({name: value for name, value in updates.items() if value != metadata.properties.get(name)}, table=table)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})
     for name in names.FIXED:

@@ -8,12 +8,18 @@ Not here: times as values of columns.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from icelock.errors import PolicyError
 
+SAFE_AGE: Final = timedelta(days=3)
+"""Files of writers at work look left over; no write takes so long."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SPAN: Final = re.compile(r"(\d+)([dhms])")
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_LONGEST: Final = timedelta(days=36_500)
 
 
 def to_millis(moment: object, *, name: str) -> int:
@@ -34,3 +40,21 @@ def to_millis(moment: object, *, name: str) -> int:
     raise PolicyError(
         f"{name} is {moment!r}; it must be a datetime with a time zone, such as datetime.now(timezone.utc), or ms since 1970 as an int"
     )
+
+
+def parse_span(text: str, *, name: str = "") -> timedelta:
+    """Return the time that a number and a unit say, such as ``3d``, ``12h``, ``90m`` or ``5s``; ``name`` is the argument's, for messages.
+
+    Raises:
+        PolicyError: another form, or more than a hundred years.
+    """
+    found, before = _SPAN.fullmatch(text.strip()), f"{name}: " if name else ""
+    if found is None:
+        raise PolicyError(f"{before}{text!r} is no span of time: write a number and d, h, m or s, such as 3d")
+    try:
+        span = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        span = timedelta.max
+    if span > _LONGEST:
+        raise PolicyError(f"{before}{text!r} is more than {_LONGEST.days} days; nothing is that old")
+    return span

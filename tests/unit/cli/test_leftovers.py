@@ -71,8 +71,8 @@ def test_delete_takes_those_of_three_days_unless_told_otherwise(configured: Test
     [
         (("db.none", "--catalog", "test"), 1, "no table db.none"),
         (("db.plain", "--catalog", "test"), 1, "not encrypted"),
-        (("db.t", "--catalog", "test", "--older-than", "3"), 2, "not an age"),
-        (("db.t", "--catalog", "test", "--older-than", "-3d"), 2, "not an age"),
+        (("db.t", "--catalog", "test", "--older-than", "3"), 2, "no span of time"),
+        (("db.t", "--catalog", "test", "--older-than", "-3d"), 2, "no span of time"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(configured: TestLake, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -96,7 +96,7 @@ def test_one_snapshot_by_its_id(table: Any) -> None:
         (("compact", "test.db.t", "--sort-by", "id", "--z-order-by", "id"), 1, "not both"),
         (("rewrite-deletes", "test.db.t", "--into", "air"), 2, "air"),
         (("rewrite-manifests", "test.db.t", "--branch", "none"), 1, "no branch 'none'"),
-        (("expire", "test.db.t", "--older-than", "7"), 2, "not an age"),
+        (("expire", "test.db.t", "--older-than", "7"), 2, "no span of time"),
         (("expire", "test.db.t", "--retain-last", "0"), 2, "--retain-last"),
     ],
 )

@@ -60,7 +60,7 @@ def test_one_that_fails_is_exit_code_1_and_the_others_are_done(tables: dict[str,
         (("test.none",), 1, "no table and no namespace none"),
         (("tset",), 1, "did you mean 'test'?"),
         (("test.db", "--option", "compct=false"), 1, "did you mean 'compact'?"),
-        (("test.db", "--within", "soon"), 2, "not an age"),
+        (("test.db", "--within", "soon"), 2, "no span of time"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(tables: dict[str, Any], arguments: tuple[str, ...], code: int, message: str) -> None:

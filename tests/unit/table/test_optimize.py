@@ -210,7 +210,8 @@ def test_the_key_of_new_snapshots_is_due_after_730_days(lake: TestLake) -> None:
         ({"delete-files-ratio": "many"}, "above 0 and at most 1"),
         ({"min-manifests": "0"}, "at least 1"),
         ({"leftovers-older-than": "23h"}, "at least one day"),
-        ({"leftovers-older-than": "3"}, "at least one day"),
+        ({"leftovers-older-than": "3"}, "no span of time"),
+        ({"target-file-size-bytes": "large"}, "target-file-size-bytes is 'large'"),
         ({"sort-by": "id", "z-order-by": "id,n"}, "exclude each other"),
     ],
 )
@@ -220,6 +221,11 @@ def test_what_no_policy_says_is_refused_before_anything_is_done(lake: TestLake, 
         table.maintenance.optimize(options=given)
     with pytest.raises(PolicyError, match=message):
         OptimizePolicy.of({f"icelock.optimize.{name}": value for name, value in given.items()})
+    properties = {f"icelock.optimize.{name}": value for name, value in given.items()}
+    with pytest.raises(PolicyError, match=message), table.transaction() as transaction:
+        transaction.set_properties(properties)
+    with pytest.raises(PolicyError, match=message):
+        lake.catalog().create_table("db.other", table.schema(), properties={**table.properties, **properties})
     assert len(data_files(table)) == 6
 
 

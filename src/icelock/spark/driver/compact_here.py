@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
@@ -72,7 +73,7 @@ class CombineByTasks:
 
     def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write all groups in one job."""
-        job = _Job(work, self._storage())
+        job = _Job(work, _storage_of(self._table))
         plan = CombinePlan(read=self._read_plan(work), write=job.plan)
         try:
             with job.leaving_nothing():
@@ -87,7 +88,7 @@ class CombineByTasks:
 
     def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
         """Write one group in its order."""
-        job = _Job(work, self._storage())
+        job = _Job(work, _storage_of(self._table))
         try:
             with job.leaving_nothing():
                 rows = self._in_order(work, group, self._rows(work, group))
@@ -124,12 +125,17 @@ class CombineByTasks:
         z = z_of(*(F.col(quoted(name)) for name in request.z_order))
         return in_ranges(rows.withColumn(_Z, z), layout, files, sample=sample.withColumn(_Z, z), last=[_Z]).drop(_Z)
 
-    def _storage(self) -> dict[str, str]:
-        return executor_properties(self._table.storage.properties, self._table.catalog.properties)
-
     def _read_plan(self, work: CompactWork, rows: sp.StructType | None = None) -> ReadPlan:
-        context = work.scan.update(row_filter=AlwaysTrue()).read_context(work.write.schema)
-        return ReadPlan.of(context, rows or sp.StructType(), self._storage(), self._table.metadata.location)
+        return read_plan_of(self._table, work.scan.update(row_filter=AlwaysTrue()), work.write.schema, rows)
+
+
+def read_plan_of(table: Table, scan: DataScan, schema: Schema, rows: sp.StructType | None = None) -> ReadPlan:
+    """Return what tasks need to read columns of a scan's files; ``rows`` is Spark's form of them, if they go to Spark."""
+    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), _storage_of(table), table.metadata.location)
+
+
+def _storage_of(table: Table) -> dict[str, str]:
+    return executor_properties(table.storage.properties, table.catalog.properties)
 
 
 class _Job:

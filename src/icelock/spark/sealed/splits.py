@@ -9,7 +9,7 @@ Not here: splits (``spark.task.splits``), how jobs run (``spark.driver.rewrite_h
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.format import aes_gcm
@@ -34,3 +34,8 @@ def sealed_rows(key: bytes, splits: Iterable[object], entropy: Entropy) -> pa.Ta
 def open_split(key: bytes, sealed: bytes) -> Any:
     """Return the split of a row; one that was changed is an IntegrityError."""
     return pickle.loads(aes_gcm.decrypt(key, sealed, _AAD))  # noqa: S301 - authenticated
+
+
+def open_splits(key: bytes, rows: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """Yield the splits of the rows of one task; errors as ``open_split``."""
+    return (open_split(key, value.as_py()) for batch in rows for value in batch.column(0))

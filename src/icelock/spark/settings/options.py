@@ -66,13 +66,27 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Split a dotted name, whose parts may be in backquotes; fewer than three parts, or an empty one, are a PolicyError."""
-        parts = [quoted.replace("``", "`") or plain.strip() for quoted, plain in _PART.findall(text)] if _NAME.fullmatch(text) else []
-        if len(parts) <= _CATALOG_AND_NAMESPACE or not all(parts):
+        parts = _parts(text)
+        if len(parts) <= _CATALOG_AND_NAMESPACE:
             raise PolicyError(f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'")
+        return cls(catalog=parts[0], identifier=tuple(parts[1:]))
+
+    @classmethod
+    def parse_any(cls, text: str) -> Self:
+        """Split the name of a table, of a namespace (``catalog.namespace``) or of a catalog; an empty part is a PolicyError."""
+        parts = _parts(text)
+        if not parts:
+            raise PolicyError(f"{text!r} is not the name of a table, a namespace or a catalog, such as 'lake.demo.flights' or 'lake.demo'")
         return cls(catalog=parts[0], identifier=tuple(parts[1:]))
 
     def __str__(self) -> str:
         return ".".join(map(_quoted, (self.catalog, *self.identifier)))
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a dotted name; none if it is no name."""
+    parts = [quoted.replace("``", "`") or plain.strip() for quoted, plain in _PART.findall(text)] if _NAME.fullmatch(text) else []
+    return parts if all(parts) else []
 
 
 def _quoted(part: str) -> str:

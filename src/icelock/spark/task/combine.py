@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
-from icelock.spark.sealed.splits import open_split
+from icelock.spark.sealed.splits import open_splits
 from icelock.spark.task.read import ReadPlan, TaskReader
-from icelock.spark.task.splits import Split
 from icelock.spark.task.write import WritePlan, freeze_imports
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]
     freeze_imports()
     running = TaskContext.get()
     number, attempt = (0, 0) if running is None else (running.partitionId(), running.attemptNumber())
-    tasks = [task for split in _splits(key, rows) for task in split.tasks]
+    tasks = [task for split in open_splits(key, rows) for task in split.tasks]
     files = combine_files(plan.read.context(), plan.write.context(), tasks, task_id=number, entropy=SystemEntropy())
     return SealedFiles.of(FilesWritten(files, retried=attempt > 0), plan.write.sender)
 
@@ -45,12 +44,8 @@ def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]
 def read_sealed(plan: ReadPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the files in sealed splits, in Spark's Arrow form; errors are those of ``TaskReader.read``."""
     reader = TaskReader(plan)
-    for split in _splits(key, rows):
+    for split in open_splits(key, rows):
         yield from reader.read(split)
-
-
-def _splits(key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[Split]:
-    return (open_split(key, value.as_py()) for batch in rows for value in batch.column(0))
 
 
 def z_values(schema: str, names: Sequence[str]) -> Callable[..., pa.Array]:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import InputPartition
 
 from icelock.spark.sealed.hpke import Sender
 from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles, seal_part
-from icelock.spark.sealed.splits import open_split
+from icelock.spark.sealed.splits import open_splits
 from icelock.spark.task.read import ExecutorReader, ReadPlan
 from icelock.spark.task.splits import Split
 from icelock.spark.task.write import TaskWriter, WritePlan, freeze_imports
@@ -116,4 +116,4 @@ def rewrite_files(plan: RewritePlan, splits: Sequence[RewriteSplit]) -> SealedFi
 
 def rewrite_sealed(plan: RewritePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
     """Do the same for splits that are sealed rows; a row that was changed is an IntegrityError."""
-    return rewrite_files(plan, [open_split(key, value.as_py()) for batch in rows for value in batch.column(0)])
+    return rewrite_files(plan, list(open_splits(key, rows)))

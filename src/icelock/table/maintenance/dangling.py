@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.table.snapshots import Operation
 
 from icelock.table.commit.rewrite import EncryptedRewrite
-from icelock.table.rows.delete_rewrite import DeletesChange, PlannedDeletes, Progress
+from icelock.table.rows.delete_rewrite import DeletesChange, FindDeleted, PlannedDeletes, Progress, find_here
 from icelock.table.state import OpenTable
 
 
@@ -35,10 +35,12 @@ class _DeletesRewrite(EncryptedRewrite):
 def plan_deletes(table: OpenTable, branch: str, *, vectors: bool) -> PlannedDeletes:
     """Return what ``commit_deletes`` would do."""
     transaction: Any = table.transaction()
-    return DeletesChange(transaction.staged, branch, vectors=vectors).plan()
+    return DeletesChange(transaction.staged, branch, vectors=vectors, find=find_here).plan()
 
 
-def commit_deletes(table: OpenTable, branch: str, *, vectors: bool, progress: Progress | None = None) -> CommittedDeletes:
+def commit_deletes(
+    table: OpenTable, branch: str, *, vectors: bool, find: FindDeleted = find_here, progress: Progress | None = None
+) -> CommittedDeletes:
     """Make a vector of the deletes of each data file, if ``vectors``, and remove delete files that no data file needs.
 
     Raises:
@@ -50,7 +52,7 @@ def commit_deletes(table: OpenTable, branch: str, *, vectors: bool, progress: Pr
     table.refresh()
     transaction: Any = table.transaction()
     staged = transaction.staged
-    change = DeletesChange(staged, branch, vectors=vectors, progress=progress)
+    change = DeletesChange(staged, branch, vectors=vectors, find=find, progress=progress)
     staged.prepare_kek()
     producer = _DeletesRewrite(operation=Operation.REPLACE, transaction=transaction, io=staged.io, branch=branch)
     with staged.discarding_on_error(), producer:

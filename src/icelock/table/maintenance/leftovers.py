@@ -39,10 +39,9 @@ from icelock.table.maintenance.neighbours import may_have_table
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.maintenance.shown import Shown
-from icelock.table.moments import to_millis
+from icelock.table.moments import SAFE_AGE, to_millis
 from icelock.table.state import OpenTable
 
-SAFE_AGE: Final = timedelta(days=3)
 _MAGIC_LENGTH: Final = 4
 _METADATA: Final = "metadata.json"
 _AT_ONCE: Final = 256

@@ -16,21 +16,23 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder
 
 from icelock.kms.client import KmsClient
-from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
+from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, optimize
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
 from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
 from icelock.table.maintenance.rotate import Level, Rotated, rotate
+from icelock.table.maintenance.workers import HERE, Workers
 from icelock.table.state import OpenTable
 
 
 class MaintenanceTable:
     """Work on a table that changes no row of its current state."""
 
-    def __init__(self, table: OpenTable) -> None:
+    def __init__(self, table: OpenTable, workers: Workers = HERE) -> None:
         self.tbl = table
+        self._workers = workers
 
     def expire_snapshots(self) -> ExpireSnapshots:
         """Return a builder of an expiry, which does nothing before its ``commit``.
@@ -77,7 +79,7 @@ class MaintenanceTable:
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
         request = CompactRequest.of(self.tbl, where=where, sort_by=sort_by, z_order_by=z_order_by, options=options, branch=branch)
-        compaction = Compaction(self.tbl, request, combine_here, progress)
+        compaction = Compaction(self.tbl, request, self._workers.combine, progress)
         return compaction.plan() if dry_run else compaction.run()
 
     def rewrite_manifests(
@@ -127,7 +129,7 @@ class MaintenanceTable:
             ValidationException: the columns or partition spec were changed meanwhile; likewise.
             CommitStateUnknownException: the outcome of the commit is unknown; no file of it was deleted.
         """
-        return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress)
+        return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress, workers=self._workers)
 
     def rotate(self, level: Level = "wrap", *, to_key: str | None = None, kms: KmsClient | None = None, dry_run: bool = False) -> Rotated:
         """Give the table new keys, in one commit that touches no file.

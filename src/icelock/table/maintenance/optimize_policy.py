@@ -9,7 +9,6 @@ Not here: the names (``icelock.properties``), the steps (``table.maintenance.opt
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,9 +17,9 @@ from typing import Final, Self
 from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.metadata.json_values import whole_number
-from icelock.table.maintenance.leftovers import SAFE_AGE
+from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.moments import SAFE_AGE, parse_span
 
-_AGE: Final = re.compile(r"(\d{1,5})([dh])")
 _LEAST_AGE: Final = timedelta(days=1)
 _OF_COMPACT: Final = ("target-file-size-bytes", "min-input-files")
 _RATIO: Final = 0.1
@@ -74,6 +73,7 @@ class OptimizePolicy:
             min_manifests=_at_least_one(given, "min-manifests", _MIN_MANIFESTS),
             leftovers_age=_age(given),
         )
+        CompactOptions.parse(policy.compact_options, {})
         if policy.sort_by and policy.z_order_by:
             raise PolicyError(f"{names.OPTIMIZE_PREFIX}sort-by and {names.OPTIMIZE_PREFIX}z-order-by exclude each other: leave one out")
         return policy
@@ -109,10 +109,9 @@ def _age(given: Mapping[str, str]) -> timedelta:
     name = names.OPTIMIZE_PREFIX + "leftovers-older-than"
     if name not in given:
         return SAFE_AGE
-    found = _AGE.fullmatch(given[name])
-    age = timedelta() if found is None else timedelta(**{"days" if found[2] == "d" else "hours": int(found[1])})
+    age = parse_span(given[name], name=name)
     if age < _LEAST_AGE:
         raise PolicyError(
-            f"{name} is {given[name]!r}; it must be an age of at least one day, such as 3d or 36h: files of writers at work look left over"
+            f"{name} is {given[name]!r}; it must be at least one day, such as 3d or 36h: files of writers at work look left over"
         )
     return age

@@ -19,11 +19,12 @@ from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import PolicyError
 from icelock.table.commit.branches import check_branch
-from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress, combine_here
+from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.dangling import CommittedDeletes, commit_deletes, plan_deletes
 from icelock.table.maintenance.rewrite_manifests import rewrite_manifests
 from icelock.table.maintenance.shown import Shown
+from icelock.table.maintenance.workers import HERE, Workers
 from icelock.table.state import OpenTable
 
 Into = Literal["vectors", "data"]
@@ -56,7 +57,9 @@ class RewrittenDeletes(Shown):
     dry_run: bool = False
 
 
-def rewrite_deletes(table: OpenTable, *, into: str, branch: str, dry_run: bool, progress: Progress | None) -> RewrittenDeletes:
+def rewrite_deletes(
+    table: OpenTable, *, into: str, branch: str, dry_run: bool, progress: Progress | None, workers: Workers
+) -> RewrittenDeletes:
     """Rewrite deletes; arguments and errors are those of ``MaintenanceTable.rewrite_deletes``."""
     if into not in _INTO:
         raise PolicyError(f"rewrite_deletes: into is {into!r}; it must be {' or '.join(map(repr, _INTO))}")
@@ -68,11 +71,11 @@ def rewrite_deletes(table: OpenTable, *, into: str, branch: str, dry_run: bool, 
         return RewrittenDeletes(dry_run=dry_run)
     if dry_run:
         return _planned(table, into, branch)
-    vectors = commit_deletes(table, branch, vectors=True, progress=progress)
+    vectors = commit_deletes(table, branch, vectors=True, find=workers.find_deleted, progress=progress)
     if into == "vectors":
         return _result(vectors)
     request = CompactRequest(where=AlwaysTrue(), branch=branch, options=_with_deletes(metadata.properties))
-    data = Compaction(table, request, combine_here, progress).run()
+    data = Compaction(table, request, workers.combine, progress).run()
     manifests = rewrite_manifests(
         table, spec_id=None, rewrite_if=lambda manifest: manifest.deleted_files_count != 0, branch=branch, dry_run=False, progress=None
     )
@@ -88,7 +91,7 @@ def _planned(table: OpenTable, into: str, branch: str) -> RewrittenDeletes:
     rewritten = 0
     if into == "data":
         request = CompactRequest(where=AlwaysTrue(), branch=branch, options=_with_deletes(table.metadata.properties))
-        rewritten = Compaction(table, request, combine_here).plan().rewritten_files
+        rewritten = Compaction(table, request, HERE.combine).plan().rewritten_files
     return RewrittenDeletes(
         vectors=len(plan.files),
         removed_delete_files=len(plan.obsolete),

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Protocol
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyroaring import BitMap64
 
 from icelock.arrow.write.row_rewrite import REMOVED, UNCHANGED, Rewrite, deleted_rows
 from icelock.plan.delete_index import DeleteFileId, delete_file_id, is_vector
@@ -32,6 +34,13 @@ from icelock.table.scan import DataScan
 Progress = Callable[[int, int], None]
 """Told after each data file: bytes of files that were read so far, and of all."""
 _AT_ONCE = 64
+
+
+class FindDeleted(Protocol):
+    """Finds the deleted rows of data files: ``find_here``, or an engine's tasks."""
+
+    def __call__(self, scan: DataScan, files: Sequence[FileScanTask]) -> Iterator[BitMap64]:
+        """Yield the positions of the deleted rows of each file of a scan, in order; errors are those of ``deleted_rows``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +64,15 @@ class DeletesChange(FileChange):
         staged: the transaction's.
         branch: whose deletes.
         vectors: whether vectors are made; else delete files that no data file needs are removed, and that is all.
+        find: who reads the deletes.
         progress: see ``Progress``.
     """
 
-    def __init__(self, staged: Staged, branch: str, *, vectors: bool, progress: Progress | None = None) -> None:
+    def __init__(self, staged: Staged, branch: str, *, vectors: bool, find: FindDeleted, progress: Progress | None = None) -> None:
         super().__init__(staged)
         self._branch = branch
         self._makes_vectors = vectors
+        self._find = find
         self._progress = progress or (lambda _done, _all: None)
         self._results: dict[str, FileResult] = {}
         self.planned = PlannedDeletes(files=(), obsolete=frozenset(), dangling=frozenset())
@@ -126,20 +137,21 @@ class DeletesChange(FileChange):
                     yield delete_file_id(entry.data_file)
 
     def _read(self, scan: DataScan, files: Sequence[FileScanTask]) -> Iterator[FileResult]:
-        read, task_of = scan.read_context(Schema()), scan._task_builder.build  # noqa: SLF001 - of the same layer
         whole, done = sum(file.file.file_size_in_bytes for file in files), 0
-
-        def result(file: FileScanTask) -> FileResult:
-            deleted = deleted_rows(read, task_of(file))
+        for file, deleted in zip(files, self._find(scan, files), strict=True):
+            done += file.file.file_size_in_bytes
+            self._progress(done, whole)
             if len(deleted) == file.file.record_count:
-                return FileResult.of(file, REMOVED)
-            return FileResult.of(file, Rewrite(deleted=deleted) if deleted else UNCHANGED)
+                yield FileResult.of(file, REMOVED)
+            else:
+                yield FileResult.of(file, Rewrite(deleted=deleted) if deleted else UNCHANGED)
 
-        for start in range(0, len(files), _AT_ONCE):
-            for found in ExecutorFactory.get_or_create().map(result, files[start : start + _AT_ONCE]):
-                done += found.file.file_size_in_bytes
-                self._progress(done, whole)
-                yield found
+
+def find_here(scan: DataScan, files: Sequence[FileScanTask]) -> Iterator[BitMap64]:
+    """Find deleted rows by threads of this process; see ``FindDeleted``."""
+    read, task_of = scan.read_context(Schema()), scan._task_builder.build  # noqa: SLF001 - of the same layer
+    for start in range(0, len(files), _AT_ONCE):
+        yield from ExecutorFactory.get_or_create().map(lambda file: deleted_rows(read, task_of(file)), files[start : start + _AT_ONCE])
 
 
 def _is_done(task: FileScanTask) -> bool:

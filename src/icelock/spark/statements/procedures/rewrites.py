@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from icelock.errors import PolicyError
-from icelock.spark.compact_table import compact_loaded
+from icelock.spark.maintain_tables import by_tasks, optimize_loaded
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.statements.procedures.call import Call, Procedure
 from icelock.table.maintenance.sort_text import TABLE
+from icelock.table.moments import parse_span
 
 _TABLE: Final = {"table": "string"}
 _BINPACK, _SORT = "binpack", "sort"
@@ -24,14 +25,13 @@ def _rewrite_data_files(call: Call) -> Sequence[Sequence[Any]]:
     if strategy == _BINPACK and order is not None:
         raise PolicyError(f"rewrite_data_files: strategy {_BINPACK} has no order: leave sort_order out, or use {_SORT}")
     found = None if order is None else _Z_ORDER.fullmatch(order.strip())
-    asked = {
-        "where": call["where"] or "true",
-        "sort_by": None if found is not None else (order or (TABLE if strategy == _SORT else None)),
-        "z_order_by": () if found is None else [name.strip().strip("`") for name in found["columns"].split(",")],
-        "options": call["options"] or {},
-        "branch": call["branch"] or MAIN,
-    }
-    done = compact_loaded(call.session.spark, call.table, asked)
+    done = by_tasks(call.session.spark, call.table).compact(
+        where=call["where"] or "true",
+        sort_by=None if found is not None else (order or (TABLE if strategy == _SORT else None)),
+        z_order_by=() if found is None else [name.strip().strip("`") for name in found["columns"].split(",")],
+        options=call["options"] or {},
+        branch=call["branch"] or MAIN,
+    )
     left = done.failed_files + done.conflicted_files
     return [(done.rewritten_files, done.added_files, done.rewritten_bytes, left, done.removed_delete_files)]
 
@@ -45,9 +45,17 @@ def _rewrite_manifests(call: Call) -> Sequence[Sequence[Any]]:
 def _rewrite_position_delete_files(call: Call) -> Sequence[Sequence[Any]]:
     reason = "all delete files of the branch become one deletion vector for each data file"
     call.refuse({"options": reason, "where": reason})
-    done = call.table.maintenance.rewrite_deletes()
+    done = by_tasks(call.session.spark, call.table).rewrite_deletes()
     size = None if done.removed_delete_files or done.vectors else 0
     return [(done.removed_delete_files, done.vectors, size, size)]
+
+
+def _optimize(call: Call) -> Sequence[Sequence[Any]]:
+    _ = call.table  # a namespace is none
+    catalog = call.session.catalog(call.catalog)
+    within = None if call["within"] is None else parse_span(call["within"], name="within")
+    [done] = optimize_loaded(call.session.spark, catalog, call.name, within=within, options=call["options"], dry_run=bool(call["dry_run"]))
+    return [(step.name, step.outcome.value, step.found, step.why, step.seconds) for step in done.steps]
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
@@ -79,5 +87,12 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         result="rewritten_delete_files_count int not null, added_delete_files_count int not null, rewritten_bytes_count bigint, "
         "added_bytes_count bigint",
         run=_rewrite_position_delete_files,
+    ),
+    "optimize": Procedure(
+        description="Compact, rewrite deletes and manifests, expire snapshots and remove leftovers, as the table's numbers ask for",
+        parameters=_TABLE,
+        optional={"options": "map<string, string>", "within": "string", "dry_run": "boolean"},
+        result="step string not null, outcome string not null, found string not null, why string not null, seconds double not null",
+        run=_optimize,
     ),
 }

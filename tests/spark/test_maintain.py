@@ -1,0 +1,158 @@
+"""Deletes become vectors, or go into the data, by Spark's tasks; and ``optimize``, whose work on files is theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+
+import icelock.spark
+from icelock.errors import PolicyError
+from icelock.spark.driver import compact_here, find_deleted_here
+from tests.helpers.table_model import arrow, row, rows_of
+from tests.unit.table.test_compact import make, meanwhile
+from tests.unit.table.test_older_deletes import commit, equality, paths, positions
+from tests.unit.table.test_rewrite_deletes import vectors, without
+
+pytestmark = pytest.mark.spark
+TABLE = "test.db.t"
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The names of the works that tasks did; they do what this process would with so few bytes."""
+    seen = []
+    for module, limit in ((compact_here, "SMALL"), (find_deleted_here, "SMALL")):
+        monkeypatch.setattr(module, limit, -1)
+        run = module.run_splits
+
+        def counted(spark, splits, work, run=run):
+            seen.append(work.func.__name__)
+            return run(spark, splits, work)
+
+        monkeypatch.setattr(module, "run_splits", counted)
+    return seen
+
+
+@pytest.fixture
+def table(spark_lake):
+    """Two files of ten rows each, one with position deletes, both with equality deletes."""
+    made = make(spark_lake, 2)
+    first, second = paths(made)
+    commit(made, positions(made, "p1", {first: [0, 9], second: [5]}))
+    commit(made, equality(made, "e1", [4, 7, 12, 999]))
+    return made
+
+
+@pytest.mark.spark43
+def test_deletes_become_vectors_by_tasks(spark, sql, table, ran):
+    first, second = paths(table)
+    assert rows_of(table) == without(0, 4, 7, 9, 12, 15)
+    done = icelock.spark.rewrite_deletes(spark, TABLE)
+    assert ran == ["find_sealed"]
+    assert (done.vectors, done.removed_delete_files, done.rewritten_files) == (2, 2, 0)
+    table.refresh()
+    assert vectors(table) == {first: 4, second: 2}
+    assert rows_of(table) == without(0, 4, 7, 9, 12, 15)
+    assert sql("call test.system.rewrite_position_delete_files('db.t')") == [(0, 0, 0, 0)], "nothing is left to do"
+
+
+def test_the_procedure_lets_tasks_work_too(sql, table, ran):
+    assert sql("call test.system.rewrite_position_delete_files('db.t')") == [(2, 2, None, None)]
+    assert ran == ["find_sealed"]
+    assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
+
+
+def test_deletes_go_into_the_data_by_tasks(spark, table, ran):
+    done = icelock.spark.rewrite_deletes(spark, TABLE, into="data")
+    assert ran == ["find_sealed", "combine_sealed"]
+    assert (done.rewritten_files, done.conflicted_files) == (2, 0)
+    table.refresh()
+    assert vectors(table) == {}
+    assert rows_of(table) == without(0, 4, 7, 9, 12, 15)
+    assert sum(task.file.record_count for task in table.scan().plan_files()) == 14
+
+
+def test_rows_that_others_change_while_tasks_write_stay_changed(spark, spark_lake, ran):
+    """The commit leaves out files that were touched; they are compacted again with what was done to them."""
+    made, other = make(spark_lake, 6), spark_lake.catalog().load_table("db.t")
+    others = meanwhile(lambda: other.delete("id = 17"), lambda: other.upsert(arrow([(5, 1, "changed")]), ["id"]))
+    done = icelock.spark.compact(spark, TABLE, options={"rewrite-all": "true"}, progress=others)
+    assert ran == ["combine_sealed"] * len(ran)
+    assert len(ran) > 1
+    assert done.conflicted_files == 0
+    expected = {i: row(i) for i in range(60) if i != 17} | {5: (5, 1, "changed")}
+    assert rows_of(made.refresh()) == sorted(expected.values())
+
+
+def test_a_delete_file_that_fails_authentication_changes_nothing(spark, table, ran):
+    snapshot = table.refresh().current_snapshot().snapshot_id
+    victim = next(d.file_path for task in table.scan().plan_files() for d in task.delete_files).removeprefix("file://")
+    with open(victim, "r+b") as stored:  # noqa: PTH123
+        stored.seek(-40, 2)
+        stored.write(bytes(20))
+    with pytest.raises(Exception, match=r"does not authenticate|failed authentication"):
+        icelock.spark.rewrite_deletes(spark, TABLE)
+    assert ran == ["find_sealed"]
+    assert table.refresh().current_snapshot().snapshot_id == snapshot
+
+
+def test_optimize_lets_tasks_put_files_together(spark, table, ran):
+    for _ in range(5):
+        table.append(table.scan(row_filter="id = 1").to_arrow().slice(0, 1))
+    before = rows_of(table.refresh())
+    told = []
+    [plan] = icelock.spark.optimize(spark, TABLE, dry_run=True)
+    assert ran == []
+    [done] = icelock.spark.optimize(spark, "test", told=lambda name, step: told.append((name, step.name)))
+    assert [step.outcome.value for step in plan.steps[:1]] == ["would be done"]
+    assert ran[0] == "combine_sealed"
+    assert told[:2] == [("db.t", "compact"), ("db.t", "rewrite-deletes")]
+    assert (done.failed, done.table) == (False, "db.t")
+    assert rows_of(table.refresh()) == before
+    assert len(list(table.scan().plan_files())) == 1
+    [again] = icelock.spark.optimize(spark, "test.db", options={"expire": "false"}, within=timedelta(hours=1))
+    assert {step.outcome.value for step in again.steps} <= {"nothing to do", "switched off"}
+
+
+@pytest.mark.spark43
+def test_optimize_by_sql(sql, table, ran):
+    found = sql("call test.system.optimize(table => 'db.t', dry_run => true, options => map('rewrite-deletes', 'false'))")
+    assert [(step, outcome) for step, outcome, *_ in found] == [
+        ("compact", "nothing to do"),
+        ("rewrite-deletes", "switched off"),
+        ("rewrite-manifests", "nothing to do"),
+        ("expire", "nothing to do"),
+        ("leftovers", "nothing to do"),
+        ("keys", "nothing to do"),
+    ]
+    done = {step: outcome for step, outcome, *_ in sql("call test.system.optimize('db.t', within => '2h')")}
+    assert done["rewrite-deletes"] == "done"
+    assert "find_sealed" in ran
+    assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said"),
+    [
+        ("test.db.none", {}, "no table and no namespace db.none"),
+        ("test..t", {}, "not the name of a table, a namespace or a catalog"),
+        ("other", {}, "no catalog 'other'"),
+        ("test", {"options": {"compat": "false"}}, "did you mean 'compact'"),
+    ],
+)
+@pytest.mark.usefixtures("spark_lake")
+def test_names_and_options_of_optimize_that_are_none(spark, name, more, said):
+    with pytest.raises(PolicyError, match=said):
+        icelock.spark.optimize(spark, name, **more)
+
+
+def test_calls_that_are_refused(spark, sql, spark_lake):
+    make(spark_lake, 1)
+    with pytest.raises(NoSuchTableError):
+        icelock.spark.rewrite_deletes(spark, "test.db.none")
+    with pytest.raises(Exception, match=r"no table test\.db\.none"):
+        sql("call test.system.optimize('db.none')")
+    with pytest.raises(Exception, match="no span of time"):
+        sql("call test.system.optimize('db.t', within => 'soon')")
