@@ -30,7 +30,7 @@ from icelock.catalog.commit.outcome import check_new, has_commit, missing_part, 
 from icelock.catalog.commit.store import Change
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
 from icelock.catalog.named import check_names
-from icelock.errors import CommitError, IcelockError, PolicyError
+from icelock.errors import CommitError, IcelockError, KeyUnavailableError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
 from icelock.keys.rewrap import keks_under
@@ -266,9 +266,11 @@ class EncryptedCatalog(TableCreation):
             return sent
         theirs = {kek.key_id: kek for kek in keks_under(kept.encryption_keys, kept.properties.get(names.ENCRYPTION_KEY_ID))}
         keys = [theirs.get(key.key_id, key) for key in sent.encryption_keys]
-        if keys == sent.encryption_keys or not self.encryption.same_keks(sent, kept):
-            return sent
-        return sent.model_copy(update={"encryption_keys": keys})
+        try:
+            same = keys != sent.encryption_keys and self.encryption.same_keks(sent, kept)
+        except KeyUnavailableError:
+            same = False
+        return sent.model_copy(update={"encryption_keys": keys}) if same else sent
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:

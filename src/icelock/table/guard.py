@@ -212,12 +212,12 @@ def check_sealing(
 ) -> None:
     """Check that the new key entries of ``updates`` are sealed under keys that the table still has, not an older copy of this client.
 
-    ``same_keks`` asks the KMS whether entries that differ are the same KEKs, wrapped anew: then the commit is made again.
+    ``same_keks`` asks the KMS whether entries that differ are the same KEKs, wrapped anew: then the commit is made again. If the KMS does
+    not say, they are not.
 
     Raises:
         IntegrityError: a KEK's entry, the master key or the key length has changed since ``held``; nothing was committed.
         CommitFailedException: the KEKs were wrapped anew by a rotation; nothing was committed.
-        KeyUnavailableError: the KMS does not say whether they were.
     """
     if not is_encrypted(held):
         return
@@ -226,15 +226,20 @@ def check_sealing(
     mine, theirs = _entries(held), _entries(current)
     changed = [f"key entry {key_id}" for key_id in sorted(needed) if key_id in mine and mine[key_id] != theirs.get(key_id)]
     changed += [name for name in names.FIXED if held.properties.get(name) != current.properties.get(name)]
-    if changed and names.DATA_KEY_LENGTH not in changed and same_keks(held, current):
-        if not new:
-            return
+    if not changed:
+        return
+    cause: KeyUnavailableError | None = None
+    try:
+        same = names.DATA_KEY_LENGTH not in changed and same_keks(held, current)
+    except KeyUnavailableError as e:
+        same, cause = False, e
+    if same and new:
         raise CommitFailedException(f"table {table}: its keys were wrapped anew since it was loaded; nothing was changed: reload and retry")
-    if changed:
+    if not same:
         raise IntegrityError(
             f"table {table}: {' and '.join(changed)} changed in the catalog since the table was loaded. Others could not read what is "
             "sealed under the old values, so nothing was committed: find out who changed them, and restore the metadata"
-        )
+        ) from cause
 
 
 def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:

@@ -284,3 +284,19 @@ def test_a_dry_run_says_what_hangs_on_which_kek(lake: TestLake) -> None:
     assert plan.wrapped == tuple(use.kek for use in plan.keks)
     assert lake.files() == before
     assert lake.calls.take() == []
+
+
+def test_a_rotation_between_a_commit_and_the_look_at_it(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit was made, and its KEK is the same one."""
+    table = made(lake)
+    load, done = table.catalog.load_table, []
+
+    def after_another(name: Any) -> Any:
+        if not done:
+            done.append(lake.catalog().load_table("db.t").maintenance.rotate(**TO_B))
+        return load(name)
+
+    monkeypatch.setattr(table.catalog, "load_table", after_another)
+    table.append(people(30))
+    assert [one.to_key for one in done] == ["keyB"]
+    assert rows(lake.catalog().load_table("db.t")) == list(range(40))
