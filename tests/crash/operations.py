@@ -132,6 +132,7 @@ OPERATIONS: dict[str, Operation] = {
         _rewrite_deletes, (0, *range(3, 11)), before=(0, *range(3, 11)), properties={"write.delete.mode": "merge-on-read"}
     ),
     "expire": Operation(_expire, BEFORE),
+    "rotate": Operation(lambda catalog: _table(catalog).maintenance.rotate("wrap", to_key="keyB"), BEFORE),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
 

@@ -15,7 +15,7 @@ from icelock.maintenance import leftovers, remove_leftovers
 from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.server import Server
 from tests.crash.steps import stepping
-from tests.helpers.table_model import MASTER
+from tests.helpers.counting_kms import KEYS
 from tests.helpers.turns import in_turn
 from tests.lakes.sqlite import TestLake, people
 from tests.verify.verify_table import verify
@@ -84,7 +84,7 @@ def check_leftovers(table: Any, where: str) -> None:
     metadata = json.loads(Path(table.metadata_location).read_text(encoding="utf-8"))
     named = {table.metadata_location, *(entry["metadata-file"] for entry in metadata["metadata-log"])}
     assert {path for path in after if path.endswith(".metadata.json")} == named, where
-    assert verify(Path(table.metadata_location), {"keyA": [MASTER]})["unreached_files"] == 0, where
+    assert verify(Path(table.metadata_location), {name: [key] for name, key in KEYS.items()})["unreached_files"] == 0, where
 
 
 def ids(table: Any) -> tuple[int, ...]:

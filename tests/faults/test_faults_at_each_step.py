@@ -28,7 +28,14 @@ from tests.helpers.turns import in_turn
 
 CLEAR: Final = (IcelockError, CommitFailedException, CommitStateUnknownException, OSError, OperationalError)
 # The transaction has an append and a delete by copy-on-write.
-NAMES: Final = ("delete, merge-on-read", "transaction", "create as select", "rewrite deletes and manifests", "expire replaced files")
+NAMES: Final = (
+    "delete, merge-on-read",
+    "transaction",
+    "create as select",
+    "rewrite deletes and manifests",
+    "expire replaced files",
+    "rotate",
+)
 ASKED: Final = "SQL UPDATE", "SQL INSERT", "SQL COMMIT"
 
 
