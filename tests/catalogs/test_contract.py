@@ -19,7 +19,7 @@ from pyiceberg.table.update import AssertTableUUID
 
 from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.maintenance import optimize_tables
+from icelock.maintenance import audit, optimize_tables
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tests.helpers.tables import ids
 from tests.lakes.catalogs import CatalogLake
@@ -51,6 +51,10 @@ def test_every_file_of_a_table_is_encrypted(lake: CatalogLake) -> None:
         else:
             assert data[:4] == _FIRST[Path(path).suffix], path
         assert b"canary-" not in data
+    (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
+    assert (report.counts, report.unseen) == ({}, ())
+    assert report.objects["encrypted, reached"].files == sum(not path.endswith(".json") for path in lake.files())
+    assert "differs" not in report.statements.values()
     assert ids(lake.load()) == sorted([*set(range(15)) - {3, 12}, 20])
 
 

@@ -163,11 +163,17 @@ def test_expire_snapshots(spark, town, ids, spark_lake):
 
 def test_remove_orphan_files(spark, town, spark_lake):
     location = spark_lake.catalog().load_table("db.t").location().removeprefix("file://")
+    assert town("call test.system.audit('db.t', 'bytes, foreign')") == []
     stray, young = Path(location, "data", "stray.parquet"), Path(location, "data", "young.parquet")
     for file in (stray, young):
         file.write_bytes(b"PAR1")
     old = (datetime.now(UTC) - timedelta(days=4)).timestamp()
     os.utime(stray, (old, old))
+    findings = spark.sql("call test.system.audit(table => 'test.db.t', depth => 'foreign')")
+    assert findings.columns == ["severity", "code", "what", "sentence", "remedy", "findings_of_code"]
+    assert {(*row[:2], row[2].rpartition("/")[2], row[5]) for row in findings.collect()} == {
+        ("warning", "plain-object", name, 2) for name in ("stray.parquet", "young.parquet")
+    }
     found = spark.sql("call test.system.remove_orphan_files(table => 'db.t', dry_run => true)")
     assert found.columns == ["orphan_file_location"]
     assert [row[0].rpartition("/")[2] for row in found.collect()] == ["stray.parquet"]

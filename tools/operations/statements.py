@@ -172,6 +172,7 @@ PROCEDURES = [
         Outcome.READS,
         {
             "ancestors_of": "'{name}'",
+            "audit": "'{name}'",
             "remove_orphan_files/dry run": "table => '{name}', dry_run => true",
             "rewrite_position_delete_files": "'{name}'",  # the table has vectors only
         },

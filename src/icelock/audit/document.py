@@ -100,7 +100,7 @@ def _document(text: bytes) -> Document:
         keys=tuple(body.get("encryption-keys") or ()),
         current=None if current in (None, -1) else int(current),
         snapshots=tuple(_snapshot(row, refs) for row in body.get("snapshots") or ()),
-        statistics=tuple(row for name in _STATISTICS for row in body.get(name) or ()),
+        statistics=tuple(dict(row) for name in _STATISTICS for row in body.get(name) or ()),
         older_files=tuple(str(row["metadata-file"]) for row in log),
         last_sequence_number=int(body.get("last-sequence-number", 0)),
         log_begins_ms=int(log[0]["timestamp-ms"]) if log else None,

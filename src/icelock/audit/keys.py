@@ -149,8 +149,9 @@ class KeyTree:
                 self._claimed(snapshot, opened)
         for key_id in self._entries.keys() - named - self.keks.keys():
             add("key-entry-unneeded", key_id, "it is the key of no snapshot's manifest list")
+        newest = max((kek.created_ms or 0 for kek in self.keks.values()), default=0)
         for kek in self.keks.values():
-            if not kek.entries:
+            if not kek.entries and (kek.created_ms or 0) < newest:  # the newest is for snapshots to come
                 add("key-entry-unneeded", kek.id, "this KEK has no entry below it")
 
     def _claimed(self, snapshot: SnapshotRow, opened: Callable[[SnapshotRow, KeyMetadata, Kek], None]) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 
 import fastavro
@@ -20,6 +21,19 @@ from fastavro.schema import SchemaParseException
 from icelock.audit.fault import Fault
 
 DELETED: Final = 2
+_UNREAD: Final = (
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    StopIteration,
+    SchemaParseException,
+    zlib.error,
+)
+_NO_LIBRARY: Final = "codec is supported but you need to install"  # fastavro's words
 # Names before and since format version 2.
 _COUNTS: Final = ("added_files_count", "existing_files_count", "added_data_files_count", "existing_data_files_count")
 _LIST: Final = frozenset({"manifest_path", "manifest_length", "key_metadata", *_COUNTS})
@@ -34,7 +48,7 @@ class ManifestRow:
     path: str
     length: int
     files: int
-    key_metadata: bytes | None
+    key_metadata: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +60,7 @@ class FileRow:
     content: int
     records: int
     size: int
-    key_metadata: bytes | None
+    key_metadata: bytes | None = field(repr=False)
 
     @property
     def kind(self) -> str:
@@ -105,7 +119,9 @@ def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
             rows = io.BytesIO(block.bytes_.getvalue())
             for _ in range(block.num_records):
                 yield cast("dict[str, Any]", fastavro.schemaless_reader(rows, writer, wanted))
-    except (ValueError, EOFError, IndexError, KeyError, TypeError, SchemaParseException, StopIteration) as e:
+    except _UNREAD as e:
+        if _NO_LIBRARY in str(e):
+            raise OSError(f"its rows are compressed in a way that fastavro has no library for here: {e}") from e
         raise _damaged(e) from e
 
 
@@ -127,8 +143,8 @@ def _as_stored(node: Any, fixed: set[str]) -> Any:
 
 def _only(schema: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """Return a record's schema with these fields only; of the data file with its own."""
-    fields = [dict(field) for field in schema["fields"] if field["name"] in names]
-    for field in fields:
-        if field["name"] == "data_file":
-            field["type"] = _only(field["type"], _FILE)
+    fields = [dict(one) for one in schema["fields"] if one["name"] in names]
+    for one in fields:
+        if one["name"] == "data_file":
+            one["type"] = _only(one["type"], _FILE)
     return {**schema, "fields": fields}

@@ -27,6 +27,7 @@ from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import KeyMetadata
 
+_UNAUTHENTICATED: Final = "algorithm-without-authentication"
 _TAIL: Final = 1 << 16
 _MAGIC: Final = 4
 _LENGTH: Final = struct.Struct("<I")
@@ -63,8 +64,7 @@ def open_footer(stored: StoredBytes, key: KeyMetadata) -> Footer:
         footer = _before_end(stored, tail, length)
         opened = crypto.open_footer(footer, key.dek.reveal(), key.aad_prefix or b"", stored.location)
     except (IntegrityError, FormatError) as e:
-        code = "algorithm-without-authentication" if "AES_GCM_CTR_V1 as its algorithm" in str(e) else "footer-does-not-authenticate"
-        raise Fault(code, f"its footer is not what was written: {_reason(e, stored.location)}") from e
+        raise _unlike(e, stored.location) from e
     return _read(opened, start)
 
 
@@ -81,16 +81,20 @@ def _plain(stored: StoredBytes, tail: bytes, size: int) -> Fault:
         length = crypto.footer_length(tail[-crypto.END_LENGTH :], size, stored.location)
         footer = _before_end(stored, tail, length)
         names_algorithm = crypto.check_signed_footer(footer, stored.location)
-    except IntegrityError:
+    except IntegrityError as e:
+        found = _unlike(e, stored.location)
+        if found.code == _UNAUTHENTICATED:
+            return found
         names_algorithm = False
     if names_algorithm:
-        return Fault("footer-in-the-clear", "its footer, with names and bounds of columns, is in the clear; its pages may be encrypted")
+        return Fault("footer-in-the-clear", "its footer, with names and bounds of columns, is in the clear; its pages were not looked at")
     return Fault("file-not-encrypted", "it is a plain Parquet file, though its entry has a key")
 
 
-def _reason(error: Exception, location: str) -> str:
+def _unlike(error: Exception, location: str) -> Fault:
+    code = _UNAUTHENTICATED if "AES_GCM_CTR_V1 as its algorithm" in str(error) else "footer-does-not-authenticate"
     text = str(error).removeprefix(location).removeprefix(" failed authentication at its end: ")
-    return text.partition(". ")[0]
+    return Fault(code, f"its footer is not what was written: {text.partition('. ')[0]}")
 
 
 def _read(opened: crypto.OpenFooter, start: int) -> Footer:
@@ -102,6 +106,8 @@ def _read(opened: crypto.OpenFooter, start: int) -> Footer:
         chunks: dict[int, tuple[int, int, bool]] = {}
         for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
             chunk = metadata.row_group(group).column(column)
+            if not chunk.total_compressed_size:
+                continue
             has_dictionary = bool(chunk.has_dictionary_page and chunk.dictionary_page_offset)
             chunks[chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset] = (group, column, has_dictionary)
     except (OSError, pa.ArrowException, ValueError) as e:
@@ -124,7 +130,7 @@ def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
         length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else 0
         if not aes_gcm.OVERHEAD <= length <= footer.start - position - _LENGTH.size:
             raise _unread(position)
-        message = stored.read(position + _LENGTH.size, length)
+        message = memoryview(stored.read(position + _LENGTH.size, length))
         found = next((one for one in _candidates(place, position, footer) if _opens(dek, message, footer.aad, one)), None)
         if found is None:
             raise _unread(position)
@@ -159,7 +165,7 @@ def _candidates(last: _Place, position: int, footer: Footer) -> Iterator[_Place]
     yield from ((after, *where) for after, *where in product(_AFTER_PAGES, range(footer.groups), range(footer.columns)))
 
 
-def _opens(dek: bytes, message: bytes, aad: bytes, place: _Place) -> bool:
+def _opens(dek: bytes, message: memoryview, aad: bytes, place: _Place) -> bool:
     try:
         aes_gcm.decrypt(dek, message, crypto.module_aad(aad, *place))
     except IntegrityError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from icelock import properties as names
 from icelock.audit.document import Document
@@ -19,13 +19,16 @@ from icelock.audit.findings import Findings
 from icelock.catalog.trust.facts import Facts
 from icelock.catalog.trust.kept import Kept
 from icelock.catalog.trust.pins_file import Seen
-from icelock.errors import IcelockError
+from icelock.errors import FormatError, IcelockError
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.kms import ask
+from icelock.kms.client import KmsClient
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 
 
-def check_statements(document: Document, kept: Kept, findings: Findings) -> dict[str, str]:
-    """Compare a metadata file with the catalog and the pins.
+def check_statements(document: Document, kept: Kept, findings: Findings, kms: Callable[[], KmsClient]) -> dict[str, str]:
+    """Compare a metadata file with the catalog and the pins; ``kms`` is asked only if the pins file remembers another master key.
 
     Returns:
         For ``catalog``, ``hash``, ``answer``, ``pin`` and ``pins-file``: ``agrees``, ``differs``, or ``none`` (nothing to compare).
@@ -44,7 +47,7 @@ def check_statements(document: Document, kept: Kept, findings: Findings) -> dict
         _check_pin(document, kept, findings)
         said["pin"] = "agrees"
     if kept.seen is not None:
-        _check_seen(document, kept.seen, kept, findings)
+        _check_seen(document, kept.seen, kept, findings, kms)
         said["pins-file"] = "agrees"
     new = {code for code, count in findings.counts.items() if count > before.get(code, 0)}
     for name, codes in _DISAGREE.items():
@@ -115,14 +118,14 @@ def _check_pin(document: Document, kept: Kept, findings: Findings) -> None:
         findings.add("pin-key-id-differs", kept.location, sentence)
 
 
-def _check_seen(document: Document, seen: Seen, kept: Kept, findings: Findings) -> None:
+def _check_seen(document: Document, seen: Seen, kept: Kept, findings: Findings, kms: Callable[[], KmsClient]) -> None:
     def differs(why: str) -> None:
         findings.add("pin-version-differs", kept.location, f"{why}, and the pins file remembers {seen.metadata_location}")
 
     if document.uuid != seen.table_uuid:
         differs(f"it is table {document.uuid}, not {seen.table_uuid}")
-    elif (document.master_key_id or "") != seen.key_id:
-        differs(f"its master key is {document.master_key_id!r}, not {seen.key_id!r}")
+    elif (document.master_key_id or "") != seen.key_id and not _same_keks(document, seen, kms):
+        differs(f"its master key is {document.master_key_id!r}, not {seen.key_id!r}, and its KEKs are not known to be the same")
     elif kept.location == seen.metadata_location:
         if not _has_hash(document, seen.metadata_hash):
             differs("it was edited since it was seen")
@@ -130,3 +133,31 @@ def _check_seen(document: Document, seen: Seen, kept: Kept, findings: Findings) 
         reaches_back = document.log_begins_ms is None or document.log_begins_ms <= seen.last_updated_ms
         if reaches_back or document.last_sequence_number < seen.last_sequence_number:
             differs("it does not follow the version that was seen")
+
+
+def _same_keks(document: Document, seen: Seen, kms: Callable[[], KmsClient]) -> bool:
+    """Whether a rotation explains another master key: what was remembered of the KEKs opens to the same keys as what is there now."""
+    old = {entry.key_id: entry for entry in seen.keks}
+    pairs = [(old[entry.key_id], entry) for entry in _entries(document) if entry.key_id in old]
+    try:
+        return bool(pairs) and all(_opens_alike(before, now, kms()) for before, now in pairs)
+    except IcelockError:
+        return False
+
+
+def _entries(document: Document) -> list[EncryptedKey]:
+    """Return the entries that are sound; those that are not are said by ``audit.keys``."""
+    found = []
+    for raw in document.keys:
+        try:
+            found.append(EncryptedKey.from_json(raw))
+        except FormatError:
+            continue
+    return found
+
+
+def _opens_alike(before: EncryptedKey, now: EncryptedKey, kms: KmsClient) -> bool:
+    if before.properties != now.properties:
+        return False
+    first, second = (ask.unwrapped(kms, one.encrypted_key_metadata, one.encrypted_by_id) for one in (before, now))
+    return hmac.compare_digest(first, second)

@@ -35,8 +35,12 @@ class StoredBytes:
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
-        file = io.new_input(location)
-        self._stream: Any = file.open()
+        try:
+            self._stream: Any = io.new_input(location).open()
+        except OSError:
+            raise
+        except Exception as e:  # storage clients raise what they like
+            raise OSError(f"{type(e).__name__}: {e}") from e
         try:
             self.size = int(self._stream.seek(0, 2))
         except BaseException:

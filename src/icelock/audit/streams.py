@@ -38,7 +38,7 @@ class Ags1Blocks:
         """
         message = self._stored.read(ags1.block_offset(index), ags1.block_length(index, self._length))
         try:
-            return aes_gcm.decrypt(self._key.dek.reveal(), message, ags1.block_aad(self._key.aad_prefix or b"", index))
+            return aes_gcm.decrypt(self._key.dek.reveal(), memoryview(message), ags1.block_aad(self._key.aad_prefix or b"", index))
         except (IntegrityError, FormatError) as e:
             raise Fault(
                 "block-does-not-authenticate",

@@ -54,7 +54,10 @@ def audit_table(subject: Subject, options: AuditOptions, progress: Progress | No
     except OSError as e:
         findings.could_not_look(kept.location, f"{type(e).__name__}: {e}")
     else:
-        report = _Audit(subject, document, options, findings).run(report, progress)
+        try:
+            report = _Audit(subject, document, options, findings).run(report, progress)
+        except Exception as e:  # noqa: BLE001 - what was found until then is not lost
+            findings.could_not_look(subject.name, f"{type(e).__name__}: {e}")
     return replace(
         report,
         seconds=time.monotonic() - began,
@@ -84,7 +87,7 @@ class _Audit:
             master_key_id=document.master_key_id,
             data_key_length=self._length,
             encrypted=document.is_encrypted,
-            statements=check_statements(document, kept, findings),
+            statements=check_statements(document, kept, findings, self._subject.kms),
         )
         if not document.is_encrypted:
             self._plain(kept)
@@ -153,7 +156,8 @@ class _Audit:
         for row in self._document.statistics:
             path, encrypted = str(row.get("statistics-path", "?")), bool(row.get("key-metadata"))
             numbers[encrypted][0] += 1
-            numbers[encrypted][1] += int(row.get("file-size-in-bytes") or 0)
+            size = row.get("file-size-in-bytes")
+            numbers[encrypted][1] += size if isinstance(size, int) else 0
             if not encrypted:
                 sentence = f"statistics of snapshot {row.get('snapshot-id')} have no key: sketches of columns' values are in the clear"
                 self._findings.add("statistics-in-the-clear", path, sentence)

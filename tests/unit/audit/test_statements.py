@@ -88,6 +88,19 @@ def test_a_table_that_was_rolled_back_behind_the_pins_file(lake: TestLake) -> No
     assert (lake.folder / "pins.json").read_bytes() == remembered
 
 
+def test_a_rotation_is_believed_if_the_keks_are_the_same(lake: TestLake) -> None:
+    pins = {"icelock.pins-file": str(lake.folder / "pins.json")}
+    lake.catalog(**pins).load_table("db.t")
+    lake.catalog().load_table("db.t").maintenance.rotate("wrap", to_key="keyB")
+    lake.catalog().load_table("db.t").maintenance.rotate("kek")
+    assert counts(lake) == {}
+    assert counts(lake, **pins) == {}
+    remembered = json.loads((lake.folder / "pins.json").read_text())
+    remembered["tables"]["test"]["db.t"]["keks"] = []
+    (lake.folder / "pins.json").write_text(json.dumps(remembered))
+    assert counts(lake, **pins) == {"pin-version-differs": 1}
+
+
 def test_a_table_that_was_replaced_by_a_plain_one(lake: TestLake) -> None:
     catalog = lake.catalog(**{"icelock.pins.db.plain": ""})
     catalog.create_table("db.plain", people().schema, properties={"format-version": "2"})

@@ -49,6 +49,13 @@ def test_findings_are_exit_code_1_and_json_has_the_documented_form(table: Any) -
     check(found, json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
+def test_the_page(table: Any, tmp_path: Path) -> None:
+    del table
+    run("test.db", "--html", str(tmp_path / "a.html"))
+    assert "<bdi>db.[red]t</bdi>" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "cannot be written" in run("test.db", "--html", str(tmp_path / "no" / "a.html"), code=2).stderr
+
+
 def test_what_could_not_be_looked_at_is_exit_code_2(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     del table
     assert "no table and no namespace db.nix" in run("test.db.nix", code=2).stderr

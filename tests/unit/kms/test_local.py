@@ -78,6 +78,14 @@ def test_wraps_as_nonce_ciphertext_tag_under_the_newest_version(kms, path, unloc
     assert len(blob) == 12 + 16 + 16
 
 
+def test_says_which_version_wrapped_a_key(kms, path, unlocker):
+    before = kms.wrap_key(b"k" * 16, "orders")
+    change_keyring(path, unlocker, lambda k: k.rotated("orders", key=KEYS[1], now_ms=1))
+    after = kms.wrap_key(b"k" * 16, "orders")
+    assert [kms.wrapped_version(blob, "orders") for blob in (before, after)] == ["1", "2"]
+    raised(lambda: kms.wrapped_version(b"x" * 44, "orders"), KmsErrorKind.FOREIGN)
+
+
 def test_old_versions_still_unwrap_after_rotation(kms, path, unlocker):
     blobs = []
     for n in range(4):

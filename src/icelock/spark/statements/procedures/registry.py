@@ -8,7 +8,7 @@ from typing import Any, Final
 from icelock.errors import PolicyError
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
-from icelock.spark.statements.procedures import files, layout, rewrites, snapshots
+from icelock.spark.statements.procedures import audit, files, layout, rewrites, snapshots
 from icelock.spark.statements.procedures.call import Call, Procedure
 
 _SYSTEM: Final = "system"
@@ -17,6 +17,7 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     **files.PROCEDURES,
     **rewrites.PROCEDURES,
     **layout.PROCEDURES,
+    **audit.PROCEDURES,
 }
 
 
