@@ -21,10 +21,12 @@ from icelock.catalog.trust.kept import Kept
 from icelock.catalog.trust.pins_file import Seen
 from icelock.errors import FormatError, IcelockError
 from icelock.format.encrypted_key import EncryptedKey
+from icelock.keys.rewrap import are_the_same
 from icelock.kms import ask
 from icelock.kms.client import KmsClient
 from icelock.metadata.canonical_json import metadata_hash
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
+from icelock.secret import SecretBytes
 
 
 def check_statements(document: Document, kept: Kept, findings: Findings, kms: Callable[[], KmsClient]) -> dict[str, str]:
@@ -136,11 +138,13 @@ def _check_seen(document: Document, seen: Seen, kept: Kept, findings: Findings, 
 
 
 def _same_keks(document: Document, seen: Seen, kms: Callable[[], KmsClient]) -> bool:
-    """Whether a rotation explains another master key: what was remembered of the KEKs opens to the same keys as what is there now."""
-    old = {entry.key_id: entry for entry in seen.keks}
-    pairs = [(old[entry.key_id], entry) for entry in _entries(document) if entry.key_id in old]
+    """Whether a rotation explains another master key than the pins file remembers."""
+
+    def opened(kek: EncryptedKey) -> SecretBytes:
+        return SecretBytes(ask.unwrapped(kms(), kek.encrypted_key_metadata, kek.encrypted_by_id))
+
     try:
-        return bool(pairs) and all(_opens_alike(before, now, kms()) for before, now in pairs)
+        return are_the_same(seen.keks, _entries(document), document.master_key_id, opened=opened)
     except IcelockError:
         return False
 
@@ -154,10 +158,3 @@ def _entries(document: Document) -> list[EncryptedKey]:
         except FormatError:
             continue
     return found
-
-
-def _opens_alike(before: EncryptedKey, now: EncryptedKey, kms: KmsClient) -> bool:
-    if before.properties != now.properties:
-        return False
-    first, second = (ask.unwrapped(kms, one.encrypted_key_metadata, one.encrypted_by_id) for one in (before, now))
-    return hmac.compare_digest(first, second)

@@ -3,6 +3,10 @@
 A KEK stays the same key, with its id and ``KEY_TIMESTAMP``, so all that it seals stays as it is, and no file changes. Only who has both the
 old KEK and the right to wrap can do it. So others need not believe it: ``are_the_same`` has the KMS open both forms.
 
+Older forms lie in older metadata files, and somebody could put one back. So rotations are numbered: an entry's property
+``icelock-rotation`` is its number, and AES-GCM of nothing under the KEK, with the number and all of the entry as AAD. Java keeps properties
+that it does not know.
+
 Java seals new snapshots under the KEK that it finds first among those young enough, in the order of a ``HashMap`` of all entries
 (``StandardEncryptionManager.keyEncryptionKeyID``, ``SerializableMap``). So that it finds the one that a rotation made, this has an id that
 falls into the first bucket of every map of at most 3,072 entries; of two such ids the one that stands first in the metadata comes first.
@@ -12,17 +16,23 @@ Not here: the commit that replaces the entries (``table.maintenance.rotate``).
 
 from __future__ import annotations
 
+import base64
 import hmac
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
-from icelock.format.encrypted_key import EncryptedKey
+from icelock.errors import FormatError, IntegrityError
+from icelock.format import aes_gcm
+from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.keys.entropy import Entropy, mint_key_id
 from icelock.kms import ask
 from icelock.kms.client import KmsClient
 from icelock.secret import SecretBytes
 
+ROTATION: Final = "icelock-rotation"
 _BUCKETS: Final = 4096  # of a map that is three quarters full
 
 
@@ -49,15 +59,24 @@ def keks_under(keys: Iterable[EncryptedKey], master_key_id: str | None) -> tuple
     return tuple(key for key in keys if key.encrypted_by_id == master_key_id)
 
 
-def rewrap(kek: EncryptedKey, raw: SecretBytes, *, kms: KmsClient, master_key_id: str) -> EncryptedKey:
-    """Return a KEK's entry with its bytes wrapped by a master key: one call, and one to unwrap it as a trial.
+def rewrap(
+    keks: Sequence[tuple[EncryptedKey, SecretBytes]], *, kms: KmsClient, master_key_id: str, entropy: Entropy
+) -> tuple[EncryptedKey, ...]:
+    """Return the entries of KEKs with their bytes wrapped by a master key: one call each, and then one each to unwrap it as a trial.
 
     Raises:
+        IntegrityError: the number of the last rotation was changed.
         KmsError: the KMS refused.
-        KeyUnavailableError: the KMS client failed otherwise, or did not give the KEK back.
+        KeyUnavailableError: the KMS client failed otherwise, or did not give a KEK back.
     """
-    blob = ask.wrapped_for_good(kms, raw.reveal(), master_key_id)
-    return replace(kek, encrypted_key_metadata=blob, encrypted_by_id=master_key_id)
+    number = max((_number(kek, raw) for kek, raw in keks), default=0) + 1
+    blobs = [ask.wrapped(kms, raw.reveal(), master_key_id) for _, raw in keks]
+    for blob, (_, raw) in zip(blobs, keks, strict=True):
+        ask.check_unwraps(kms, blob, raw.reveal(), master_key_id)
+    return tuple(
+        _numbered(replace(kek, encrypted_key_metadata=blob, encrypted_by_id=master_key_id), raw, number, entropy)
+        for blob, (kek, raw) in zip(blobs, keks, strict=True)
+    )
 
 
 def are_the_same(
@@ -65,13 +84,52 @@ def are_the_same(
 ) -> bool:
     """Whether a table's KEKs, which ``master_key_id`` should wrap now, are those from before, as far as their ids are the same.
 
-    At least one must be. ``opened`` unwraps an entry; it is called for entries that differ.
+    At least one must be, and an entry that differs must be of a later rotation. ``opened`` unwraps an entry; it is called for those.
 
     Raises:
         Exception: whatever ``opened`` raises.
     """
     present = {kek.key_id: kek for kek in now}
     pairs = [(old, present[old.key_id]) for old in before if old.key_id in present]
-    if not pairs or any(new.encrypted_by_id != master_key_id or new.properties != old.properties for old, new in pairs):
+    return bool(pairs) and all(
+        new.encrypted_by_id == master_key_id
+        and new.properties.get(KEY_TIMESTAMP) == old.properties.get(KEY_TIMESTAMP)
+        and (old == new or _follows(old, new, opened))
+        for old, new in pairs
+    )
+
+
+def _follows(old: EncryptedKey, new: EncryptedKey, opened: Callable[[EncryptedKey], SecretBytes]) -> bool:
+    raw, present = opened(old), opened(new)
+    try:
+        return hmac.compare_digest(raw.reveal(), present.reveal()) and _number(new, present) > _number(old, raw)
+    except IntegrityError:
         return False
-    return all(old == new or hmac.compare_digest(opened(old).reveal(), opened(new).reveal()) for old, new in pairs)
+
+
+def _numbered(kek: EncryptedKey, raw: SecretBytes, number: int, entropy: Entropy) -> EncryptedKey:
+    seal = aes_gcm.encrypt(raw.reveal(), entropy.random_bytes(aes_gcm.NONCE_LENGTH), b"", _statement(kek, number))
+    return replace(kek, properties={**kek.properties, ROTATION: f"{number} {base64.b64encode(seal).decode()}"})
+
+
+def _number(kek: EncryptedKey, raw: SecretBytes) -> int:
+    """Return the number of the rotation that wrapped a KEK, 0 if none did.
+
+    Raises:
+        IntegrityError: it, or the entry, was changed.
+    """
+    text = kek.properties.get(ROTATION)
+    if text is None:
+        return 0
+    number, _, seal = text.partition(" ")
+    try:
+        aes_gcm.decrypt(raw.reveal(), base64.b64decode(seal, validate=True), _statement(kek, int(number)))
+    except (ValueError, FormatError, IntegrityError) as e:
+        raise IntegrityError(f"KEK {kek.key_id!r}: its {ROTATION} was changed, or is another entry's; restore the metadata file") from e
+    return int(number)
+
+
+def _statement(kek: EncryptedKey, number: int) -> bytes:
+    """Return the AAD of a rotation's seal: what was wrapped, by what, to what, and when in the order of rotations."""
+    digest = sha256(kek.encrypted_key_metadata).hexdigest()
+    return json.dumps([ROTATION, number, kek.key_id, kek.properties.get(KEY_TIMESTAMP), kek.encrypted_by_id, digest]).encode()

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from typing import Final
 
 from icelock.errors import IcelockError, KeyUnavailableError, KmsError
 from icelock.format.aes_gcm import KEY_LENGTHS
 from icelock.kms.client import KmsClient
 from icelock.kms.failure import Call
+
+LONGEST_BLOB: Final = 1 << 16
+"""Bytes of a wrapped key: ten times the longest of the services (AWS: 6,144)."""
 
 
 def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
@@ -30,6 +34,11 @@ def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
         raise KeyUnavailableError(
             f"the KMS client {client_name(kms)} returned the key itself instead of a wrapped one; it must encrypt what it is given"
         )
+    if len(blob) > LONGEST_BLOB:
+        raise KeyUnavailableError(
+            f"the KMS client {client_name(kms)} returned a wrapped key of {len(blob)} bytes, and table metadata takes {LONGEST_BLOB}; "
+            "correct the client"
+        )
     return blob
 
 
@@ -43,12 +52,22 @@ def wrapped_for_good(kms: KmsClient, key: bytes, key_id: str) -> bytes:
         KeyUnavailableError: the client failed otherwise, did not return a wrapped key, or unwraps it to another key.
     """
     blob = wrapped(kms, key, key_id)
+    check_unwraps(kms, blob, key, key_id)
+    return blob
+
+
+def check_unwraps(kms: KmsClient, blob: bytes, key: bytes, key_id: str) -> None:
+    """Check that a wrapped key unwraps to the key that was wrapped, in one call.
+
+    Raises:
+        KmsError: the KMS refused.
+        KeyUnavailableError: the client failed otherwise, or it unwraps to another key.
+    """
     if not hmac.compare_digest(unwrapped(kms, blob, key_id), key):
         raise KeyUnavailableError(
             f"the KMS client {client_name(kms)} wrapped a new key with master key {key_id!r} and unwrapped it to another one, so "
             "nobody could read what it protects. Nothing was written; check the client and its settings"
         )
-    return blob
 
 
 def unwrapped(kms: KmsClient, blob: bytes, key_id: str) -> bytes:

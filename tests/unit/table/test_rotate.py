@@ -57,7 +57,7 @@ def test_another_master_key_opens_everything_and_the_old_one_nothing(lake: TestL
     assert (use.kek, use.master_key, use.snapshots, use.refs, use.for_new_snapshots) == (old.key_id, "keyB", 3, ("first", "main"), True)
     assert {path: data for path, data in lake.files().items() if not path.endswith(".json")} == before, "no file was written or removed"
     (new,) = keks(table)
-    assert (new.key_id, new.properties, new.encrypted_by_id) == (old.key_id, old.properties, "keyB")
+    assert (new.key_id, new.properties["KEY_TIMESTAMP"], new.encrypted_by_id) == (old.key_id, old.properties["KEY_TIMESTAMP"], "keyB")
     assert table.metadata.properties["encryption.key-id"] == "keyB"
     only_b = icelock.load_catalog("test", **{**lake.properties(), **only("keyB")}).load_table("db.t")
     assert rows(only_b) == list(range(30))
@@ -117,18 +117,18 @@ def test_a_snapshot_that_comes_between_is_kept(lake: TestLake, monkeypatch: pyte
     """Another writer's new KEK, made while the KEKs were wrapped."""
     table = made(lake)
     rewrap = module.rewrap
-    tries: list[str] = []
+    tries: list[int] = []
 
-    def meanwhile(kek: Any, *arguments: Any, **more: Any) -> Any:
+    def meanwhile(keks: Any, **more: Any) -> Any:
         if not tries:
             lake.catalog().load_table("db.t").maintenance.rotate("kek")
             lake.catalog().load_table("db.t").append(people(30))
-        tries.append(kek.key_id)
-        return rewrap(kek, *arguments, **more)
+        tries.append(len(keks))
+        return rewrap(keks, **more)
 
     monkeypatch.setattr(module, "rewrap", meanwhile)
     done = table.maintenance.rotate(**TO_B)
-    assert len(tries) == 3
+    assert tries == [1, 2]
     assert len(done.wrapped) == 2
     assert rows(lake.catalog().load_table("db.t")) == list(range(40))
     verified(table, keyB=KEYS["keyB"])
@@ -145,6 +145,63 @@ def test_nothing_changes_if_the_kms_fails(lake: TestLake) -> None:
     with pytest.raises(KeyUnavailableError, match="unwrapped it to another one"):
         table.maintenance.rotate("wrap", kms=Forgetful())
     assert lake.files() == before
+
+
+def test_a_kms_that_gives_two_keks_the_same_form(lake: TestLake) -> None:
+    """Each unwraps right after it was wrapped."""
+    table = made(lake)
+    table.maintenance.rotate("kek")
+    before = lake.files()
+    for kms, words in ((OfOneForm(), "unwrapped it to another one"), (OfLongForms(), "a wrapped key of 65537 bytes")):
+        with pytest.raises(KeyUnavailableError, match=words):
+            table.maintenance.rotate("wrap", kms=kms)
+    assert lake.files() == before
+
+
+class OfOneForm:
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:  # noqa: ARG002 - KmsClient
+        self._key = key
+        return b"the same"
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:  # noqa: ARG002 - KmsClient
+        return self._key
+
+
+class OfLongForms(OfOneForm):
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        return super().wrap_key(key, wrapping_key_id).ljust(65537)
+
+
+@pytest.mark.parametrize("what", ["all of it", "with the number of the later one", "without a number"])
+def test_an_older_form_that_is_put_back_is_refused(lake: TestLake, what: str) -> None:
+    """It lies in the older metadata files; where the catalog keeps no hash, only who has seen the later form can tell."""
+    table = made(lake)
+    old, old_file = keks(table)[0], Path(table.metadata_location)
+    table.maintenance.rotate(**TO_B)
+    if what != "all of it":
+        table.maintenance.rotate("wrap", to_key="keyA")
+        old = {"without a number": old, "with the number of the later one": replace(old, properties=keks(table)[0].properties)}[what]
+        table.maintenance.rotate(**TO_B)
+    seen = lake.catalog()
+    seen.load_table("db.t")
+    path = Path(table.metadata_location)
+    text = json.loads(path.read_bytes())
+    text["properties"]["encryption.key-id"] = "keyA"
+    text["encryption-keys"] = [old.to_json(), *(key for key in text["encryption-keys"] if key["key-id"] != old.key_id)]
+    path.write_text(json.dumps(text))
+    forget_facts(lake)
+    with pytest.raises(IntegrityError, match=r"its encryption\.key-id is 'keyA', and was 'keyB'"):
+        seen.load_table("db.t")
+    assert old_file.exists()
+
+
+def test_a_table_goes_back_to_a_key_that_it_had(lake: TestLake) -> None:
+    held = made(lake)
+    for key in ("keyB", "keyA", "keyA", "keyB"):
+        lake.catalog().load_table("db.t").maintenance.rotate("wrap", to_key=key)
+        held.refresh()
+    assert rows(held) == list(range(30))
+    assert keks(held)[0].properties["icelock-rotation"].startswith("4 ")
 
 
 class Forgetful(MemoryKms):

@@ -3,10 +3,10 @@
 ``kek``: a new KEK under the table's master key. Snapshots from then on are sealed under it, those that are there keep theirs. Its id
 and its place before the others make Java use it too (``keys.rewrap``).
 
-``wrap``: the KEKs are wrapped anew, by the newest version of their master key, by another master key, or by another KMS. Then nothing needs
-the old one. Order: 1 each KEK is unwrapped, and opens the keys of all its manifest lists, so that it is certainly the right one; 2 it is
-wrapped, and unwrapped as a trial; 3 one commit replaces the entries and names the master key. A writer's commit in between makes step 1
-start again; writers that hold an older version ask the KMS whether the KEKs are the same (``catalog.trust.pins``), and go on.
+``wrap``: the KEKs are wrapped anew, by the newest version of their master key, by another master key, or by another KMS. Then nothing
+needs the old one. Order: 1 each KEK is unwrapped, and opens the keys of all its manifest lists, so that it is certainly the right one; 2
+all are wrapped, and then unwrapped as a trial; 3 one commit replaces the entries and names the master key. A writer's commit in between
+makes step 1 start again; writers that hold an older version ask the KMS whether the KEKs are the same (``catalog.trust.pins``), and go on.
 
 Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: which changes of keys are allowed (``table.guard``).
 """
@@ -183,12 +183,11 @@ class _Rotation:
         for key in self._table.metadata.encryption_keys:
             if key.encrypted_by_id in under:
                 manager.open_manifest_list_key(key.key_id)
-        after = []
-        for kek in before:
-            new = rewrap(kek, under[kek.key_id], kms=self._kms or encryption.kms(), master_key_id=to_key)
-            encryption.know_kek(new, under[kek.key_id])
-            after.append(new)
-        return tuple(after)
+        keks = [(kek, under[kek.key_id]) for kek in before]
+        after = rewrap(keks, kms=self._kms or encryption.kms(), master_key_id=to_key, entropy=encryption.entropy)
+        for kek in after:
+            encryption.know_kek(kek, under[kek.key_id])
+        return after
 
     def _landed(self, after: Sequence[EncryptedKey]) -> bool:
         """Whether a commit that ended in an error was made after all."""
