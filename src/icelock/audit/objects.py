@@ -15,6 +15,8 @@ from typing import Final
 
 from pyiceberg.io import FileIO
 
+from icelock.audit.document import read_document
+from icelock.audit.fault import Fault
 from icelock.audit.findings import Findings
 from icelock.audit.options import Progress
 from icelock.audit.reached import Tally
@@ -25,15 +27,22 @@ from icelock.io.listing import StoredFile, list_files
 from icelock.io.locations import place_of
 
 KINDS: Final = ("encrypted, reached", "encrypted, left over", "plain, reached", "plain, left over", "metadata", "statistics", "other")
-_METADATA: Final = (".metadata.json", ".metadata.json.gz", "version-hint.text")
+_HINT: Final = "/version-hint.text"
+_LONGEST_HINT: Final = 20
+_METADATA: Final = (".metadata.json", ".metadata.json.gz", _HINT)
+_MISSING: Final = "metadata-missing"
 _HADOOP_CHECKSUM: Final = b"crc\x00"
 _MAGIC: Final = 4
 
 
 class Objects:
-    """What is below a location; ``reached`` has every location that snapshots reach, and whether it is encrypted."""
+    """What is below a location.
 
-    def __init__(self, reached: Iterable[tuple[str, bool]], statistics: Iterable[str]) -> None:
+    ``reached`` has every location that snapshots reach, and whether it is encrypted; metadata files have at most ``metadata_bytes``.
+    """
+
+    def __init__(self, reached: Iterable[tuple[str, bool]], statistics: Iterable[str], *, metadata_bytes: int) -> None:
+        self._limit = metadata_bytes
         # Of a location a hash is kept: the list of a large table would take the memory twice.
         self._reached = {_hashed(location): encrypted for location, encrypted in reached}
         self._statistics = {_hashed(location) for location in statistics}
@@ -63,9 +72,30 @@ class Objects:
             return "encrypted, reached" if self._reached[place] else "plain, reached"
         if place in self._statistics:
             return "statistics"
+        if not stored.size:
+            return "other"
         if stored.location.endswith(_METADATA):
+            return self._named_metadata(io, stored, findings)
+        return self._looked_at(io, stored, findings)
+
+    def _named_metadata(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
+        """Tell a metadata file, or a version hint, from another one of such a name."""
+        try:
+            if stored.location.endswith(_HINT):
+                with StoredBytes(io, stored.location) as opened:
+                    sound = opened.size <= _LONGEST_HINT and opened.read(0, opened.size).strip().isdigit()
+            else:
+                sound = bool(read_document(io, stored.location, limit=self._limit).location)
+        except FileNotFoundError:
+            return "other"  # removed meanwhile
+        except Fault as e:
+            if e.code == _MISSING:
+                return "other"
+            sound = False
+        if sound:
             return "metadata"
-        return self._looked_at(io, stored, findings) if stored.size else "other"
+        findings.add("plain-object", stored.location, "it is not encrypted, and has the name of a metadata file, but is none")
+        return "plain, left over"
 
     def _looked_at(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
         try:

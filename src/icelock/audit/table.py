@@ -174,7 +174,9 @@ class _Audit:
     def _objects(self, progress: Progress | None) -> dict[str, Tally]:
         document, kept = self._document, self._subject.kept
         reached = ((path, bool(seen.key_hash)) for path, seen in self._reached.files.items())
-        objects = Objects(reached, (str(row.get("statistics-path")) for row in document.statistics))
+        objects = Objects(
+            reached, (str(row.get("statistics-path")) for row in document.statistics), metadata_bytes=self._subject.metadata_bytes
+        )
         objects.look(kept.io, document.location, self._findings, progress)
         return objects.tallies()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import shutil
@@ -586,16 +587,26 @@ def test_every_object_below_the_location_is_looked_at(patient: Patient) -> None:
     shutil.copyfile(patient.list_path, patient.file.parent / "snap-left.avro")
     (data / "_SUCCESS").touch()
     (data / ".x.crc").write_bytes(b"crc\0 and some")
+    plain_parquet(data / "x.metadata.json")
+    (patient.file.parent / "1.gz.metadata.json").write_bytes(gzip.compress(b"card,4000"))
+    (patient.file.parent / "version-hint.text").write_text("card,4000")
+    (data / "version-hint.text").write_text("12\n")
     report = look(patient.file, "foreign")
-    assert report.counts == {"plain-object": 2}
-    assert {path_of(finding.what).name for finding in report.findings} == {"forgotten.parquet", "notes.csv"}
+    assert report.counts == {"plain-object": 5}
+    assert {path_of(finding.what).name for finding in report.findings} == {
+        "forgotten.parquet",
+        "notes.csv",
+        "x.metadata.json",
+        "1.gz.metadata.json",
+        "version-hint.text",
+    }
     assert "4000" not in json.dumps(report.to_json())
     assert {kind: found.files for kind, found in report.objects.items()} == {
         "encrypted, reached": 7,
         "encrypted, left over": 2,
         "plain, reached": 0,
-        "plain, left over": 2,
-        "metadata": len(list(patient.file.parent.glob("*.metadata.json"))),
+        "plain, left over": 5,
+        "metadata": len(list(patient.file.parent.glob("0*.metadata.json"))) + 1,
         "statistics": 0,
         "other": 2,
     }
