@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
-from icelock.spark.driver import rewrite_here
+from icelock.spark.driver import compact_here, rewrite_here
 from icelock.spark.settings.session import attached
 from tests.helpers.spark import session
 from tests.leak.canary import LITERAL
@@ -49,6 +49,9 @@ def main(settings: dict[str, Any]) -> None:
     rewrite_here.SMALL = -1  # splits go to tasks, through Spark's plan
     icelock.spark.delete(spark, "test.db.spark", f"id = {settings['number'] + 3}")
     icelock.spark.upsert(source.limit(7).selectExpr("id", "'x' name", "part", "tags", "blob"), "test.db.other", ["id"])
+    compact_here.SMALL = -1
+    [done] = icelock.spark.optimize(spark, "test.db.spark", options={"min-input-files": "2", "leftovers": "false"})
+    assert done.steps[0].result.rewritten_files > 1, done
     rows = spark.read.format("icelock").load("test.db.spark")
     rows.filter("id > 5").groupBy("name").count().explain(mode="extended")
     rows.filter("id > 5").explain(mode="formatted")

@@ -58,6 +58,7 @@ STATEMENTS: Final = {
     "update, merge-on-read": statement(UPDATE, (*_without(3, 14), 103, 114), properties={"write.update.mode": "merge-on-read"}),
     "merge": statement(MERGE, (*_without(3, 14), 50, 203)),
     "delete": statement("delete from test.db.t where id % 7 = 3", _without(3, 10, 17), properties={"write.delete.mode": "merge-on-read"}),
+    "compaction": statement("call test.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))", BEFORE),
     "create table as": statement(
         f"create table test.db.new {KEY} as select * from test.db.t where id < 2",
         (0, 1),
