@@ -109,7 +109,9 @@ def _follows(old: EncryptedKey, new: EncryptedKey, opened: Callable[[EncryptedKe
 
 def _numbered(kek: EncryptedKey, raw: SecretBytes, number: int, entropy: Entropy) -> EncryptedKey:
     seal = aes_gcm.encrypt(raw.reveal(), entropy.random_bytes(aes_gcm.NONCE_LENGTH), b"", _statement(kek, number))
-    return replace(kek, properties={**kek.properties, ROTATION: f"{number} {base64.b64encode(seal).decode()}"})
+    text = f"{number} {base64.b64encode(seal).decode()}"
+    # In the order of Java's HashMap, in which Java writes them: its hash of the metadata goes by that.
+    return replace(kek, properties={ROTATION: text, **{name: value for name, value in kek.properties.items() if name != ROTATION}})
 
 
 def _number(kek: EncryptedKey, raw: SecretBytes) -> int:
