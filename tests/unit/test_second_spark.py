@@ -41,6 +41,7 @@ HOOKS = {
     "PushedFilters": "test_old_times.py::test_no_file_is_passed_over",
     "PythonProcess": "test_statements.py::test_tables_and_namespaces",  # Spark's exceptions
     "QuietLogs": "test_native_secrets.py::test_a_logger_that_the_configuration_names_is_left_alone",  # log4j by reflection
+    "RangeOf": "test_compact.py::test_ranges_with_nulls_and_nan",
     "ReadErrors": "test_native_local.py::test_what_errors_of_storage_become",
     "Replacing": "test_statements.py::test_a_table_is_read_by_its_name_in_every_place_of_a_query",
     "SafeFilters": "test_native_filters.py::test_filters_after_a_rename",
