@@ -98,6 +98,8 @@ CATALOG = [
             "identifier_to_tuple": lambda p: p.catalog.identifier_to_tuple(p.name),
             "list_namespaces": lambda p: p.catalog.list_namespaces(),
             "list_tables": lambda p: p.catalog.list_tables(p.namespace),
+            "kept": lambda p: p.catalog.kept(p.table.name()),
+            "names_for_any": lambda p: p.catalog.names_for_any([p.table.metadata_location]),
             "load_from_metadata": lambda p: p.catalog.load_from_metadata(p.table.name(), p.table.metadata_location).scan().to_arrow(),
             "load_namespace_properties": lambda p: p.catalog.load_namespace_properties(p.namespace),
             "load_table": lambda p: p.catalog.load_table(p.name).scan().to_arrow(),

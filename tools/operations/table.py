@@ -229,6 +229,12 @@ MAINTENANCE = [
             "optimize": lambda p: p.table.maintenance.optimize(options={"min-input-files": "2", "expire": "false", "leftovers": "false"}),
             "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
+        },
+    ),
+    *recipes(
+        "MaintenanceTable",
+        Outcome.METADATA,
+        {
             "rotate/kek": lambda p: p.table.maintenance.rotate("kek"),
             "rotate/wrap": lambda p: p.table.maintenance.rotate("wrap"),
         },

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -134,6 +134,10 @@ class NamedTables(Catalog):
         name = self._store.name_of(identifier)
         pinned = self.pins.seen(name).pinned
         return replace(self._store.kept(name), pinned_key_id=self.pins.pinned_key_id(name), seen=pinned)
+
+    def names_for_any(self, locations: Iterable[str]) -> bool:
+        """Whether the service is known to name one of these metadata files for a table, also for a catalog of another name."""
+        return self._store.names_for_any(locations)
 
     def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
         """Read and check a metadata file and return its table.

@@ -335,16 +335,37 @@ def test_a_table_that_has_the_folder_of_one_that_was_renamed_is_told(lake: TestL
     assert catalog.load_table("db.renamed").scan().count() == 11
 
 
-def test_files_of_a_dropped_table_are_left_over_for_the_one_in_its_place(lake: TestLake, table: Any) -> None:
-    """Dropped without purge: no table of the catalog has them; nor those of a creation that ended half-way."""
+def test_files_of_a_dropped_table_are_left_over_once_its_metadata_is_gone(lake: TestLake, table: Any) -> None:
+    """Dropped without purge, or another catalog's: that cannot be told, so somebody has to say it."""
     catalog = lake.catalog()
     catalog.drop_table("db.t")
     old = set(lake.files())
     again = catalog.create_table("db.t", people().schema, location=table.location(), properties=KEYED)
     again.append(people(50))
+    before = lake.files()
+    with pytest.raises(PolicyError, match="If that table was dropped, delete its metadata files"):
+        remove_leftovers(again, older_than=NOTHING)
+    assert lake.files() == before
+    gone = {name for name in old if name.endswith(".metadata.json")}
+    for name in gone:
+        (lake.warehouse / name).unlink()
     removed = {file.path.partition("/warehouse/")[2] for file in remove_leftovers(again, older_than=NOTHING).files}
-    assert removed == old
+    assert removed == old - gone
     assert again.scan().count() == 10
+
+
+def test_a_catalog_of_another_name_in_the_same_database(lake: TestLake) -> None:
+    """Its new table, of one version, is at the same place."""
+    with lake.catalog().create_table_transaction("db.t", people().schema, properties=KEYED) as creation:
+        creation.append(people())
+    other = icelock.load_catalog("other", **lake.properties())
+    other.create_namespace("db")
+    mine = other.create_table("db.t", people().schema, properties=KEYED)
+    before = lake.files()
+    assert mine.location() == lake.catalog().load_table("db.t").location()
+    with pytest.raises(PolicyError, match="two catalogs may share a warehouse"):
+        remove_leftovers(mine, older_than=NOTHING)
+    assert lake.files() == before
 
 
 def test_files_stay_while_a_table_of_the_catalog_cannot_be_loaded(lake: TestLake, table: Any) -> None:

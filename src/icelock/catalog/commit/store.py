@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -158,6 +158,10 @@ class Store(ABC, Generic[_Catalog]):
     @abstractmethod
     def stage(self, name: Identifier, form: TableForm) -> StagedTable:
         """Return a new table at its place; nothing is written, and no one sees it."""
+
+    def names_for_any(self, locations: Iterable[str]) -> bool:  # noqa: ARG002 - by those that can be asked
+        """Whether the service names one of these metadata files for a table of any catalog that it serves, as far as it can be asked."""
+        return False
 
     def stage_again(self, name: Identifier, metadata: TableMetadata) -> StagedTable:
         """Return a table that another process staged."""

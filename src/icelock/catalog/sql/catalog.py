@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, cast
 
@@ -130,6 +130,12 @@ class SqlStore(PointerStore[SqlCatalog]):
 
     facts: TableFacts
     """What is kept of encrypted tables; the catalog sets it as soon as there is a database."""
+
+    def names_for_any(self, locations: Iterable[str]) -> bool:
+        """Whether the database names one of these metadata files, also for a catalog of another name."""
+        named = select(IcebergTables.metadata_location).where(IcebergTables.metadata_location.in_(list(locations))).limit(1)
+        with self.catalog.engine.connect() as connection:
+            return connection.execute(named).first() is not None
 
     def before_plain(self, identifier: str | Identifier) -> None:
         """Delete the facts of an encrypted table of this name, which another client dropped."""

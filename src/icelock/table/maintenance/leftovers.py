@@ -18,6 +18,7 @@ expiry (``table.maintenance.expire``).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -144,8 +145,9 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
     if search.foreign is not None:
         raise PolicyError(
-            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; move that table ("
-            "one that was renamed keeps its folder, and a new one of the old name may have got the same: give that one a location)"
+            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; give one of them "
+            "another location (a table that was renamed keeps its folder, and two catalogs may share a warehouse). If that table was "
+            "dropped, delete its metadata files, and run this again"
         )
     home = search.home
     if found:
@@ -162,8 +164,8 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
 class _Search:
     """One search of the storage; ``deletes``: what is found will be deleted.
 
-    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it and of a table that
-    the catalog has.
+    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it with another uuid,
+    but for a creation that failed.
     """
 
     def __init__(self, table: OpenTable, limit_ms: int | None, *, deletes: bool = False) -> None:
@@ -211,16 +213,19 @@ class _Search:
             check_gc(self._table.metadata, table=_name(self._table))
 
     def _of_another_table(self, locations: Sequence[str]) -> str | None:
-        """Return one of some metadata files that is of another table of the catalog, if there is one.
+        """Return one of some metadata files that is of another table, if there is one.
 
-        Metadata of a table that the catalog does not have is of a creation that failed, or of a table that was dropped: left over.
+        A table of two versions was there, and may be another catalog's. Of one version it may be a creation that failed, which is left
+        over; unless the catalog has it.
         """
         own = str(self._table.metadata.table_uuid)
         uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(self._table.storage, location), locations)
-        others = {uuid: location for uuid, location in zip(uuids, locations, strict=True) if uuid and uuid != own}
-        if others and may_have_table(self._table.catalog, set(others)):
-            return next(iter(others.values()))
-        return None
+        others = [(uuid, location) for uuid, location in zip(uuids, locations, strict=True) if uuid and uuid != own]
+        counts = Counter(uuid for uuid, _ in others)
+        later = next((location for uuid, location in others if counts[uuid] > 1), None)
+        if later is None and others and may_have_table(self._table.catalog, dict(others)):
+            return others[0][1]
+        return later
 
     def _reached(self) -> Places:
         table = self._table

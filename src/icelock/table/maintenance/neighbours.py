@@ -5,7 +5,7 @@ Not here: what a storage holds (``table.maintenance.leftovers``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -23,13 +23,15 @@ def namespaces_below(catalog: Any, parent: Identifier = ()) -> Iterator[Identifi
             yield from namespaces_below(catalog, space)
 
 
-def may_have_table(catalog: Any, uuids: set[str]) -> bool:
-    """Return whether a catalog has a table of one of these uuids, or one that cannot be loaded and so might be it.
+def may_have_table(catalog: Any, files: Mapping[str, str]) -> bool:
+    """Return whether a catalog has a table of one of these uuids, each with a metadata file, or one that cannot be loaded: it might be it.
 
     Raises:
         whatever the catalog raises when it is asked for its namespaces.
     """
-    return any(_uuid_of(catalog, name) in {None, *uuids} for space in namespaces_below(catalog) for name in _tables(catalog, space))
+    if catalog.names_for_any(files.values()):
+        return True
+    return any(_uuid_of(catalog, name) in {None, *files} for space in namespaces_below(catalog) for name in _tables(catalog, space))
 
 
 def _tables(catalog: Any, space: Identifier) -> list[Identifier]:
