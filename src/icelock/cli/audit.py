@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
@@ -25,7 +24,7 @@ from icelock.audit.options import Depth, Snapshots
 from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict, utc
 from icelock.audit.run import audit as run_audit
 from icelock.catalog.load import load_catalog
-from icelock.cli.output import emit, fail, json_option, progress
+from icelock.cli.output import emit, escape, fail, json_option, progress
 from icelock.cli.table_names import split_catalog
 from icelock.errors import PolicyError
 

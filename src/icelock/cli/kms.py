@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import click
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from icelock.catalog.configuration import configured, not_configured, read_configuration
-from icelock.cli.output import emit, json_option
+from icelock.cli.output import emit, escape, json_option
 from icelock.errors import IcelockError, KmsError, PolicyError
 from icelock.kms import ask
 from icelock.kms.client import KmsClient

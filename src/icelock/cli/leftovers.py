@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
-from icelock.cli.output import emit, json_option
+from icelock.cli.output import emit, escape, json_option
 from icelock.cli.table_names import age, load_table, table_argument
 from icelock.maintenance import Content, Kind, Leftover, Leftovers, remove_leftovers
 from icelock.maintenance import leftovers as list_leftovers

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeVar
 
 import click
 from pyiceberg.table.refs import MAIN_BRANCH
-from rich.markup import escape
 from rich.table import Table
 
-from icelock.cli.output import emit, json_option, progress
+from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import age, load_table, table_argument
 from icelock.errors import PolicyError
 

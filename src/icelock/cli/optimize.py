@@ -16,12 +16,11 @@ from typing import Any, Final
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from icelock.catalog.load import load_catalog
 from icelock.cli.maintain import named
-from icelock.cli.output import emit, json_option, note
+from icelock.cli.output import emit, escape, json_option, note
 from icelock.cli.table_names import age, split_catalog
 from icelock.maintenance import Leftovers, Optimized, OptimizeStep, Outcome, optimize_tables
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
+from rich import markup
 from rich.console import Console, RenderableType
 
 from icelock.errors import IcelockError
@@ -38,6 +39,16 @@ def wants_json() -> bool:
     """Tell whether the running command was given ``--json``."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON, False))
+
+
+def visible(text: str) -> str:
+    """Return a text of which a terminal prints every character: names in metadata are whoever's, and may hold its control sequences."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def escape(text: str) -> str:
+    """Return a text as it is printed in rich's markup, in one line."""
+    return markup.escape(visible(text))
 
 
 def emit(data: Any, view: Callable[[], RenderableType]) -> None:
@@ -69,20 +80,20 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
             tenths = 10 * done // max(1, whole)
             if tenths != said:
                 said = tenths
-                console.print(f"{what}: {10 * tenths} %", markup=False, soft_wrap=True)
+                console.print(visible(f"{what}: {10 * tenths} %"), markup=False, soft_wrap=True)
 
         yield line
         return
     from rich.progress import Progress
 
     with Progress(console=console, transient=True) as shown:
-        task = shown.add_task(what, total=None)
+        task = shown.add_task(escape(what), total=None)
         yield lambda done, whole: shown.update(task, completed=done, total=whole)
 
 
 def note(text: str) -> None:
     """Say how far a command is, in a line on standard error."""
-    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False).print(visible(text), markup=False, soft_wrap=True)
 
 
 def fail(error: Exception, *, code: int = 1) -> NoReturn:
@@ -105,4 +116,4 @@ def emit_error(error: Exception) -> None:
     if wants_json():
         click.echo(json.dumps({"error": type(error).__name__, "message": message}, ensure_ascii=False), err=True)
     else:
-        Console(stderr=True, highlight=False).print(f"Error: {message}", style="bold red", markup=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(visible(f"Error: {message}"), style="bold red", markup=False, soft_wrap=True)

@@ -12,10 +12,9 @@ from typing import Any
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
-from icelock.cli.output import emit, json_option
+from icelock.cli.output import emit, escape, json_option
 from icelock.cli.table_names import load_table, table_argument
 from icelock.table.maintenance.rotate import LEVELS, Rotated
 

@@ -47,3 +47,14 @@ def test_what_is_refused(table: Any) -> None:
     assert "use level 'wrap'" in run("rotate", "test.db.t", "--level", "kek", "--to-key", "keyB", code=1).stderr
     assert "keyC" in run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyC", code=1).stderr
     assert table.refresh().properties["encryption.key-id"] == "keyA"
+
+
+def test_names_of_others_do_not_reach_the_terminal_as_they_are(table: Any) -> None:
+    """A tag's name is in metadata.json, which who writes to storage can write: it may hold a terminal's control sequences."""
+    name = "\x1b]0;x\x07a\nb\u202ec\x9bd[red]"
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, name).commit()
+    for arguments in (("rotate", "test.db.t", "--level", "kek", "--dry-run"), ("audit", "test.db.t", "--depth", "metadata")):
+        shown = run(*arguments).stdout
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown)
+        assert "[red]" in shown, arguments
+        assert r"\x9b" in shown, arguments
