@@ -19,8 +19,14 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from icelock.audit.fault import Fault
+from icelock.properties import LIMIT_AVRO_BLOCK_BYTES, LIMITS
 
 DELETED: Final = 2
+_LONGEST_BLOCK: Final = LIMITS[LIMIT_AVRO_BLOCK_BYTES]
+_SYNC: Final = 16
+_BITS: Final = 64
+_OWN: Final = frozenset({"null", "deflate"})
+_PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _UNREAD: Final = (
     ValueError,
     EOFError,
@@ -113,16 +119,91 @@ def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
     try:
         reader: Any = fastavro.block_reader(plain)
         stored = json.loads(reader.metadata["avro.schema"])
+        _check_finite(stored, set())
         writer = fastavro.parse_schema(_as_stored(stored, set()))
         wanted = fastavro.parse_schema(_only(_as_stored(stored, set()), names))
-        for block in reader:
-            rows = io.BytesIO(block.bytes_.getvalue())
-            for _ in range(block.num_records):
+        blocks = (
+            _blocks(plain, reader.metadata.get("avro.codec", "null"))
+            if reader.metadata.get("avro.codec", "null") in _OWN
+            else ((block.num_records, block.bytes_.getvalue()) for block in reader)
+        )
+        for count, data in blocks:
+            rows = io.BytesIO(data)
+            for _ in range(count):
                 yield cast("dict[str, Any]", fastavro.schemaless_reader(rows, writer, wanted))
     except _UNREAD as e:
         if _NO_LIBRARY in str(e):
             raise OSError(f"its rows are compressed in a way that fastavro has no library for here: {e}") from e
         raise _damaged(e) from e
+
+
+def _blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers of rows and the bytes of blocks, which are read up to a limit: a block may be small, and large when unpacked."""
+    while (first := plain.read(1)) != b"":
+        count, size = _long(plain, first), _long(plain, plain.read(1))
+        if count < 0 or not 0 <= size <= _LONGEST_BLOCK:
+            raise ValueError("a block has an impossible length")
+        data = plain.read(size)
+        if len(data) != size or len(plain.read(_SYNC)) != _SYNC:
+            raise EOFError("a block ends early")
+        if codec == "deflate":
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            data = inflater.decompress(data, _LONGEST_BLOCK)
+            if inflater.unconsumed_tail:
+                raise ValueError("a block is too long when it is unpacked")
+        yield count, data
+
+
+def _long(plain: BinaryIO, first: bytes) -> int:
+    """Return a number in Avro's zigzag form."""
+    value, shift, byte = 0, 0, first
+    while True:
+        number = byte[0]
+        value |= (number & 0x7F) << shift
+        if not number & 0x80:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7
+        if shift >= _BITS:
+            raise ValueError("a number has more than 64 bits")
+        byte = plain.read(1)
+
+
+def _check_finite(node: Any, names: set[str]) -> None:
+    """Refuse a schema whose values may be without end: a type within itself, or items of no length. Iceberg's have neither."""
+    if isinstance(node, str):
+        if node not in _PRIMITIVES and node not in names:
+            raise ValueError("a type is named within itself")
+        return
+    if isinstance(node, dict) and node.get("type") == "array" and _is_empty(node["items"]):
+        raise ValueError("items of no length")
+    for part in _parts(node):
+        _check_finite(part, names)
+    if isinstance(node, dict) and "name" in node:
+        names.add(node["name"])
+
+
+def _parts(node: Any) -> list[Any]:
+    """Return the types that a type is made of."""
+    if isinstance(node, list):
+        return node
+    kind = node["type"]
+    if kind == "record":
+        return [one["type"] for one in node["fields"]]
+    if kind in {"array", "map"}:
+        return [node["items" if kind == "array" else "values"]]
+    return [] if kind in {"fixed", "enum"} else [kind]
+
+
+def _is_empty(node: Any) -> bool:
+    """Whether values of a type take no byte."""
+    if isinstance(node, dict) and isinstance(node.get("type"), dict):
+        return _is_empty(node["type"])
+    kind = node.get("type") if isinstance(node, dict) else node
+    return (
+        kind == "null"
+        or (kind == "record" and all(_is_empty(one["type"]) for one in node["fields"]))
+        or (kind == "fixed" and not node.get("size"))
+    )
 
 
 def _damaged(error: Exception) -> Fault:

@@ -28,6 +28,7 @@ from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import KeyMetadata
 
 _UNAUTHENTICATED: Final = "algorithm-without-authentication"
+_LONGEST_FOOTER: Final = 256 << 20
 _TAIL: Final = 1 << 16
 _MAGIC: Final = 4
 _LENGTH: Final = struct.Struct("<I")
@@ -72,6 +73,10 @@ def _before_end(stored: StoredBytes, tail: bytes, length: int) -> bytes:
     whole = length + crypto.END_LENGTH
     if whole <= len(tail):
         return tail[-whole : -crypto.END_LENGTH]
+    if length > _LONGEST_FOOTER:
+        raise Fault(
+            "footer-does-not-authenticate", f"it says that its footer has {length} bytes, and more than {_LONGEST_FOOTER} are not read"
+        )
     return stored.read(stored.size - whole, length)
 
 

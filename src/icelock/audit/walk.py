@@ -27,8 +27,10 @@ from icelock.audit.reached import Reached
 from icelock.audit.storage import StoredBytes
 from icelock.audit.streams import Ags1Blocks, Ags1Plain
 from icelock.format.key_metadata import KeyMetadata
+from icelock.properties import LIMIT_MANIFEST_BYTES, LIMITS
 
 _WAITING: Final = 4
+_LONGEST_PLAIN: Final = LIMITS[LIMIT_MANIFEST_BYTES]
 _Row = TypeVar("_Row")
 
 
@@ -119,7 +121,7 @@ class Walk:
         """Open a list or manifest and yield its rows; what is wrong with it becomes a finding, and ends them."""
         try:
             with StoredBytes(self._io, path) as stored:
-                plain = io.BytesIO(stored.read(0, stored.size)) if key is None else Ags1Plain(Ags1Blocks(stored, key))
+                plain = io.BytesIO(_whole(stored)) if key is None else Ags1Plain(Ags1Blocks(stored, key))
                 yield from parse(cast("BinaryIO", plain))
         except Fault as e:
             self._findings.add(e.code, path, e.sentence)
@@ -144,3 +146,9 @@ class Walk:
             self._done += 1
             if progress is not None:
                 progress(self._done, max(self._done, self._expected))
+
+
+def _whole(stored: StoredBytes) -> bytes:
+    if stored.size > _LONGEST_PLAIN:
+        raise Fault("manifest-damaged", f"it is plain, and has {stored.size} bytes: more than is read")
+    return stored.read(0, stored.size)

@@ -33,6 +33,7 @@ from icelock.kms.client import KmsClient
 from icelock.secret import SecretBytes
 
 ROTATION: Final = "icelock-rotation"
+_DIGITS: Final = 19
 _BUCKETS: Final = 4096  # of a map that is three quarters full
 
 
@@ -84,18 +85,24 @@ def are_the_same(
 ) -> bool:
     """Whether a table's KEKs, which ``master_key_id`` should wrap now, are those from before, as far as their ids are the same.
 
-    At least one must be, and an entry that differs must be of a later rotation. ``opened`` unwraps an entry; it is called for those.
+    The newest one, which an expiry keeps, must be, and an entry that differs must be of a later rotation. ``opened`` unwraps an entry;
+    it is called for those.
 
     Raises:
         Exception: whatever ``opened`` raises.
     """
-    present = {kek.key_id: kek for kek in now}
-    pairs = [(old, present[old.key_id]) for old in before if old.key_id in present]
-    return bool(pairs) and all(
-        new.encrypted_by_id == master_key_id
-        and new.properties.get(KEY_TIMESTAMP) == old.properties.get(KEY_TIMESTAMP)
-        and (old == new or _follows(old, new, opened))
-        for old, new in pairs
+    present, known = {kek.key_id: kek for kek in now}, list(before)
+    pairs = [(old, present[old.key_id]) for old in known if old.key_id in present]
+    newest = max(known, key=lambda kek: kek.properties.get(KEY_TIMESTAMP, "").rjust(_DIGITS, "0"), default=None)
+    return (
+        newest is not None
+        and newest.key_id in present
+        and all(
+            new.encrypted_by_id == master_key_id
+            and new.properties.get(KEY_TIMESTAMP) == old.properties.get(KEY_TIMESTAMP)
+            and (old == new or _follows(old, new, opened))
+            for old, new in pairs
+        )
     )
 
 

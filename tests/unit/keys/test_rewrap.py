@@ -45,6 +45,7 @@ SECOND = replace(OLD, key_id="k2", encrypted_key_metadata=b"A:two")
         ([NEW], [numbered(OLD, 2)], "A", True, 2),
         ([OLD], [numbered(replace(PLAIN, encrypted_key_metadata=b"B:own"), 1)], "B", False, 2),
         ([OLD, SECOND], [NEW, numbered(replace(PLAIN, key_id="k2", encrypted_key_metadata=b"B:own"), 1)], "B", False, 4),
+        ([OLD, replace(OLD, key_id="k9", properties={"KEY_TIMESTAMP": "10"})], [NEW], "B", False, 0),
         ([OLD], [PLAIN], "B", False, 2),
         ([NEW], [OLD], "A", False, 2),
         ([NEW], [numbered(OLD, 1)], "A", False, 2),
