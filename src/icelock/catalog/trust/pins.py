@@ -111,7 +111,7 @@ class Pins:
         now = _version(encrypted, location, metadata_hash=metadata_hash(encrypted))
         if seen is not None:
             if now.table_uuid == seen.table_uuid:
-                self._check_master_key(seen, now, table=name)
+                self._check_master_key(seen, encrypted, location, table=name)
             _compare(seen, now, encrypted, table=name)
         self._file.put(name, now)
 
@@ -187,27 +187,29 @@ class Pins:
         here = by_uuid or by_name
         if here is None:
             return
-        if as_encrypted(metadata) is None:
+        encrypted = as_encrypted(metadata)
+        if encrypted is None:
             other = "" if by_uuid else f" (it is table {metadata.table_uuid}, and {here.seen.table_uuid} was seen before)"
             _refuse(table, location, f"it is no longer encrypted{other}")
         if str(metadata.table_uuid) != here.seen.table_uuid:
             return  # recreated by another client, encrypted
         length = names.data_key_length(metadata.properties)
-        self._check_master_key(here.seen, _version(metadata, location, metadata_hash=""), table=table)
+        self._check_master_key(here.seen, encrypted, location, table=table)
         if length != here.data_key_length:
             _refuse(table, location, f"its {names.DATA_KEY_LENGTH} is {length}, and was {here.data_key_length}")
 
-    def _check_master_key(self, seen: Seen, now: Seen, *, table: str) -> None:
+    def _check_master_key(self, seen: Seen, metadata: TableMetadataV3, location: str, *, table: str) -> None:
         """Refuse another master key than was seen, unless it wraps the same KEKs."""
-        if now.key_id == seen.key_id:
+        key_id = metadata.properties.get(names.ENCRYPTION_KEY_ID, "")
+        if key_id == seen.key_id:
             return
-        why = f"its {names.ENCRYPTION_KEY_ID} is {now.key_id!r}, and was {seen.key_id!r}"
+        why = f"its {names.ENCRYPTION_KEY_ID} is {key_id!r}, and was {seen.key_id!r}"
         try:
-            same = are_the_same(seen.keks, now.keks, now.key_id, opened=self._open_kek)
+            same = are_the_same(seen.keks, keks_under(metadata.encryption_keys, key_id), key_id, opened=self._open_kek)
         except KeyUnavailableError as e:
-            _refuse(table, now.metadata_location, f"{why}, and whether its keys are the same cannot be told: {e}")
+            _refuse(table, location, f"{why}, and whether its keys are the same cannot be told: {e}")
         if not same:
-            _refuse(table, now.metadata_location, why)
+            _refuse(table, location, why)
 
     def _check_key(self, table: str, metadata: TableMetadata, location: str) -> None:
         pinned = self._key_ids.get(table)
@@ -223,13 +225,13 @@ def _name(table: Identifier | str) -> str:
     return table if isinstance(table, str) else ".".join(table)
 
 
-def _version(metadata: TableMetadata, location: str, *, metadata_hash: str) -> Seen:
+def _version(metadata: TableMetadataV3, location: str, *, metadata_hash: str) -> Seen:
     key_id = metadata.properties.get(names.ENCRYPTION_KEY_ID, "")
     return Seen(
         key_id=key_id,
-        keks=keks_under(getattr(metadata, "encryption_keys", ()), key_id),
+        keks=keks_under(metadata.encryption_keys, key_id),
         table_uuid=str(metadata.table_uuid),
-        last_sequence_number=getattr(metadata, "last_sequence_number", 0),
+        last_sequence_number=metadata.last_sequence_number,
         last_updated_ms=metadata.last_updated_ms,
         metadata_location=location,
         metadata_hash=metadata_hash,
