@@ -122,12 +122,7 @@ def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
         _check_finite(stored, set())
         writer = fastavro.parse_schema(_as_stored(stored, set()))
         wanted = fastavro.parse_schema(_only(_as_stored(stored, set()), names))
-        blocks = (
-            _blocks(plain, reader.metadata.get("avro.codec", "null"))
-            if reader.metadata.get("avro.codec", "null") in _OWN
-            else ((block.num_records, block.bytes_.getvalue()) for block in reader)
-        )
-        for count, data in blocks:
+        for count, data in _blocks(plain, reader):
             rows = io.BytesIO(data)
             for _ in range(count):
                 yield cast("dict[str, Any]", fastavro.schemaless_reader(rows, writer, wanted))
@@ -137,8 +132,16 @@ def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
         raise _damaged(e) from e
 
 
-def _blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbers of rows and the bytes of blocks, which are read up to a limit: a block may be small, and large when unpacked."""
+def _blocks(plain: BinaryIO, reader: Any) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers of rows and the bytes of blocks; those of other codecs than Iceberg writers' usual ones as fastavro reads them."""
+    codec = reader.metadata.get("avro.codec", "null")
+    if codec in _OWN:
+        return _bounded_blocks(plain, codec)
+    return ((block.num_records, block.bytes_.getvalue()) for block in reader)
+
+
+def _bounded_blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
+    """Read blocks up to a limit: one may be small, and large when unpacked."""
     while (first := plain.read(1)) != b"":
         count, size = _long(plain, first), _long(plain, plain.read(1))
         if count < 0 or not 0 <= size <= _LONGEST_BLOCK:
