@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+import icelock.spark
+from icelock.spark.driver import interrupts, jobs_here, write_here
 from tests.helpers.spark import session, spark_environment
 from tests.lakes.sqlite import KEYED, TestLake
 
@@ -23,8 +25,6 @@ _SLOW: Final = "select id, sha2(repeat(cast(id as string), 300), 512) as s from 
 
 def _interrupted(folder: Path) -> None:
     """Run in a process of its own, whose main thread gets the signals."""
-    import icelock.spark  # noqa: PLC0415 - not for the test's own process
-
     lake = TestLake(folder)
     lake.catalog().create_namespace("db")
     spark = session({"spark.sql.warehouse.dir": str(folder / "spark")})
@@ -39,12 +39,18 @@ def _interrupted(folder: Path) -> None:
             outcomes.append("done")
         except BaseException as e:  # noqa: BLE001 - KeyboardInterrupt, or what PySpark makes of it
             outcomes.append(type(e).__name__)
-    deadline = time.monotonic() + 60
-    while threading.active_count() > 1 and spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(8)  # longer than the sweeps after a job that was cancelled; what commits late commits by then
+    # What a cancelled job left is deleted in the background; what commits late would commit by then.
+    deadline, quiet = time.monotonic() + 120, 0
+    while quiet < 4 and time.monotonic() < deadline:
+        time.sleep(1)
+        busy = spark.sparkContext.statusTracker().getActiveJobsIds() or _data_files(folder) != 1
+        quiet = 0 if busy else quiet + 1
     print(outcomes, lake.catalog().load_table("db.t").scan().count(), spark.sql("select count(*) from test.db.t").collect()[0][0])
-    print(len(lake.catalog().load_table("db.t").snapshots()), len(list((folder / "warehouse").rglob("*.parquet"))))
+    print(len(lake.catalog().load_table("db.t").snapshots()), _data_files(folder))
+
+
+def _data_files(folder: Path) -> int:
+    return len(list((folder / "warehouse").rglob("*.parquet")))
 
 
 def test_an_interrupted_statement_commits_nothing_and_leaves_nothing(tmp_path):
@@ -56,3 +62,25 @@ def test_an_interrupted_statement_commits_nothing_and_leaves_nothing(tmp_path):
     assert "done" not in outcomes
     assert outcomes.endswith("] 1 1")
     assert counts == "1 1"
+
+
+def test_an_interrupt_before_the_job_starts_stops_it(spark, spark_lake, monkeypatch):
+    """Cancelling jobs finds none as long as the statement is planned: the job must not start then."""
+    spark.sql(f"create table test.db.t (id bigint, s string) tblproperties ('encryption.key-id' = '{KEYED['encryption.key-id']}')")
+    spark.sql("insert into test.db.t select id, 'a' from range(200)")
+    started: list[str] = []
+    monkeypatch.setattr(interrupts, "_last", interrupts._last)
+    plan = jobs_here.planned_write
+
+    def interrupted(*args, **kwargs):
+        interrupts._last = next(interrupts._COUNT)
+        return plan(*args, **kwargs)
+
+    monkeypatch.setattr(jobs_here, "planned_write", interrupted)
+    monkeypatch.setattr(write_here, "_in_own_session", lambda *_: started.append("write"))
+    for rows in ("select id, 'b' from range(200)", "values (7, 'b')"):
+        with pytest.raises(Exception, match="the statement was interrupted: nothing is committed"):
+            spark.sql(f"insert into test.db.t {rows}")
+    assert not started
+    assert spark.sql("select count(*) from test.db.t").collect()[0][0] == 200
+    assert len(spark_lake.catalog().load_table("db.t").snapshots()) == 1

@@ -16,6 +16,7 @@ from typing import Any
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
+from icelock.spark.driver.interrupts import check
 from icelock.spark.sealed.messages import FilesWritten, RowCounts
 
 
@@ -29,6 +30,7 @@ def deleted_rows(rows: DataFrame, place: Sequence[int]) -> FilesWritten:
     Raises:
         PySparkException: tasks failed, with icelock's error in its message.
     """
+    check()
     jvm: Any = rows.sparkSession._jvm
     tasks: list[dict[str, str]] = json.loads(bytes(jvm.icelock.DeletedRows.of(rows._jdf, *place)))
     found: dict[str, BitMap64] = {}

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as sp
 
 from icelock.spark.columns.types import contains
+from icelock.spark.driver.interrupts import check
 from icelock.spark.sealed.messages import SealedFiles
 from icelock.spark.task.write import WritePlan, write_rows
 
@@ -52,13 +53,18 @@ def write_here(plan: WritePlan, rows: DataFrame) -> list[SealedFiles]:
 
 
 def run_tasks(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], SealedFiles], settings: Mapping[str, str]) -> list[SealedFiles]:
-    """Do the work on each partition of rows, in a copy of the session with these settings; return the messages in the tasks' order."""
+    """Do the work on each partition of rows, in a copy of the session with these settings; return the messages in the tasks' order.
+
+    Nothing is run if the user interrupted the statement while its job was planned: there was no job yet that could be cancelled.
+    """
+    check()
     results = _in_own_session(_named(rows).mapInArrow(_task(work), f"{_PARTS} array<binary>"), settings)
     return [SealedFiles([bytes(part) for part in row[_PARTS]]) for row in results.collect()]
 
 
 def _collected(rows: DataFrame) -> list[pa.RecordBatch]:
     """Return rows in the batches that a task would get; ``toArrow`` casts them, and refuses a null struct that has required fields."""
+    check()
     frame: Any = rows
     found: list[pa.RecordBatch] = frame._collect_as_arrow()
     return found
