@@ -101,6 +101,8 @@ TABLE_DEFAULT_PREFIX: Final = "table-default."
 TABLE_OVERRIDE_PREFIX: Final = "table-override."
 # Given when a table is created, and not stored: it allows a plain table where tables are encrypted otherwise.
 PLAIN: Final = "icelock.plain"
+# Java's: CatalogProperties.UNIQUE_TABLE_LOCATION
+UNIQUE_TABLE_LOCATION: Final = "unique-table-location"
 
 FORMAT_VERSION: Final = "format-version"
 # Encryption came with format version 3. Nothing below has a place for keys, and version 4 is refused (``metadata.table_metadata``).

@@ -71,7 +71,8 @@ class TableCreation(NamedTables):
             form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
             return self._store.create(self._store.name_of(identifier), form)
         self._store.before_plain(identifier)
-        made: IcebergTable = self._iceberg.create_table(identifier, schema, location, partition_spec, sort_order, wanted)
+        place = self._store.place(self._store.name_of(identifier), location)
+        made: IcebergTable = self._iceberg.create_table(identifier, schema, place, partition_spec, sort_order, wanted)
         self.pins.gone(made.name())  # there was no table of this name
         self.pins.made_plain(made.name(), made.metadata.table_uuid)
         return made
@@ -208,7 +209,8 @@ class TableCreation(NamedTables):
         wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID in wanted:
             return self._transaction_of(self.stage_new_table(identifier, schema, location, partition_spec, sort_order, wanted))
-        plain = self._iceberg.create_table_transaction(identifier, schema, location, partition_spec, sort_order, wanted)
+        place = self._store.place(self._store.name_of(identifier), location)
+        plain = self._iceberg.create_table_transaction(identifier, schema, place, partition_spec, sort_order, wanted)
         self._plain_tables.add(plain.table_metadata.table_uuid)  # that it may be plain is decided now, not when it commits
         return plain
 

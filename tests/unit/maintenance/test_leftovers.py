@@ -358,7 +358,7 @@ def test_a_catalog_of_another_name_in_the_same_database(lake: TestLake) -> None:
     """Its new table, of one version, is at the same place."""
     with lake.catalog().create_table_transaction("db.t", people().schema, properties=KEYED) as creation:
         creation.append(people())
-    other = icelock.load_catalog("other", **lake.properties())
+    other = icelock.load_catalog("other", **lake.properties(**{"unique-table-location": "false"}))
     other.create_namespace("db")
     mine = other.create_table("db.t", people().schema, properties=KEYED)
     before = lake.files()

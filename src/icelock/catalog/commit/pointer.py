@@ -33,6 +33,7 @@ from pyiceberg.typedef import Identifier
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.loadable import MetadataForm, check_loadable
+from icelock.catalog.commit.new_place import new_place
 from icelock.catalog.commit.outcome import delete_on_failure, discard, resolve_outcome, unknown
 from icelock.catalog.commit.store import Change, Store, StoreTurn, TableForm
 from icelock.table.commit.protocol import Stage
@@ -118,9 +119,14 @@ class PointerStore(Store[_Catalog]):
     def named(self, name: Identifier) -> str | None:
         """Read on a new connection which metadata file a row names; None if there is no row."""
 
+    def place(self, name: Identifier, location: str | None) -> str:
+        """Return where a new table goes that was given no location: below its namespace's place or the warehouse."""
+        place: str = self.catalog._resolve_table_location(location, ".".join(name[:-1]), name[-1])
+        return place if location is not None else new_place(self.catalog, place)
+
     def stage(self, name: Identifier, form: TableForm) -> StagedTable:
-        """Return a new table at the place that it was given, or below its namespace's or the warehouse."""
-        place = self.catalog._resolve_table_location(form.location, ".".join(name[:-1]), name[-1])
+        """Return a new table at its place."""
+        place = self.place(name, form.location)
         metadata = self.catalog.new_metadata(
             schema=form.schema,
             location=place,

@@ -163,6 +163,10 @@ class Store(ABC, Generic[_Catalog]):
         """Whether the service names one of these metadata files for a table of any catalog that it serves, as far as it can be asked."""
         return False
 
+    def place(self, name: Identifier, location: str | None) -> str | None:  # noqa: ARG002 - by those that decide it
+        """Return where a new table goes; None if the service says it."""
+        return location
+
     def stage_again(self, name: Identifier, metadata: TableMetadata) -> StagedTable:
         """Return a table that another process staged."""
         return self.catalog._staged_first(name, metadata)
