@@ -105,6 +105,12 @@ def _rewrite_deletes(catalog: Any) -> None:
     table.maintenance.rewrite_deletes(into="data")
 
 
+def _optimize(catalog: Any) -> None:
+    """Four steps with their commits: files and their vectors become one file, old snapshots go, and what nobody has is deleted."""
+    done = _table(catalog).maintenance.optimize()
+    assert not done.failed, done
+
+
 def _without(*gone: int) -> tuple[int, ...]:
     return tuple(number for number in BEFORE if number not in gone)
 
@@ -132,6 +138,17 @@ OPERATIONS: dict[str, Operation] = {
         _rewrite_deletes, (0, *range(3, 11)), before=(0, *range(3, 11)), properties={"write.delete.mode": "merge-on-read"}
     ),
     "expire": Operation(_expire, BEFORE),
+    "optimize": DeletedOperation(
+        _optimize,
+        (0, *range(3, 11)),
+        before=(0, *range(3, 11)),
+        properties={
+            "write.delete.mode": "merge-on-read",
+            "icelock.optimize.min-input-files": "2",
+            "icelock.optimize.min-manifests": "1",
+            "history.expire.max-snapshot-age-ms": "1",
+        },
+    ),
     "rotate": Operation(lambda catalog: _table(catalog).maintenance.rotate("wrap", to_key="keyB"), BEFORE),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
