@@ -29,7 +29,9 @@ OPTIMIZE_SETTINGS: Final = (
     "leftovers-older-than",
 )
 OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OPTIMIZE_SETTINGS))
-_TABLE: Final = (*FIXED, *OPTIMIZE)
+# The KEK of a rotation of data that is not finished (``table.maintenance.rotate_keys``).
+ROTATION_KEK: Final = "icelock.rotation-kek"
+_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"

@@ -150,6 +150,12 @@ OPERATIONS: dict[str, Operation] = {
         },
     ),
     "rotate": Operation(lambda catalog: _table(catalog).maintenance.rotate("wrap", to_key="keyB"), BEFORE),
+    "rotate data": DeletedOperation(
+        lambda catalog: _table(catalog).maintenance.rotate("data", to_key="keyB"),
+        (0, *range(3, 11)),
+        before=(0, *range(3, 11)),
+        properties={"write.delete.mode": "merge-on-read"},
+    ),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
 

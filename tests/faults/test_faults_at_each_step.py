@@ -35,6 +35,7 @@ NAMES: Final = (
     "rewrite deletes and manifests",
     "expire replaced files",
     "rotate",
+    "rotate data",
 )
 ASKED: Final = "SQL UPDATE", "SQL INSERT", "SQL COMMIT"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
@@ -114,6 +114,38 @@ def test_optimize_lets_tasks_put_files_together(spark, table, ran):
     assert len(list(table.scan().plan_files())) == 1
     [again] = icelock.spark.optimize(spark, "test.db", options={"expire": "false"}, within=timedelta(hours=1))
     assert {step.outcome.value for step in again.steps} <= {"nothing to do", "switched off"}
+
+
+def test_a_rotation_lets_tasks_write_the_files_again(spark, table, ran):
+    """The KEK and its wrapping are the driver's; what tasks write is below the new one, so an expiry removes the old one."""
+    told = []
+    done = icelock.spark.rotate(spark, TABLE, "data", progress=lambda read, whole: told.append(read == whole))
+    assert ran == ["combine_sealed"]
+    assert (done.rewritten_files, done.added_files, done.removed_delete_files, done.left_files) == (2, 1, 2, 0)
+    assert told == [True]
+    assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyA", done.kek}
+
+
+@pytest.mark.spark43
+def test_rotate_by_sql(sql, table, ran):
+    """Two snapshots of appends and two of deletes: their lists; two manifests of data and two of deletes; two data and two delete files."""
+    [(kek, *was), (new, *would)] = sql("call test.system.rotate(table => 'db.t', level => 'data', to_key => 'keyB', dry_run => true)")
+    assert was[:7] == ["keyA", None, "would be wrapped", 4, "main", 12, was[6]]
+    assert was[6] > 0
+    assert was[7:] == [True, 0, 0]
+    assert (new, would) == (None, ["keyB", None, "would be made", 0, "", 0, 0, True, 2, 0])
+    assert ran == []
+    [(made, *after), (old, *kept)] = sql("call test.system.rotate('db.t', 'DATA', 'keyB')")
+    assert ran == ["combine_sealed"]
+    assert after == ["keyB", None, "made", 2, "main", None, None, True, 2, 0], "the new files, and equality deletes that went"
+    assert (old, kept) == (kek, ["keyB", None, "wrapped", 4, "", None, None, False, 0, 0])
+    assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
+    assert sql("select count(*) from test.db.t") == [(14,)]
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyB", kek, made}
+    with pytest.raises(Exception, match="level 'all' is not in this version"):
+        sql("call test.system.rotate('db.t', 'all')")
 
 
 @pytest.mark.spark43

@@ -246,6 +246,7 @@ SECTIONS = (
                 "MaintenanceTable.rotate/wrap",
                 remark="a new KEK, or KEKs wrapped anew; no file is touched",
             ),
+            row("`maintenance.rotate`, level `data`", "MaintenanceTable.rotate/data", remark="files written again under a new KEK"),
             row(
                 "`maintenance.optimize`, `icelock.maintenance.optimize_tables`",
                 "MaintenanceTable.optimize",
@@ -314,10 +315,11 @@ SECTIONS = (
                 "spark.add_files/reencrypt",
             ),
             row(
-                "`icelock.spark.compact`, `rewrite_deletes`, `optimize`",
+                "`icelock.spark.compact`, `rewrite_deletes`, `rotate`, `optimize`",
                 "spark.compact",
                 "spark.compact/sorted",
                 "spark.rewrite_deletes",
+                "spark.rotate",
                 "spark.optimize",
                 remark="rows and row ids stay",
             ),

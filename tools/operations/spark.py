@@ -167,6 +167,7 @@ FUNCTIONS = [
             "merge": lambda p: icelock.spark.merge(p.spark, p.full, p.changed(), ["id"]).when_matched_update().execute(),
             "optimize": lambda p: icelock.spark.optimize(p.spark, p.full, options=KEEPS_ALL),
             "rewrite_deletes": into_the_data,
+            "rotate": lambda p: icelock.spark.rotate(p.spark, p.full, "data"),
             "upsert": lambda p: icelock.spark.upsert(p.changed(), p.full, ["id"]),
         },
     ),

@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "optimize": "Look at the numbers of a table, or of all tables of a namespace or catalog, and do what they ask for.",
     "rewrite-deletes": "Make deletion vectors of the deletes of TABLE, or take the deleted rows out of its data.",
     "rewrite-manifests": "Put the manifests of TABLE together, in the order of its partitions.",
-    "rotate": "Give TABLE new keys, in one commit that touches no file.",
+    "rotate": "Give TABLE new keys; no row is changed.",
     "pyiceberg": "PyIceberg's commands, on encrypted tables as well.",
 }
 

@@ -1,5 +1,7 @@
 """``icelock rotate``: new keys for a table.
 
+Exit code 1: files are left that hang on older KEKs; the same command goes on with them.
+
 Not here: the work (``icelock.table.maintenance.rotate``), master keys of a keyring file (``cli.keyring``).
 """
 
@@ -7,6 +9,7 @@ Not here: the work (``icelock.table.maintenance.rotate``), master keys of a keyr
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -14,25 +17,35 @@ import click
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from icelock.cli.output import emit, escape, json_option
+from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import load_table, table_argument
 from icelock.table.maintenance.rotate import LEVELS, Rotated
 
 
 @click.command()
 @table_argument
-@click.option("--level", type=click.Choice(LEVELS), required=True, help="'kek' for snapshots to come, 'wrap' to leave an old master key.")
-@click.option("--to-key", metavar="KEY", help="wrap: the table's master key from now on; else the newest version of the present one.")
-@click.option("--dry-run", is_flag=True, help="Say what hangs on which key; nothing is changed.")
+@click.option(
+    "--level",
+    type=click.Choice((*LEVELS, "lists", "all")),
+    required=True,
+    help="'kek' for snapshots to come, 'wrap' to leave an old master key, 'data' to leave old KEKs; 'lists' and 'all' are not there yet.",
+)
+@click.option("--to-key", metavar="KEY", help="wrap, data: the table's master key from now on; else the newest version of the present one.")
+@click.option("--dry-run", is_flag=True, help="Say what hangs on which key, with files and bytes; nothing is changed.")
 @json_option
 def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_run: bool) -> None:
-    """Give TABLE new keys, in one commit that touches no file.
+    """Give TABLE new keys; no row is changed.
 
     TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. Level kek: a new key-encryption key for the
     snapshots to come. Level wrap: the key-encryption keys are wrapped anew, and nothing needs the old master key or version.
+    Level data: the files of all branches are written again under a new key-encryption key. Ended early, it goes on when run again.
     """
-    done = load_table(catalog, table).maintenance.rotate(level, to_key=to_key, dry_run=dry_run)
+    maintenance = load_table(catalog, table).maintenance
+    with progress(f"rotate {table}") if level == "data" and not dry_run else nullcontext() as told:
+        done = maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=told)
     emit(_as_json(table, done, dry_run=dry_run), lambda: _view(table, done, dry_run=dry_run))
+    if done.left_files:
+        click.get_current_context().exit(1)
 
 
 def _as_json(table: str, done: Rotated, *, dry_run: bool) -> dict[str, Any]:
@@ -48,11 +61,32 @@ def _view(name: str, done: Rotated, *, dry_run: bool) -> RenderableType:
     for column in ("KEK", "master key", "made", "snapshots", "branches and tags", "new snapshots"):
         shown.add_column(column, overflow="fold", justify="right" if column == "snapshots" else "left")
     for use in done.keks:
-        cells = (use.kek, use.master_key, f"{use.created:%Y-%m-%d}", str(use.snapshots), ", ".join(use.refs))
+        master = use.master_key if use.version is None else f"{use.master_key}, version {use.version}"
+        cells = (use.kek, master, f"{use.created:%Y-%m-%d}", str(use.snapshots), ", ".join(use.refs))
         shown.add_row(*map(escape, cells), "yes" if use.for_new_snapshots else "")
-    if done.level == "kek":
-        told = "would make a KEK" if dry_run else f"made KEK {', '.join(done.made)}"
-    else:
-        told = f"{'would wrap' if dry_run else 'wrapped'} {len(done.wrapped)} KEKs by master key {done.to_key}"
-        told += f" instead of {done.from_key}" if done.to_key != done.from_key else ", its newest version"
-    return Group(shown, escape(told))
+    sizes = Table(title="what they open", title_justify="left")
+    for column in ("KEK", "files", "bytes"):
+        sizes.add_column(column, overflow="fold", justify="left" if column == "KEK" else "right")
+    for use in done.keks:
+        if use.files is not None:
+            sizes.add_row(escape(use.kek), f"{use.files:,}", f"{use.bytes:,}")
+    return Group(shown, *([sizes] if sizes.rows else []), *map(escape, _told(done, dry_run=dry_run)))
+
+
+def _told(done: Rotated, *, dry_run: bool) -> list[str]:
+    """Return what was done, or would be, a line for each part."""
+    lines = []
+    if done.wrapped or done.level == "wrap":
+        by = f" instead of {done.from_key}" if done.to_key != done.from_key else ", its newest version"
+        lines.append(f"{'would wrap' if dry_run else 'wrapped'} {len(done.wrapped)} KEKs by master key {done.to_key}{by}")
+    if done.new_keks:
+        what = f"would make {done.new_keks} KEK" if dry_run else f"made KEK {', '.join(done.made)}"
+        lines.append(f"{what} under master key {done.to_key}")
+    if done.resumed:
+        lines.append(f"{'would go on' if dry_run else 'went on'} with the rotation under KEK {done.kek}; run it again for another KEK")
+    if done.level == "data":
+        moved = f"{done.rewritten_files} data files ({done.rewritten_bytes:,} bytes)"
+        lines.append(f"would write {moved} again" if dry_run else f"wrote {moved} again, into {done.added_files}")
+    if done.left_files:
+        lines.append(f"{done.left_files} files are left under older KEKs: run the same command again")
+    return lines

@@ -14,7 +14,7 @@ import click
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.configuration import known_catalogs, not_configured, read_configuration
+from icelock.catalog.configuration import default_catalog, known_catalogs, not_configured, read_configuration
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
@@ -50,10 +50,31 @@ def load_table(catalog: str | None, name: str) -> Table:
     """
     if catalog is None and len(name.split(".")) >= _WITH_CATALOG:
         catalog, name = split_name(name)
+    elif catalog is None:
+        _refuse_namespace(name)
     if not all(name.partition(".")):
         form = "NAMESPACE.TABLE, such as shop.orders" if catalog is not None else "CATALOG.NAMESPACE.TABLE, such as lake.shop.orders"
         raise PolicyError(f"{name!r} is not the name of a table: write {form}")
     return open_table(load_catalog(catalog), name)
+
+
+def _refuse_namespace(name: str) -> None:
+    """Refuse ``CATALOG.NAMESPACE`` where the default catalog, if there is one, has no namespace of the catalog's name.
+
+    Raises:
+        PolicyError: says that a namespace was named.
+    """
+    first, _, rest = name.partition(".")
+    config = read_configuration()
+    known = {one.lower() for one in known_catalogs(config)}
+    if not rest or first.lower() not in known:
+        return
+    default = default_catalog(config)
+    if default.lower() not in known or not load_catalog(default).namespace_exists(first):
+        raise PolicyError(
+            f"{name!r} names the namespace {rest} of catalog {first}, and this command works on one table: write {name}.TABLE, such as "
+            f"{name}.orders"
+        )
 
 
 def open_table(catalog: EncryptedCatalog, name: str) -> Table:

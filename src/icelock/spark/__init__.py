@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from icelock.spark.change_rows import add_files, delete, upsert
     from icelock.spark.driver.result import ChangeResult
-    from icelock.spark.maintain_tables import compact, optimize, rewrite_deletes
+    from icelock.spark.maintain_tables import compact, optimize, rewrite_deletes, rotate
     from icelock.spark.merge_rows import merge
     from icelock.spark.read_table import read
     from icelock.spark.session import register
@@ -29,6 +29,7 @@ __all__ = [
     "read",
     "register",
     "rewrite_deletes",
+    "rotate",
     "sql",
     "upsert",
     "write_to",
@@ -46,6 +47,7 @@ _MODULES: Final = {
     "read": "read_table",
     "register": "session",
     "rewrite_deletes": "maintain_tables",
+    "rotate": "maintain_tables",
     "sql": "sql_tables",
     "upsert": "change_rows",
     "write_to": "table_writer",

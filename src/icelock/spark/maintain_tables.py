@@ -1,4 +1,4 @@
-"""``icelock.spark.compact``, ``rewrite_deletes``, ``optimize``: maintenance whose work on files Spark's tasks do.
+"""``icelock.spark.compact``, ``rewrite_deletes``, ``rotate``, ``optimize``: maintenance whose work on files Spark's tasks do.
 
 Not here: which files, and commits (``table.maintenance``), jobs (``spark.driver.compact_here``, ``spark.driver.find_deleted_here``).
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
     from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes
+    from icelock.table.maintenance.rotate import Level, Rotated
     from icelock.table.table import Table
 
 
@@ -82,6 +83,28 @@ def rewrite_deletes(  # noqa: PLR0913 - as table.maintenance.rewrite_deletes
     """
     with _maintenance(spark, table) as maintenance:
         return maintenance.rewrite_deletes(into=into, branch=branch, dry_run=dry_run, progress=progress)
+
+
+def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
+    spark: SparkSession,
+    table: str,
+    level: Level,
+    *,
+    to_key: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Rotated:
+    """Give ``catalog.namespace.table`` new keys, as ``table.maintenance.rotate`` does; files are written again by Spark's tasks.
+
+    Keys are the calling process's: tasks get those of the files that they read, and draw those of the files that they write.
+
+    Raises:
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rotate``. Nothing was changed.
+        NoSuchTableError: no such table.
+        KeyUnavailableError, IntegrityError, CommitFailedException, CommitStateUnknownException: as ``table.maintenance.rotate``.
+    """
+    with _maintenance(spark, table) as maintenance:
+        return maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=progress)
 
 
 def optimize(  # noqa: PLR0913 - as icelock.maintenance.optimize_tables

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,15 +36,60 @@ def test_it_says_what_it_would_do_and_does_it(table: Any) -> None:
         "dry-run": True,
     }
     assert [{name: one[name] for name in use} for one in plan["keks"]] == [use]
+    assert plan["keks"][0]["files"] == 6, "two manifest lists, two manifests, two data files"
+    assert plan["keks"][0]["bytes"] > 0
     assert table.refresh().properties["encryption.key-id"] == "keyA"
     shown = run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyB").stdout
     assert "wrapped 1 KEKs by master key keyB instead of keyA" in shown
-    assert run("rotate", "test.db.t", "--level", "kek").stdout.count("keyB") == 2
+    assert run("rotate", "test.db.t", "--level", "kek").stdout.count("keyB") == 3, "of two KEKs, and in words"
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(20))
     assert table.properties["encryption.key-id"] == "keyB"
 
 
+@pytest.mark.usefixtures("table")
+def test_what_a_new_kek_would_be() -> None:
+    plan = done("rotate", "test.db.t", "--level", "kek", "--dry-run")
+    assert (plan["made"], plan["new-keks"]) == ([], 1), "its id is not known before"
+    assert done("rotate", "test.db.t", "--level", "wrap", "--dry-run")["new-keks"] == 0
+    assert "would make 1 KEK under master key keyA" in run("rotate", "test.db.t", "--level", "kek", "--dry-run").stdout
+
+
+def test_files_are_written_again(table: Any) -> None:
+    plan = done("rotate", "test.db.t", "--level", "data", "--dry-run")
+    assert (plan["rewritten-files"], plan["new-keks"], plan["kek"], plan["resumed"]) == (2, 1, None, False)
+    shown = run("rotate", "test.db.t", "--level", "data", "--dry-run").stdout
+    assert re.search(r"would write 2 data files \([0-9,]+ bytes\) again", shown)
+    assert re.search(r"│ +6 │ +[0-9]+,", shown), "files and bytes"
+    result = run("rotate", "test.db.t", "--level", "data", "--to-key", "keyB")
+    assert "wrapped 1 KEKs by master key keyB instead of keyA" in result.stdout
+    assert re.search(r"wrote 2 data files .* again, into 1\n", result.stdout)
+    assert "100 %" in result.stderr
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(20))
+    path = Path(table.inspect.data_files()["file_path"][0].as_py().removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-30] + bytes(30))
+    left = run("rotate", "test.db.t", "--level", "data", code=1).stdout
+    assert "1 files are left under older KEKs: run the same command again" in left
+    assert "went on with the rotation under KEK" in run("rotate", "test.db.t", "--level", "data", code=1).stdout
+
+
+def test_a_namespace_is_told_from_a_table(table: Any) -> None:
+    said = run("rotate", "test.db", "--level", "kek", code=1).stderr
+    assert "'test.db' names the namespace db of catalog test" in said
+    assert "test.db.TABLE" in said
+    assert table.refresh().current_snapshot() is not None
+
+
+def test_a_namespace_of_the_default_catalog_may_have_the_name_of_a_catalog(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_DEFAULT_CATALOG", "test")
+    assert "names the namespace db" in run("rotate", "test.db", "--level", "kek", code=1).stderr
+    table.catalog.create_namespace("test")
+    table.catalog.create_table("test.db", people().schema, properties=KEYED).append(people())
+    assert done("rotate", "test.db", "--level", "kek", "--dry-run")["table"] == "test.db"
+
+
 def test_what_is_refused(table: Any) -> None:
+    for level in ("lists", "all"):
+        assert f"level '{level}' is not in this version" in run("rotate", "test.db.t", "--level", level, code=1).stderr
     assert "--level" in run("rotate", "test.db.t", code=2).stderr
     assert "use level 'wrap'" in run("rotate", "test.db.t", "--level", "kek", "--to-key", "keyB", code=1).stderr
     assert "keyC" in run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyC", code=1).stderr

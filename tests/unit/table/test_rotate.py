@@ -15,7 +15,7 @@ import icelock
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.kms.memory import MemoryKms
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.maintenance import rotate as module
+from icelock.table.maintenance import rotate_keys as module
 from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.verify.verify_table import verify
@@ -320,7 +320,7 @@ def test_what_is_refused(lake: TestLake) -> None:
     empty = lake.catalog().create_table("db.e", people().schema, properties=KEYED)
     before = lake.files()
     for arguments, words in {
-        ("lists",): "must be one of kek, wrap",
+        ("file",): "must be one of kek, wrap",
         ("kek", "keyB"): "use level 'wrap'",
         ("wrap", " keyB"): "white space",
         ("wrap", "keyB"): "has no KEK yet",
@@ -340,7 +340,7 @@ def test_a_dry_run_says_what_hangs_on_which_kek(lake: TestLake) -> None:
     assert [(use.snapshots, use.refs, use.master_key) for use in plan.keks] == [(1, ("main",), "keyA"), (2, (), "keyA")]
     assert plan.wrapped == tuple(use.kek for use in plan.keks)
     assert lake.files() == before
-    assert lake.calls.take() == []
+    assert lake.calls.take() == ["unwrap keyA"] * 2, "to read what each of them opens"
 
 
 def test_a_rotation_between_a_commit_and_the_look_at_it(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:

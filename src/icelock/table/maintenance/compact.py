@@ -122,13 +122,17 @@ class CombineFiles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRequest:
-    """What to compact: the files that may have rows of ``where``, in the order of ``sort_order`` or ``z_order``, or as they are."""
+    """What to compact: the files that may have rows of ``where``, in the order of ``sort_order`` or ``z_order``, or as they are.
+
+    ``only`` says of a version of the table which of them: each round asks it anew.
+    """
 
     where: BooleanExpression
     branch: str
     options: CompactOptions
     sort_order: SortOrder | None = None
     z_order: tuple[str, ...] = ()
+    only: Callable[[TableMetadataV3], Callable[[FileScanTask], bool]] = lambda _metadata: lambda _task: True
 
     @classmethod
     def of(
@@ -268,8 +272,11 @@ class Compaction:
         )
 
     def _groups(self, work: CompactWork, places: PartitionSet | None) -> list[PlannedGroup]:
+        wanted = self._request.only(self._table.metadata)
         planned = (
-            task for task in work.scan.plan_files() if task.file.file_path not in self._own and (places is None or task.file in places)
+            task
+            for task in work.scan.plan_files()
+            if task.file.file_path not in self._own and (places is None or task.file in places) and wanted(task)
         )
         return plan_groups(planned, self._request.options, spec_id=work.write.spec.spec_id, one_bin=self._request.arranges)
 

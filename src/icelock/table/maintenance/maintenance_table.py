@@ -131,23 +131,36 @@ class MaintenanceTable:
         """
         return rewrite_deletes(self.tbl, into=into, branch=branch, dry_run=dry_run, progress=progress, workers=self._workers)
 
-    def rotate(self, level: Level = "wrap", *, to_key: str | None = None, kms: KmsClient | None = None, dry_run: bool = False) -> Rotated:
-        """Give the table new keys, in one commit that touches no file.
+    def rotate(
+        self,
+        level: Level = "wrap",
+        *,
+        to_key: str | None = None,
+        kms: KmsClient | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Rotated:
+        """Give the table new keys. Levels ``kek`` and ``wrap`` are one commit that touches no file; rows and row ids always stay.
+
+        A call of level ``data`` that was killed, or left files, is gone on with by the next one.
 
         Args:
             level: ``"kek"``: the next snapshots are sealed under a new KEK; ``"wrap"``: the KEKs are wrapped anew, after which nothing
-                needs the master key, its version or the KMS that wrapped them before.
-            to_key: wrap: the master key from now on; None: the present one, by its newest version.
+                needs the master key, its version or the KMS that wrapped them before; ``"data"``: the files of all branches are also
+                written again under a new KEK, so that after an expiry nothing needs the older ones. By this process;
+                ``icelock.spark.rotate`` does it by Spark's tasks.
+            to_key: wrap, data: the master key from now on; None: the present one, by its newest version.
             kms: wrap: the KMS of that key; None: the catalog's. From then on all clients need a catalog that is set up for it.
-            dry_run: only say what hangs on which KEK.
+            dry_run: only say what hangs on which KEK, with files and bytes, and what would be done.
+            progress: data: called after each group of files of a branch with the bytes read so far, and those to read.
 
         Raises:
             PolicyError: another level, an argument of another level, or a table without keys; nothing was changed.
             KeyUnavailableError, IntegrityError: a KEK cannot be opened, does not open what it should, or cannot be wrapped; likewise.
-            CommitFailedException: the catalog refused each time; likewise.
+            CommitFailedException: the catalog refused each time. This, and errors of files: what was committed stays.
             CommitStateUnknownException: the outcome of the commit is unknown.
         """
-        return rotate(self.tbl, level, to_key=to_key, kms=kms, dry_run=dry_run)
+        return rotate(self.tbl, level, to_key=to_key, kms=kms, dry_run=dry_run, progress=progress, workers=self._workers)
 
     def optimize(
         self,

@@ -1,0 +1,134 @@
+"""Data and delete files written again under the KEK of a rotation, so that after an expiry nothing needs an older one.
+
+The work is that of ``compact``, branch by branch, on the files of a branch's snapshot that an older KEK leads to: rows keep their ids,
+deleted rows stay out, other writers go on, and each of several commits stands by itself. Deletes that apply to no file any more go too.
+
+A file is done if the snapshot that added it (by its sequence number) is sealed under the rotation's KEK, or a later one, and so are the
+delete files that apply to it: only manifests below that KEK, with keys of their own, have its key. If that snapshot has expired, nobody
+can tell, and the file is written again. So a call that was killed is gone on with by the next one.
+
+Tags, and older snapshots of branches, are left: they need the older KEKs until they expire.
+
+Not here: the KEK (``table.maintenance.rotate_keys``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+
+from icelock import properties as names
+from icelock.format.encrypted_key import KEY_TIMESTAMP
+from icelock.keys.kek import created_ms
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
+from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.maintenance.key_uses import kek_uses, sealing_keks
+from icelock.table.maintenance.rotate_keys import Rotated
+from icelock.table.maintenance.workers import Workers
+from icelock.table.state import OpenTable
+
+_PASSES: Final = 2  # the second one is for files that a writer added under an older KEK meanwhile
+_COMMITS: Final = 10
+_TARGETS_A_GROUP: Final = 8
+
+
+class RotatedData:
+    """The files' part of a rotation, after the keys' part or its plan."""
+
+    def __init__(self, table: OpenTable, keys: Rotated, workers: Workers, progress: Progress | None = None) -> None:
+        self._table = table
+        self._keys = keys
+        self._workers = workers
+        self._progress = progress
+
+    def plan(self) -> Rotated:
+        """Return what would be written again."""
+        plans = [self._compaction(branch).plan() for branch in _branches(self._table.metadata)]
+        return _with(self._keys, plans)
+
+    def run(self) -> Rotated:
+        """Write files again; errors are those of ``MaintenanceTable.rotate``."""
+        done: list[Compacted] = []
+        left = 0
+        for _ in range(_PASSES):
+            done += [self._compaction(branch).run() for branch in _branches(self._table.metadata) if self._left(branch)]
+            left = sum(map(self._left, _branches(self._table.refresh().metadata)))
+            if not left:
+                self._finish()
+                break
+        encryption = self._table.encryption
+        uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
+        return replace(_with(self._keys, done), left_files=left, keks=uses)
+
+    def _compaction(self, branch: str) -> Compaction:
+        options = CompactOptions.parse({}, self._table.metadata.properties)
+        options = replace(
+            options,
+            every=True,
+            max_group=_TARGETS_A_GROUP * options.target,
+            max_commits=_COMMITS,
+            max_failed_commits=_COMMITS,
+            remove_dangling=True,
+        )
+        request = CompactRequest(where=AlwaysTrue(), branch=branch, options=options, only=self._needs_older)
+        return Compaction(self._table, request, self._workers.combine, self._progress)
+
+    def _needs_older(self, metadata: TableMetadataV3) -> Callable[[FileScanTask], bool]:
+        done = numbers_under(metadata, self._keys.kek)
+        return lambda task: any(_is_older(file, done) for file in (task.file, *task.delete_files))
+
+    def _left(self, branch: str) -> int:
+        """Return how many live files of a branch hang on older KEKs."""
+        metadata, io = self._table.metadata, self._table.io
+        head = metadata.snapshot_by_name(branch)
+        done = numbers_under(metadata, self._keys.kek)
+        manifests = () if head is None else head.manifests(io)
+        older = [one for one in manifests if one.sequence_number not in done or one.existing_files_count != 0]
+        entries = (entry for one in older for entry in one.fetch_manifest_entry(io, discard_deleted=True))
+        return sum(_is_older(entry.data_file, done) for entry in entries)
+
+    def _finish(self) -> None:
+        """Take the mark of the unfinished rotation away; another process may have, or have begun another one."""
+        if self._table.metadata.properties.get(names.ROTATION_KEK) == self._keys.kek:
+            transaction: Any = self._table.transaction()
+            transaction.remove_properties(names.ROTATION_KEK)
+            transaction.commit_transaction()
+
+
+def numbers_under(metadata: TableMetadataV3, kek_id: str | None) -> frozenset[int]:
+    """Return the sequence numbers of the snapshots that are sealed under a KEK, or one that was made after it; none for None."""
+    made = {key.key_id: created_ms(key) for key in metadata.encryption_keys if KEY_TIMESTAMP in key.properties}
+    if kek_id not in made:
+        return frozenset()
+    sealed_by = sealing_keks(metadata)
+    later = {kek for kek, at in made.items() if at >= made[kek_id]}
+    numbers = {snapshot.sequence_number or 0: sealed_by.get(snapshot.snapshot_id) in later for snapshot in metadata.snapshots}
+    return frozenset(number for number, is_later in numbers.items() if is_later)
+
+
+def _is_older(file: DataFile, done: Collection[int]) -> bool:
+    return getattr(file, "file_sequence_number", None) not in done
+
+
+def _branches(metadata: TableMetadataV3) -> list[str]:
+    """Return the branches, main first."""
+    found = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH]
+    return sorted(found, key=lambda name: (name != MAIN_BRANCH, name))
+
+
+def _with(keys: Rotated, done: list[Compacted]) -> Rotated:
+    return replace(
+        keys,
+        rewritten_files=sum(one.rewritten_files for one in done),
+        rewritten_bytes=sum(one.rewritten_bytes for one in done),
+        added_files=sum(one.added_files for one in done),
+        removed_delete_files=sum(one.removed_delete_files for one in done),
+        snapshots=tuple(snapshot for one in done for snapshot in one.snapshots),
+    )

@@ -1,0 +1,211 @@
+"""The keys of a rotation: a new KEK, or KEKs wrapped anew, in one commit that touches no file.
+
+``kek``: a new KEK under the table's master key. Snapshots from then on are sealed under it, those that are there keep theirs. Its id
+and its place before the others make Java use it too (``keys.rewrap``).
+
+``wrap``: the KEKs are wrapped anew, by the newest version of their master key, by another master key, or by another KMS. Then nothing
+needs the old one. Order: 1 each KEK is unwrapped, and opens the keys of all its manifest lists, so that it is certainly the right one; 2
+all are wrapped, and then unwrapped as a trial; 3 one commit replaces the entries and names the master key. A writer's commit in between
+makes step 1 start again; writers that hold an older version ask the KMS whether the KEKs are the same (``catalog.trust.pins``), and go on.
+
+``data``: as ``kek``, and the table's property ``icelock.rotation-kek`` names the KEK until all files are under it. A call that finds it
+there takes that KEK, and makes none.
+
+Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: files (``table.maintenance.rotate_data``), which
+changes of keys are allowed (``table.guard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import update as ice
+
+from icelock import properties as names
+from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.keys.kek import created_ms, is_live, mint_kek
+from icelock.keys.key_entries import KeyEntries
+from icelock.keys.rewrap import keks_under, mint_first_key_id, rewrap
+from icelock.kms.client import KmsClient
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.table.commit.key_rotation import KeyRotation
+from icelock.table.commit.protocol import given_up, retries_of, retrying
+from icelock.table.maintenance.key_uses import KekUse, kek_uses, with_files
+from icelock.table.maintenance.shown import Shown
+from icelock.table.state import OpenTable
+
+Level = Literal["kek", "wrap", "data"]
+LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Rotated(Shown):
+    """What a rotation did: ``wrapped`` KEKs were wrapped anew, ``made`` ones are new; ``keks`` are all of them, as they are afterwards.
+
+    ``from_key`` and ``to_key`` are the table's master keys before and after. After a dry run ``keks`` are as they were, ``wrapped``
+    those that would be wrapped, and ``new_keks`` says how many would be made. The rest is of level ``data``.
+
+    Args:
+        kek: the KEK under which files were written again; None in a dry run that would make one.
+        resumed: whether an earlier call made it, and this one goes on with it.
+        rewritten_files: data files that were written again, without deleted rows; of several branches each counts.
+        rewritten_bytes: their size on storage.
+        added_files: data files in their place; of a dry run an estimate.
+        removed_delete_files: delete files and vectors that the branches have no more.
+        left_files: data and delete files of the branches' snapshots that still hang on older KEKs, because other writers touched them each
+            time, or they could not be read: another call goes on.
+        snapshots: ids of the snapshots that were committed.
+    """
+
+    level: Level
+    from_key: str
+    to_key: str
+    wrapped: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    new_keks: int = 0
+    kek: str | None = None
+    resumed: bool = False
+    rewritten_files: int = 0
+    rewritten_bytes: int = 0
+    added_files: int = 0
+    removed_delete_files: int = 0
+    left_files: int = 0
+    snapshots: tuple[int, ...] = ()
+    keks: tuple[KekUse, ...] = ()
+
+
+def unfinished_kek(metadata: TableMetadataV3) -> str | None:
+    """Return the KEK of a rotation of data that is not finished, if it is the table's and new snapshots may still use it."""
+    kek_id = metadata.properties.get(names.ROTATION_KEK)
+    keks = keks_under(metadata.encryption_keys, names.encryption_key_id(metadata.properties))
+    return kek_id if kek_id in {kek.key_id for kek in keks} else None
+
+
+class RotatedKeys:
+    """The keys' part of a rotation; each attempt is made on the table as it is then."""
+
+    def __init__(self, table: OpenTable, level: Level, to_key: str | None, kms: KmsClient | None) -> None:
+        self._table = table
+        self._name = ".".join(table.name())
+        self._level = level
+        self._to_key = to_key
+        self._kms = kms
+
+    def plan(self) -> Rotated:
+        """Return what would be wrapped, and what hangs on each KEK; all manifests are read."""
+        self._table.refresh()
+        before, master, kek = self._keks(), self._master(), self._unfinished()
+        to_key = self._to_key or master
+        wraps = self._level == "wrap" or (self._level == "data" and to_key != master)
+        wrapped = tuple(one.key_id for one in before) if wraps else ()
+        new = int(self._level != "wrap" and kek is None)
+        result = self._result(master, to_key, wrapped=wrapped, new_keks=new, kek=kek, resumed=kek is not None)
+        return replace(result, keks=with_files(result.keks, self._table))
+
+    def run(self) -> Rotated:
+        """Commit; see ``MaintenanceTable.rotate``."""
+        properties = self._table.metadata.properties
+        try:
+            return retrying(properties, retries_of(properties))(self._attempt)
+        except CommitFailedException as e:
+            raise given_up(e) from e.__cause__
+
+    def _unfinished(self) -> str | None:
+        return unfinished_kek(self._table.metadata) if self._level == "data" else None
+
+    def _attempt(self) -> Rotated:
+        self._table.refresh()
+        metadata, master, before = self._table.metadata, self._master(), self._keks()
+        if (kek := self._unfinished()) is not None:
+            return self._result(master, master, kek=kek, resumed=True)
+        to_key = self._to_key or master
+        after = self._wrapped(before, to_key) if self._level == "wrap" else self._made_one(before)
+        updates: list[Any] = [RemoveEncryptionKeyUpdate(key_id=kek.key_id) for kek in before]
+        updates += [AddEncryptionKeyUpdate(**{"encryption-key": kek}) for kek in after]
+        if to_key != master:
+            updates.append(ice.SetPropertiesUpdate(updates={names.ENCRYPTION_KEY_ID: to_key}))
+        if self._level == "data":
+            updates.append(ice.SetPropertiesUpdate(updates={names.ROTATION_KEK: after[0].key_id}))
+        same = after[len(after) - len(before) :]
+        rotation = KeyRotation(table=self._name, from_key=master, to_key=to_key, before=before, after=same)
+        try:
+            self._table._do_commit(tuple(updates), (ice.AssertTableUUID(uuid=metadata.table_uuid), rotation))  # noqa: SLF001
+        except (CommitFailedException, IcelockError):
+            raise
+        except Exception:
+            if not self._landed(after):
+                raise
+        made = tuple(kek.key_id for kek in after[: len(after) - len(before)])
+        wrapped = tuple(kek.key_id for kek in same) if self._level == "wrap" else ()
+        return self._result(master, to_key, wrapped=wrapped, made=made, new_keks=len(made), kek=made[0] if self._level == "data" else None)
+
+    def _master(self) -> str:
+        return names.encryption_key_id(self._table.metadata.properties) or ""
+
+    def _keks(self) -> tuple[EncryptedKey, ...]:
+        """Return the KEKs of the table's master key.
+
+        Raises:
+            KeyUnavailableError: there is one of another master key.
+        """
+        entries = KeyEntries(self._table.metadata.encryption_keys)
+        master = self._master()
+        others = [key for key in entries if entries.is_kek(key) and key.encrypted_by_id != master]
+        if others:
+            raise KeyUnavailableError(
+                f"table {self._name}: KEK {others[0].key_id!r} is wrapped by {others[0].encrypted_by_id!r}, and the table's master key is "
+                f"{master!r}: nobody can open what it seals, so nothing was changed; restore the metadata file, or expire its snapshots"
+            )
+        return keks_under(entries, master)
+
+    def _made_one(self, before: tuple[EncryptedKey, ...]) -> tuple[EncryptedKey, ...]:
+        """Return a new KEK, and those that are there."""
+        encryption, metadata = self._table.encryption, self._table.metadata
+        now = encryption.clock()
+        latest = max((created_ms(kek) for kek in before if is_live(kek, now)), default=0)
+        kek, raw = mint_kek(
+            encryption.entropy,
+            names.data_key_length(metadata.properties),
+            kms=encryption.kms(),
+            master_key_id=self._master(),
+            now_ms=max(now, latest + 1),
+        )
+        encryption.know_kek(kek, raw)
+        return replace(kek, key_id=mint_first_key_id(encryption.entropy)), *before
+
+    def _wrapped(self, before: tuple[EncryptedKey, ...], to_key: str) -> tuple[EncryptedKey, ...]:
+        """Return KEKs wrapped anew, after each has opened all that it seals."""
+        if not before:
+            raise PolicyError(
+                f"table {self._name} has no KEK yet, so there is nothing to wrap, and nothing by which others could tell that it is the "
+                "same table under another master key: drop it and create it with that key, or write rows first"
+            )
+        encryption = self._table.encryption
+        manager = encryption.manager(self._table.metadata, table=self._name)
+        under = {kek.key_id: encryption.open_kek(kek) for kek in before}
+        for key in self._table.metadata.encryption_keys:
+            if key.encrypted_by_id in under:
+                manager.open_manifest_list_key(key.key_id)
+        keks = [(kek, under[kek.key_id]) for kek in before]
+        after = rewrap(keks, kms=self._kms or encryption.kms(), master_key_id=to_key, entropy=encryption.entropy)
+        for kek in after:
+            encryption.know_kek(kek, under[kek.key_id])
+        return after
+
+    def _landed(self, after: Sequence[EncryptedKey]) -> bool:
+        """Whether a commit that ended in an error was made after all."""
+        try:
+            keys = self._table.refresh().metadata.encryption_keys
+        except Exception:  # noqa: BLE001 - the first error is raised
+            return False
+        return all(kek in keys for kek in after)
+
+    def _result(self, master: str, to_key: str, **more: Any) -> Rotated:
+        encryption = self._table.encryption
+        uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
+        return Rotated(level=self._level, from_key=master, to_key=to_key, keks=uses, **more)
