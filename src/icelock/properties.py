@@ -31,7 +31,9 @@ OPTIMIZE_SETTINGS: Final = (
 OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OPTIMIZE_SETTINGS))
 # The KEK of a rotation of data that is not finished (``table.maintenance.rotate_keys``).
 ROTATION_KEK: Final = "icelock.rotation-kek"
-_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK)
+# The metadata file of the plain table that an encrypted one was before its conversion (``table.maintenance.convert``).
+CONVERTED_FROM: Final = "icelock.converted-from"
+_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, CONVERTED_FROM)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"

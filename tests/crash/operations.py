@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from icelock.maintenance import convert
+from icelock.metadata.table_metadata import is_encrypted
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 BEFORE = tuple(range(20))
@@ -98,6 +100,26 @@ class DeletedOperation(Operation):
         lake.catalog().load_table("db.t").delete("id in (1, 2) or id > 10")
 
 
+@dataclass(frozen=True)
+class PlainOperation(Operation):
+    """Its table is plain, and loses a row by a third commit."""
+
+    def make(self, lake: TestLake) -> Any:
+        allowed = lake.catalog(**{"icelock.require-encryption": "false"})
+        return allowed.create_table("db.t", people().schema, properties={"format-version": "2", **self.properties})
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        lake.catalog(**{"icelock.require-encryption": "false"}).load_table("db.t").delete("id = 19")
+
+
+def _convert(catalog: Any) -> None:
+    """Done again on a table that is encrypted, it has nothing to do."""
+    table = _table(catalog)
+    if not is_encrypted(table.metadata):
+        convert(table, key_id="keyA")
+
+
 def _rewrite_deletes(catalog: Any) -> None:
     """Three commits: manifests are put together, data files written without deleted rows, and entries of the old ones taken out."""
     table = _table(catalog)
@@ -156,6 +178,7 @@ OPERATIONS: dict[str, Operation] = {
         before=(0, *range(3, 11)),
         properties={"write.delete.mode": "merge-on-read"},
     ),
+    "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
 

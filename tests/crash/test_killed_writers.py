@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from icelock.maintenance import leftovers, remove_leftovers
+from icelock.maintenance import leftovers, remove_leftovers, remove_plain
+from icelock.metadata.table_metadata import is_encrypted
 from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.server import Server
 from tests.crash.steps import stepping
@@ -63,6 +64,11 @@ def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> 
         expected = operation.after
     table = catalog.load_table(operation.table)
     assert ids(table) == expected, where
+    if not is_encrypted(table.metadata):
+        check_plain(table, where)
+        operation.act(catalog)  # likewise; then what the first one wrote is left over
+        table = catalog.load_table(operation.table)
+        assert ids(table) == operation.after, where
     for snapshot in table.snapshots():
         table.scan(snapshot_id=snapshot.snapshot_id).count()
     check_leftovers(table, where)
@@ -73,6 +79,8 @@ def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> 
 
 def check_leftovers(table: Any, where: str) -> None:
     """What is listed is removed; then the independent reader finds every file it needs and no other."""
+    if "icelock.converted-from" in table.properties:
+        assert remove_plain(table).left == (), where
     root = Path(table.location())
     before = {str(path): path.stat().st_size for path in root.rglob("*") if path.is_file()}
     found = leftovers(table)
@@ -85,6 +93,14 @@ def check_leftovers(table: Any, where: str) -> None:
     named = {table.metadata_location, *(entry["metadata-file"] for entry in metadata["metadata-log"])}
     assert {path for path in after if path.endswith(".metadata.json")} == named, where
     assert verify(Path(table.metadata_location), {name: [key] for name, key in KEYS.items()})["unreached_files"] == 0, where
+
+
+def check_plain(table: Any, where: str) -> None:
+    """A table that is still plain names nothing that is encrypted; all that it reaches is there."""
+    assert table.metadata.format_version < 3, where
+    assert not set(table.properties) & {"encryption.key-id", "icelock.converted-from"}, where
+    for snapshot in table.snapshots():
+        assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows, where
 
 
 def ids(table: Any) -> tuple[int, ...]:

@@ -21,9 +21,10 @@ from sqlalchemy.exc import OperationalError
 import icelock
 from icelock.errors import IcelockError, KmsError, KmsErrorKind
 from icelock.maintenance import leftovers
+from icelock.metadata.table_metadata import is_encrypted
 from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.steps import step_through_sql, stepping, watch
-from tests.crash.test_killed_writers import check_leftovers, ids
+from tests.crash.test_killed_writers import check_leftovers, check_plain, ids
 from tests.helpers.turns import in_turn
 
 CLEAR: Final = (IcelockError, CommitFailedException, CommitStateUnknownException, OSError, OperationalError)
@@ -36,7 +37,9 @@ NAMES: Final = (
     "expire replaced files",
     "rotate",
     "rotate data",
+    "convert",
 )
+MAGIC: Final = (b"AGS1", b"PARE")
 ASKED: Final = "SQL UPDATE", "SQL INSERT", "SQL COMMIT"
 
 
@@ -129,6 +132,11 @@ def check_table(restored: Restored, operation: Operation, *, landed: bool, clean
     else:
         table = catalog.load_table(operation.table)
         assert ids(table) == expected, where
+        if not is_encrypted(table.metadata):
+            check_plain(table, where)
+            assert not clean or [path for path, data in restored.lake.files().items() if data[:4] in MAGIC] == [], where
+            catalog.close()
+            return
         for snapshot in table.snapshots():
             table.scan(snapshot_id=snapshot.snapshot_id).count()
         if clean:

@@ -88,6 +88,7 @@ CATALOG = [
         Outcome.READS,
         {
             "check_current": lambda p: p.catalog.check_current(p.table, p.catalog.pins.seen(p.table.name())),
+            "check_converts": lambda p: p.catalog.check_converts(p.table),
             "check_create": lambda p: p.catalog.check_create(new(p), KEYED),
             "check_register": lambda p: p.catalog.check_register(p.table.metadata, table=p.name, location=p.table.metadata_location),
             "create_table_if_not_exists/there": lambda p: p.catalog.create_table_if_not_exists(p.name, SCHEMA, properties=KEYED),
@@ -163,6 +164,8 @@ CATALOG = [
         "SqlCatalog",
         Outcome.REFUSED,
         {
+            "commit_conversion": lambda p: p.catalog.commit_conversion(p.table, p.table.metadata, ()),
+            "commit_undo": lambda p: p.catalog.commit_undo(p.table, p.table.metadata),
             "commit_table/key": lambda p: p.catalog.commit_table(
                 p.table, (), (SetPropertiesUpdate(updates={"encryption.key-id": "keyB"}),)
             ),

@@ -198,6 +198,8 @@ SECTIONS = (
                 "Transaction.set_properties/misspelt",
                 "Transaction.remove_properties/key",
                 "SqlCatalog.commit_table/key",
+                "SqlCatalog.commit_conversion",
+                "SqlCatalog.commit_undo",
                 remark="they are fixed when the table is made",
             ),
             row("ORC as file format", "Transaction.set_properties/ORC", remark="Iceberg has no encryption for it"),
@@ -255,6 +257,13 @@ SECTIONS = (
             ),
             row("`icelock.maintenance.leftovers`", "maintenance.leftovers", remark="lists files and keys that nothing needs"),
             row("`icelock.maintenance.remove_leftovers`", "maintenance.remove_leftovers"),
+            row(
+                "`icelock.maintenance.convert`, `remove_plain`, `undo_conversion` of a table that was never plain",
+                "maintenance.convert",
+                "maintenance.remove_plain",
+                "maintenance.undo_conversion",
+                remark="[they are for plain tables](how-to/convert.md), and for what one leaves",
+            ),
             row(
                 "`icelock.maintenance.audit`",
                 "maintenance.audit",

@@ -264,6 +264,15 @@ MAINTENANCE = [
         {"leftovers": lambda p: maintenance.leftovers(p.table), "audit": lambda p: maintenance.audit(p.catalog, ".".join(p.table.name()))},
     ),
     *recipes("maintenance", Outcome.REMOVES, {"remove_leftovers": removed}),
+    *recipes(
+        "maintenance",
+        Outcome.REFUSED,
+        {
+            "convert": lambda p: maintenance.convert(p.table, key_id="keyA"),
+            "remove_plain": lambda p: maintenance.remove_plain(p.table),
+            "undo_conversion": lambda p: maintenance.undo_conversion(p.table),
+        },
+    ),
     *recipes("maintenance", Outcome.ENCRYPTED, {"optimize_tables": optimized}),
 ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyiceberg.catalog import LOCATION, MetastoreCatalog, PropertiesUpdateSummary
@@ -28,6 +28,7 @@ from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
 from icelock.catalog.commit.outcome import check_new, has_commit, missing_part, not_there, waits
 from icelock.catalog.commit.store import Change
+from icelock.catalog.commit.switch import make_encrypted, make_plain
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
 from icelock.catalog.named import check_names
 from icelock.errors import CommitError, IcelockError, KeyUnavailableError, PolicyError
@@ -39,8 +40,9 @@ from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
 from icelock.table.guard import check_change, check_kept, check_keys, check_manifest_lists, check_metadata, check_sealing, check_updates
-from icelock.table.maintenance.deletable import Home, purgeable
+from icelock.table.maintenance.deletable import Home
 from icelock.table.maintenance.expire import check_gc
+from icelock.table.maintenance.plain_files import purgeable_with_plain
 
 logger = logging.getLogger(__name__)
 
@@ -179,6 +181,32 @@ class EncryptedCatalog(TableCreation):
         io = self._load_file_io(properties=metadata.properties, location=location)
         return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)
 
+    def check_converts(self, table: IcebergTable) -> None:
+        """Refuse, as a PolicyError, to convert a plain table whose service cannot do it; nothing is asked of the service."""
+        self._store.check_converts(table.name())
+
+    def commit_conversion(self, plain: IcebergTable, empty: TableMetadataV3, updates: tuple[Any, ...]) -> TableMetadata:
+        """Make an encrypted table of a plain one, in the table's turn; return its metadata (``table.maintenance.convert``).
+
+        ``plain`` is the version that was converted, ``empty`` the encrypted table without snapshots; ``updates`` give it its keys and one.
+
+        Raises:
+            CommitFailedException: the table has moved on since, or the catalog refused; nothing was changed.
+            Exception: as ``commit_table``.
+        """
+        return make_encrypted(self, plain, empty, updates)
+
+    def commit_undo(self, encrypted: IcebergTable, plain: TableMetadata) -> TableMetadata:
+        """Make a table that was converted what it was before, in its turn; return its metadata (``table.maintenance.undo_conversion``).
+
+        What this client knows of the table by having seen it encrypted is forgotten. ``encrypted`` is the version that is given up.
+
+        Raises:
+            CommitFailedException: the table has moved on since, or the catalog refused; nothing was changed.
+            Exception: as ``commit_table``.
+        """
+        return make_plain(self, encrypted, plain)
+
     def create_namespace(self, namespace: str | Identifier, properties: Mapping[str, str] | None = None) -> None:
         """Create a namespace.
 
@@ -228,7 +256,7 @@ class EncryptedCatalog(TableCreation):
         check_gc(table.metadata, table=".".join(table.name()))
         unreadable: set[str] | None = set() if drop_unreadable else None
         try:
-            files = purgeable(table, unreadable=unreadable)
+            files = purgeable_with_plain(table, unreadable=unreadable)
         except (IcelockError, OSError) as e:
             e.add_note("Nothing was dropped or deleted. If keys or files are lost for good: purge_table(..., drop_unreadable=True).")
             raise
@@ -251,6 +279,10 @@ class EncryptedCatalog(TableCreation):
         for requirement in requirements:
             requirement.validate(current.metadata)
         metadata = apply_updates(current.metadata, updates, now_ms=self.encryption.clock, metadata_location=current.metadata_location)
+        return self._staged_as(current, metadata)
+
+    def _staged_as(self, current: IcebergTable, metadata: TableMetadata) -> StagedTable:
+        """Return the next version of a table, with this metadata."""
         provider = self.encryption.locations(metadata, table=".".join(current.name()))
         location = provider.new_table_metadata_file_location(MetastoreCatalog._parse_metadata_version(current.metadata_location) + 1)
         same = all(metadata.properties.get(name) == current.metadata.properties.get(name) for name in _METADATA_PATHS)
@@ -282,7 +314,8 @@ class EncryptedCatalog(TableCreation):
         if not property_as_bool(metadata.properties, name, default) or not metadata.metadata_log:
             return
         home = Home(location=metadata.location, metadata_location=metadata.metadata_log[-1].metadata_file)
-        gone = {entry.metadata_file for entry in base.metadata_log} - {entry.metadata_file for entry in metadata.metadata_log}
+        kept = {*(entry.metadata_file for entry in metadata.metadata_log), metadata.properties.get(names.CONVERTED_FROM)}
+        gone = {entry.metadata_file for entry in base.metadata_log} - kept
         left = delete_files(io, home.owned_metadata(gone))
         if left:
             logger.warning("older metadata files could not be deleted: %s", ", ".join(sorted(left)))
@@ -294,14 +327,17 @@ class EncryptedCatalog(TableCreation):
             return
         keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
         metadata = encrypted.model_copy(update={"encryption_keys": [*encrypted.encryption_keys, *keys]})
-        manager = self.encryption.manager(metadata, table=".".join(table.name()))
+        self._check_new_lists(table.name(), metadata, table.io, snapshots)
+
+    def _check_new_lists(self, name: Identifier, metadata: TableMetadata, io: FileIO, snapshots: Iterable[Any]) -> None:
+        manager = self.encryption.manager(metadata, table=".".join(name))
         try:
-            check_manifest_lists(snapshots, manager=manager, io=storage_of(table.io))
+            check_manifest_lists(snapshots, manager=manager, io=storage_of(io))
         except IcelockError:
             raise
         except Exception as e:
             raise CommitFailedException(
-                f"table {'.'.join(table.name())}: a new manifest list cannot be checked ({e!r}); nothing was changed"
+                f"table {'.'.join(name)}: a new manifest list cannot be checked ({e!r}); nothing was changed"
             ) from e
 
     def _check_kept(self, sent: CommitTableResponse, table: IcebergTable, updates: tuple[Any, ...], *, new: bool) -> None:

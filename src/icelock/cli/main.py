@@ -23,6 +23,7 @@ from icelock.cli.output import fail
 COMMANDS: Final[Mapping[str, str]] = {
     "audit": "Look whether all of a table is encrypted and whole, and which keys open what.",
     "compact": "Put the small data files of TABLE together, cut large ones, and write those with many deleted rows without these.",
+    "convert": "Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that.",
     "demo": "Make an encrypted lake from 336,776 real flights and show what is protected.",
     "expire": "Remove old snapshots of TABLE, with their keys and their files.",
     "keyring": "Make and change the keyring file of the local KMS (encryption.kms-type = local).",
@@ -37,7 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 _MODULES: Final[Mapping[str, str]] = dict.fromkeys(("compact", "expire", "rewrite-deletes", "rewrite-manifests"), "maintain")
 # Those that read PyIceberg's configuration.
-_CONFIGURED: Final = frozenset({"audit", "kms", "leftovers", "optimize", "pyiceberg", "rotate", *_MODULES})
+_CONFIGURED: Final = frozenset({"audit", "convert", "kms", "leftovers", "optimize", "pyiceberg", "rotate", *_MODULES})
 
 # Exit code 1 is what they found; errors are 2.
 _COULD_NOT_LOOK: Final = frozenset({"audit"})

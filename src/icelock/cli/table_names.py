@@ -18,6 +18,7 @@ from icelock.catalog.configuration import default_catalog, known_catalogs, not_c
 from icelock.catalog.load import load_catalog
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
+from icelock.table.plain import AnyTable
 from icelock.table.table import Table
 
 _WITH_CATALOG: Final = 3
@@ -48,6 +49,19 @@ def load_table(catalog: str | None, name: str) -> Table:
     Raises:
         PolicyError: it is no table's name, or the table is not there, or plain.
     """
+    return open_table(*_place_of(catalog, name))
+
+
+def load_any_table(catalog: str | None, name: str) -> AnyTable:
+    """Load a table, plain or encrypted, by the name that a command got.
+
+    Raises:
+        PolicyError: it is no table's name, or the table is not there.
+    """
+    return _found(*_place_of(catalog, name))
+
+
+def _place_of(catalog: str | None, name: str) -> tuple[EncryptedCatalog, str]:
     if catalog is None and len(name.split(".")) >= _WITH_CATALOG:
         catalog, name = split_name(name)
     elif catalog is None:
@@ -55,7 +69,7 @@ def load_table(catalog: str | None, name: str) -> Table:
     if not all(name.partition(".")):
         form = "NAMESPACE.TABLE, such as shop.orders" if catalog is not None else "CATALOG.NAMESPACE.TABLE, such as lake.shop.orders"
         raise PolicyError(f"{name!r} is not the name of a table: write {form}")
-    return open_table(load_catalog(catalog), name)
+    return load_catalog(catalog), name
 
 
 def _refuse_namespace(name: str) -> None:
@@ -83,15 +97,21 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
     Raises:
         PolicyError: it is not there, or plain.
     """
-    try:
-        loaded = catalog.load_table(name)
-    except NoSuchTableError as e:
-        raise PolicyError(f"catalog {catalog.name} has no table {name}") from e
+    loaded = _found(catalog, name)
     if not isinstance(loaded, Table):
         raise PolicyError(
             f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, use the tools for plain tables"
         )
     return loaded
+
+
+def _found(catalog: EncryptedCatalog, name: str) -> AnyTable:
+    try:
+        loaded: Any = catalog.load_table(name)
+    except NoSuchTableError as e:
+        raise PolicyError(f"catalog {catalog.name} has no table {name}") from e
+    found: AnyTable = loaded
+    return found
 
 
 def split_catalog(name: str) -> tuple[str | None, str]:

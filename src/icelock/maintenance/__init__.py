@@ -1,22 +1,31 @@
-"""Work on whole tables: what is left over, and removing it; the audit; and upkeep of all tables of a namespace or catalog."""
+"""Work on whole tables: converting them; leftovers, and removing them; the audit; upkeep of all tables of a namespace or catalog."""
 
 from icelock.audit.report import AuditReport
 from icelock.audit.run import audit
+from icelock.maintenance.remove_plain import RemovedPlain, remove_plain
 from icelock.maintenance.tables import optimize_tables
+from icelock.table.maintenance.convert import Converted, convert
 from icelock.table.maintenance.leftovers import Content, Kind, Leftover, Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize import Optimized, OptimizeStep, Outcome
+from icelock.table.maintenance.undo_conversion import Undone, undo_conversion
 
 __all__ = [
     "AuditReport",
     "Content",
+    "Converted",
     "Kind",
     "Leftover",
     "Leftovers",
     "OptimizeStep",
     "Optimized",
     "Outcome",
+    "RemovedPlain",
+    "Undone",
     "audit",
+    "convert",
     "leftovers",
     "optimize_tables",
     "remove_leftovers",
+    "remove_plain",
+    "undo_conversion",
 ]

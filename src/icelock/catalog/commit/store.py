@@ -211,6 +211,13 @@ class Store(ABC, Generic[_Catalog]):
         table: IcebergTable = self.iceberg.rename_table(old, new)
         return table
 
+    def check_converts(self, name: Identifier) -> None:
+        """Check that the service can make an encrypted table of a plain one.
+
+        Raises:
+            PolicyError: it cannot; says why.
+        """
+
     def forget(self, name: Identifier) -> None:
         """Delete what the service keeps beside its row of a table that is gone."""
 

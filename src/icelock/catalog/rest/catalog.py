@@ -47,6 +47,7 @@ from icelock.catalog.rest.http import AnswerError, may_be_done, not_sent
 from icelock.catalog.rest.requests import RestRequests
 from icelock.catalog.rest.storage import Lent, VendedFileIO
 from icelock.catalog.trust.kept import Kept
+from icelock.errors import PolicyError
 from icelock.io.storage import open_storage
 from icelock.table.guard import check_kept, check_metadata
 from icelock.table.table import Table
@@ -128,6 +129,13 @@ class RestStore(Store[RestCatalog]):
                 raise  # another try would get the same
             raise CommitFailedException(f"no REST server answers at {self.catalog.uri}: {e}; nothing was changed") from e
         yield RestTurn(self.catalog, name, answer)
+
+    def check_converts(self, name: Identifier) -> None:
+        """Refuse: the protocol cannot say that a commit is made only if nobody has added a branch, whose plain snapshot would be left."""
+        raise PolicyError(
+            f"table {'.'.join(name)} is of a REST server, whose protocol has no commit that replaces all snapshots: it is not converted "
+            "there in this version; create an encrypted table and copy the rows (INSERT INTO ... SELECT)"
+        )
 
     def load(self, name: Identifier) -> IcebergTable:
         """Load a table."""

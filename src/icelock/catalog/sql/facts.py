@@ -68,13 +68,18 @@ class TableFacts:
     def write(
         self, connection: Connection, identifier: Identifier, metadata: TableMetadata, location: str, *, digest: str | None = None
     ) -> None:
-        """Write the facts of a metadata file within a transaction, unless its table is plain. ``digest`` is its hash, if that is known.
+        """Write the facts of a metadata file within a transaction; a plain table has none. ``digest`` is its hash, if that is known.
+
+        A table that has facts becomes plain only when its conversion is undone: any other commit on one whose metadata is plain is refused
+        when the turn loads it.
 
         Raises:
             CommitFailedException: there is no table for them.
         """
         encrypted = as_encrypted(metadata)
         if encrypted is None:
+            if self._there:
+                connection.execute(delete(_FACTS).where(*self._row(identifier)))
             return
         if not self._there:
             raise CommitFailedException(

@@ -1,7 +1,8 @@
 """Leftovers (orphan files) at a table's location: files that nothing reaches, and key entries that nothing needs.
 
 Crashed writers, failed deletions and interrupted expiries leave files. A file is left over if no snapshot of the table's present metadata
-has it live, and it is neither the metadata file nor one of its log. Order: 1 the table's files are read from its metadata, with its keys;
+has it live, and it is neither the metadata file nor one of its log. The plain files of a table that was converted are not left over before
+``remove_plain``. Order: 1 the table's files are read from its metadata, with its keys;
 2 storage is listed; 3 the metadata is loaded again, and files of commits in between are the table's too. So a file that was committed
 during the call is not left over. A file that a writer has not committed yet is, so files younger than three days are not removed by
 default.
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from pyiceberg.io import FileIO
@@ -38,6 +40,7 @@ from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.neighbours import may_have_table
 from icelock.table.maintenance.places import Places
+from icelock.table.maintenance.plain_files import kept_with_plain
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import SAFE_AGE, to_millis
@@ -229,7 +232,8 @@ class _Search:
 
     def _reached(self) -> Places:
         table = self._table
-        return Places(place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=True))
+        own = reached(table.metadata, table.metadata_location, table.io, live_only=True)
+        return Places(place_of(path) for path in chain(own, kept_with_plain(table)))
 
     def _listed(self, reached_places: Places) -> list[StoredFile]:
         """Return the listed files that are not reached and are old enough."""

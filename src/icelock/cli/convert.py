@@ -1,0 +1,128 @@
+"""``icelock convert``: a plain table becomes an encrypted one, and what is left of the plain one.
+
+Exit code 1: plain files are left that could not be removed.
+
+Not here: the work (``icelock.table.maintenance.convert``, ``icelock.maintenance.remove_plain``).
+"""
+
+# ruff: noqa: FBT001, PLR0913 - click's signature
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+from rich.console import Group, RenderableType
+
+from icelock.cli.output import emit, escape, json_option, progress
+from icelock.cli.table_names import load_any_table, load_table, table_argument
+from icelock.maintenance import convert as convert_table
+from icelock.maintenance import remove_plain as remove_plain_files
+from icelock.maintenance import undo_conversion
+
+_MOST_SHOWN: Final = 10
+_COPIES: Final = "backups, and older versions that a bucket keeps, still hold the rows in the clear: icelock cannot see those"
+
+
+@click.command()
+@table_argument
+@click.option("--key-id", metavar="KEY", help="The master key of the encrypted table.")
+@click.option("--data-key-length", type=click.Choice(["16", "24", "32"]), help="Bytes of its keys; 16 if left out.")
+@click.option("--drop-refs", is_flag=True, help="Branches and tags beside main may go, with the history.")
+@click.option("--remove-plain", is_flag=True, help="Delete the plain files of a table that was converted, if an audit proves it whole.")
+@click.option("--undo", is_flag=True, help="Make a table that was converted the plain one that it was, while its plain files are there.")
+@click.option("--drop-commits", is_flag=True, help="undo: what was committed since the switch may be lost.")
+@click.option("--dry-run", is_flag=True, help="Check, and say what would be done; nothing is changed.")
+@json_option
+def convert(
+    table: str,
+    catalog: str | None,
+    key_id: str | None,
+    data_key_length: str | None,
+    drop_refs: bool,
+    remove_plain: bool,
+    undo: bool,
+    drop_commits: bool,
+    dry_run: bool,
+) -> None:
+    """Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that.
+
+    TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. It stays readable and writable meanwhile. Its current
+    state is kept, older snapshots go. The plain files stay until --remove-plain; as long as they are there, --undo is the way back.
+    """
+    if (remove_plain or undo) and (key_id is not None or data_key_length is not None or drop_refs or (remove_plain and undo)):
+        raise click.UsageError("--remove-plain and --undo are steps of their own: leave the other options out")
+    if drop_commits and not undo:
+        raise click.UsageError("--drop-commits goes with --undo")
+    if remove_plain:
+        _remove_plain(table, catalog, dry_run=dry_run)
+        return
+    if undo:
+        undone = asdict(undo_conversion(load_table(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
+        _emit(table, undone, lambda: _view_undone(table, undone))
+        return
+    if key_id is None:
+        raise click.UsageError("--key-id is missing: the master key of the encrypted table")
+    with progress(f"convert {table}") as told:
+        done = convert_table(
+            load_any_table(catalog, table),
+            key_id=key_id,
+            data_key_length=None if data_key_length is None else int(data_key_length),
+            drop_refs=drop_refs,
+            dry_run=dry_run,
+            progress=told,
+        )
+    _emit(table, asdict(done), lambda: _view(table, asdict(done)))
+
+
+def _remove_plain(table: str, catalog: str | None, *, dry_run: bool) -> None:
+    removed = asdict(remove_plain_files(load_table(catalog, table), dry_run=dry_run))
+    _emit(table, removed, lambda: _view_removed(table, removed))
+    if removed["left"] or removed["elsewhere"]:
+        click.get_current_context().exit(1)
+
+
+def _emit(table: str, found: Mapping[str, Any], view: Any) -> None:
+    emit({"table": table, **{name.replace("_", "-"): value for name, value in found.items()}}, view)
+
+
+def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
+    name, key = escape(table), escape(found["key_id"])
+    if found["dry_run"]:
+        lines = [f"{name} would be encrypted under master key {key}: {found['files']} data files, {found['bytes']} bytes"]
+    else:
+        made = f"{found['files']} data files became {found['added_files']} ({found['added_bytes']} bytes) in {found['rounds']} rounds"
+        lines = [f"{name} is encrypted under master key {key}: {made}; writers waited {found['turn_seconds']:.1f} s at most"]
+    if found["dropped_refs"]:
+        lines.append(f"{'would go' if found['dry_run'] else 'gone'} with the history: {escape(', '.join(found['dropped_refs']))}")
+    lines += [f"{len(found['plain_files'])} plain files stay on storage until --remove-plain:", *_some(found["plain_files"])]
+    return Group(*lines)
+
+
+def _view_removed(table: str, found: Mapping[str, Any]) -> RenderableType:
+    what = "would be removed" if found["dry_run"] else "removed"
+    lines = [f"{len(found['files'])} plain files of {escape(table)} {what}", *_some(found["files"])]
+    if found["left"]:
+        lines += [f"{len(found['left'])} are left, as some could not be deleted: run it again", *_some(found["left"])]
+    if found["elsewhere"]:
+        lines += [f"{len(found['elsewhere'])} do not lie at the table: delete them yourself", *_some(found["elsewhere"])]
+    return Group(*lines, _COPIES)
+
+
+def _view_undone(table: str, found: Mapping[str, Any]) -> RenderableType:
+    lost = (
+        f"; {len(found['lost_snapshots'])} snapshots of it {'would be' if found['dry_run'] else 'are'} lost"
+        if found["lost_snapshots"]
+        else ""
+    )
+    return Group(
+        f"{escape(table)} {'would be' if found['dry_run'] else 'is'} the plain table that it was{lost}",
+        "the encrypted files stay; clients that have seen the table encrypted refuse it until catalog.pins.forget",
+    )
+
+
+def _some(paths: tuple[str, ...]) -> list[str]:
+    more = [f"  ... and {len(paths) - _MOST_SHOWN} more (--json names all)"] if len(paths) > _MOST_SHOWN else []
+    return [f"  {escape(path)}" for path in paths[:_MOST_SHOWN]] + more

@@ -1,0 +1,113 @@
+"""The encrypted version that a plain table becomes, as metadata: of format version 3, with a key id, and with one snapshot.
+
+Kept are name, uuid, location, schemas, partition specs and sort orders with their ids, properties, the sequence number, the row ids of a
+table of version 3, the metadata log, and the settings of the main branch. Gone are all snapshots, their log, branches, tags and statistics
+files: a plain file is reached by none of what is left. ``icelock.converted-from`` names the metadata file of the plain table, whose files
+stay on storage.
+
+The new snapshot is there also if the table has no row: it moves the main branch, so that a writer which began on the plain table, and
+asserts the branch as it was, is refused.
+
+Row ids: those of a table of version 3 are stored with its rows. A table of version 1 or 2 has none; its rows get theirs from 0 on, in the
+order of the new manifests, as after an upgrade.
+
+Not here: writing files (``table.maintenance.convert``), which changes are allowed (``table.conversion_guard``), the commit
+(``catalog.base``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyiceberg.table import update as ice
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+
+from icelock import properties as names
+from icelock.arrow.write.options import FORMAT, PARQUET
+from icelock.errors import PolicyError
+from icelock.metadata.canonical_json import canonical_json
+from icelock.metadata.manifest import DataFile
+from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
+from icelock.table.commit.producer import EncryptedFastAppend
+
+_KEPT: Final = (
+    *("location", "table-uuid", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas", "current-schema-id"),
+    *("partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id", "metadata-log", "next-row-id"),
+)
+_RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+_ORC: Final = "orc"
+
+
+def encrypted_properties(plain: TableMetadata, *, key_id: str, data_key_length: int | None, location: str) -> dict[str, str]:
+    """Return the properties of the encrypted table: those of the plain one, its key, and ``location``, its metadata file.
+
+    ``write.format.default=orc`` becomes ``parquet``, since Iceberg cannot encrypt ORC files.
+    """
+    kept = {name: value for name, value in plain.properties.items() if name != names.FORMAT_VERSION}
+    if kept.get(FORMAT, "").lower() == _ORC:
+        kept[FORMAT] = PARQUET
+    length = {} if data_key_length is None else {names.DATA_KEY_LENGTH: str(data_key_length)}
+    return {**kept, names.ENCRYPTION_KEY_ID: key_id, **length, names.CONVERTED_FROM: location}
+
+
+def without_snapshots(plain: TableMetadata, properties: dict[str, str], *, location: str) -> TableMetadataV3:
+    """Return the encrypted table before its first snapshot; nothing of the plain table is in it but its form.
+
+    Raises:
+        FormatError: it would be no valid metadata of version 3, for example because of a spec that does not fit the schema.
+    """
+    made = parse_metadata(
+        json.dumps({**_form(plain), "format-version": names.ENCRYPTED_VERSION, "properties": properties}), location=location
+    )
+    assert isinstance(made, TableMetadataV3)  # noqa: S101 - it says version 3
+    return made
+
+
+def _form(plain: TableMetadata) -> dict[str, Any]:
+    if isinstance(plain, TableMetadataV3):
+        text = canonical_json(plain)
+    else:
+        text = (plain.to_v2() if isinstance(plain, TableMetadataV1) else plain).model_dump_json()
+    found = json.loads(text)
+    return {"next-row-id": 0, **{name: found[name] for name in _KEPT if name in found}}
+
+
+def stage_converted(transaction: Any, files: Iterable[DataFile], plain: TableMetadata) -> None:
+    """Stage the one snapshot: all rows of the main branch, in encrypted files, by operation ``replace``, since no row is changed.
+
+    Args:
+        transaction: of a table that is ``without_snapshots``.
+        files: written for it.
+        plain: the table as it was; the main branch keeps its settings.
+
+    Raises:
+        PolicyError: a file is not encrypted, or is another table's.
+    """
+    update = transaction.update_snapshot(branch=MAIN_BRANCH)
+    with EncryptedFastAppend(operation=Operation.REPLACE, **update._arguments()) as producer:
+        for file in files:
+            producer.append_data_file(file)
+    main = plain.refs.get(MAIN_BRANCH)
+    if main is not None:
+        kept = {name: getattr(main, name) for name in _RETENTION}
+        staged = transaction.staged
+        staged.updates = tuple(one.model_copy(update=kept) if isinstance(one, ice.SetSnapshotRefUpdate) else one for one in staged.updates)
+
+
+def check_refs(plain: TableMetadata, *, table: str, drop_refs: bool) -> tuple[str, ...]:
+    """Return the branches and tags that go with the history.
+
+    Raises:
+        PolicyError: there are some, and they may not go.
+    """
+    others = tuple(sorted(name for name in plain.refs if name != MAIN_BRANCH))
+    if others and not drop_refs:
+        raise PolicyError(
+            f"table {table} has branches or tags beside {MAIN_BRANCH}: {', '.join(others)}. A conversion keeps the current state of "
+            f"{MAIN_BRANCH} only: remove them first, or say that they may go (drop_refs, --drop-refs)"
+        )
+    return others

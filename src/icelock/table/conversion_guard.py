@@ -1,0 +1,66 @@
+"""The guard of the one commit that makes an encrypted table of a plain one, under its own name and uuid, and of the one that undoes it.
+
+All other commits leave a plain table plain (``table.guard``). This one is made by ``table.maintenance.convert`` alone, and what it makes is
+compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no snapshot of the
+plain table, no statistics file and no entry without a key may be left.
+
+Not here: what it makes (``table.commit.conversion``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.table.metadata import TableMetadata
+
+from icelock import properties as names
+from icelock.errors import PolicyError
+from icelock.metadata.table_metadata import is_encrypted
+from icelock.table.guard import check_change
+
+_SAME: Final = (
+    *("location", "last_column_id", "schemas", "current_schema_id", "partition_specs", "default_spec_id", "last_partition_id"),
+    *("sort_orders", "default_sort_order_id"),
+)
+_CHANGED: Final = frozenset({*names.FIXED, names.CONVERTED_FROM, names.FORMAT_VERSION, "write.format.default"})
+
+
+def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str) -> None:
+    """Compare the encrypted table to commit with the plain one.
+
+    Raises:
+        PolicyError: the plain one is encrypted already, or the other is not it, encrypted, with new snapshots only.
+        KeyUnavailableError: see ``table.guard.check_keys``.
+    """
+    if is_encrypted(plain):
+        raise PolicyError(f"table {table} is encrypted already: there is nothing to convert")
+    if not is_encrypted(staged) or names.ENCRYPTION_KEY_ID not in staged.properties:
+        raise PolicyError(f"table {table} would not be encrypted: a conversion names its key")
+    check_change(None, staged, table=table)  # all snapshots and keys are new, and belong together
+    if plain.table_uuid != staged.table_uuid:
+        raise PolicyError(f"table {table}: its uuid would change from {plain.table_uuid} to {staged.table_uuid}")
+    for name in _SAME:
+        if getattr(plain, name) != getattr(staged, name):
+            raise PolicyError(f"table {table}: a conversion would change its {name}, which it keeps")
+    changed = {name for name, value in {*plain.properties.items(), *staged.properties.items()} if _differs(plain, staged, name, value)}
+    if changed - _CHANGED:
+        raise PolicyError(f"table {table}: a conversion would change {', '.join(sorted(changed - _CHANGED))}, which it keeps")
+    gone = {snapshot.snapshot_id for snapshot in plain.snapshots}
+    if any(snapshot.snapshot_id in gone for snapshot in staged.snapshots):
+        raise PolicyError(f"table {table}: a plain snapshot would be left")
+
+
+def check_undo(encrypted: TableMetadata, plain: TableMetadata, *, table: str) -> None:
+    """Compare the plain table to go back to with the encrypted one that was made of it.
+
+    Raises:
+        PolicyError: the one was not converted, or the other is not plain, or another table.
+    """
+    if not is_encrypted(encrypted) or names.CONVERTED_FROM not in encrypted.properties:
+        raise PolicyError(f"table {table} was not converted, or its plain files were removed: there is no way back")
+    if is_encrypted(plain) or plain.table_uuid != encrypted.table_uuid or plain.location != encrypted.location:
+        raise PolicyError(f"table {table}: what it would go back to is not this table as it was before its conversion")
+
+
+def _differs(plain: TableMetadata, staged: TableMetadata, name: str, value: str) -> bool:
+    return not plain.properties.get(name) == staged.properties.get(name) == value

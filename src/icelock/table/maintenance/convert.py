@@ -1,0 +1,300 @@
+"""``icelock.maintenance.convert``: a plain table becomes an encrypted one, under its own name, in one commit.
+
+1. checks: what an encrypted table cannot have is refused before a byte is written;
+2. rounds, beside writers: the data files of the current state are written again, encrypted (``table.maintenance.convert_files``). What
+   others commit meanwhile is taken in by the next round;
+3. the switch, in the table's turn: what is still missing, if it is little, then manifests, manifest list and metadata, and the commit.
+   The metadata has one snapshot, of encrypted files only (``table.commit.conversion``); who began on the plain table is refused.
+
+Killed before the switch, the table is plain as it was, and files that were written are left over; after it, it is encrypted. A commit that
+certainly failed deletes what was written for it; one whose outcome is unknown deletes nothing.
+
+The plain files stay, for readers that are at work and for a way back, until ``icelock.maintenance.remove_plain``.
+
+Not here: what may differ afterwards (``table.conversion_guard``), the plain files (``table.maintenance.plain_files``).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+
+from icelock import properties as names
+from icelock.errors import CommitError, PolicyError
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.io.file_io import storage_of
+from icelock.io.listing import delete_files
+from icelock.metadata.table_metadata import is_encrypted
+from icelock.table.commit.conversion import check_refs, encrypted_properties, stage_converted, without_snapshots
+from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
+from icelock.table.guard import check_new_table
+from icelock.table.maintenance.convert_files import Plan, Written, bytes_of, context_of
+from icelock.table.maintenance.plain_files import plain_files
+from icelock.table.maintenance.shown import Shown
+from icelock.table.plain import AnyTable
+from icelock.table.table import Table
+
+History = Literal["drop"]
+Progress = Callable[[int, int], None]
+_ROUNDS: Final = 5
+_IN_TURN_BYTES: Final = 32 << 20
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Converted(Shown):
+    """What a conversion did, or with ``dry_run`` would do.
+
+    Args:
+        key_id: the table's master key.
+        files: data files of the plain table's current state.
+        bytes: their size on storage.
+        added_files: encrypted data files; of a dry run not known, 0.
+        added_bytes: their size on storage; likewise.
+        rounds: how often the table was looked at before the switch.
+        turn_seconds: for how long other writers of the catalog had to wait at the switch.
+        snapshot_id: of the one snapshot of the encrypted table.
+        dropped_refs: branches and tags that are gone with the history.
+        plain_files: all files of the plain table that hold rows, bounds or partition values, of its whole history: they stay on storage.
+        dry_run: whether nothing was done.
+    """
+
+    key_id: str
+    files: int = 0
+    bytes: int = 0
+    added_files: int = 0
+    added_bytes: int = 0
+    rounds: int = 0
+    turn_seconds: float = 0.0
+    snapshot_id: int | None = None
+    dropped_refs: tuple[str, ...] = ()
+    plain_files: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+def convert(
+    table: AnyTable,
+    *,
+    key_id: str,
+    data_key_length: int | None = None,
+    history: History = "drop",
+    drop_refs: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Converted:
+    """Make an encrypted table of a plain one of format version 1, 2 or 3, under its own name, while others read and write it.
+
+    Name, uuid, location, schemas, specs, sort orders and properties stay; ``table`` is still the plain version afterwards, so load it
+    again. Rows are written again under new keys, by this process, in the memory of a few open files.
+
+    Args:
+        table: a plain table of one of icelock's catalogs.
+        key_id: the master key; the catalog needs a KMS that has it.
+        data_key_length: bytes of the keys: 16 (if left out), 24 or 32.
+        history: ``"drop"``: the current state of the main branch is kept, and no older snapshot.
+        drop_refs: whether other branches and tags may go, too.
+        dry_run: only check, and say what would be done.
+        progress: told the bytes of data files that were read so far, and of all.
+
+    Raises:
+        PolicyError: the table is encrypted, or has what an encrypted one cannot have; nothing was written.
+        KeyUnavailableError: no KMS, or it does not have the key; likewise.
+        FormatError, IntegrityError, OSError: a file cannot be read, or does not hold what its manifest says; the table is as it was.
+        CommitFailedException: other writers were faster each time; likewise.
+        CommitStateUnknownException: the catalog did not say what became of the switch; nothing was deleted.
+        CommitError: the catalog did not keep what was committed; likewise.
+    """
+    if history != "drop":
+        raise PolicyError(f"history is {history!r}; it must be 'drop': older snapshots cannot be converted in this version")
+    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=progress)
+    return conversion.plan() if dry_run else conversion.run()
+
+
+class _Conversion:
+    """One call of ``convert``."""
+
+    def __init__(self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress | None) -> None:
+        self._table = table
+        catalog: Any = table.catalog
+        self._catalog = catalog  # an EncryptedCatalog
+        self._key_id = key_id
+        self._length = data_key_length
+        self._drop_refs = drop_refs
+        self._progress = progress or (lambda _done, _all: None)
+        if not hasattr(self._catalog, "commit_conversion"):
+            raise PolicyError(
+                f"table {self._name} is not of one of icelock's catalogs, which alone convert: load it by icelock.load_catalog"
+            )
+        self._written = Written(entropy=self._catalog.encryption.entropy)
+        self._keks: tuple[EncryptedKey, ...] = ()
+        self._rounds = 0
+        self._read = 0
+        self._certain = True  # whether nothing of this call can be in the table
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self._table.name())
+
+    def plan(self) -> Converted:
+        """Return what would be done, after all checks that write nothing."""
+        table = self._loaded()
+        refs = self._check(table)
+        context_of(self._transaction(table).staged, table.metadata)
+        plan = Plan.of(table)
+        return Converted(
+            key_id=self._key_id,
+            files=len(plan.tasks),
+            bytes=plan.size,
+            dropped_refs=refs,
+            plain_files=plain_files(table.metadata, table.io),
+            dry_run=True,
+        )
+
+    def run(self) -> Converted:
+        """Convert; errors are those of ``convert``."""
+        table = self._loaded()
+        properties = table.metadata.properties
+        retries = retries_of(properties, getattr(self._catalog, "commit_retries", retries_of({})))
+        try:
+            self._round(table)
+            return retrying(properties, retries)(self._attempt)
+        except BaseException as e:
+            self._clean_up(e)
+            if isinstance(e, CommitFailedException):
+                raise given_up(e) from e.__cause__
+            raise
+
+    def _loaded(self) -> AnyTable:
+        table: AnyTable = self._catalog.load_table(self._table.name())
+        self._check_same(table)
+        return table
+
+    def _check_same(self, table: AnyTable) -> None:
+        if table.metadata.table_uuid != self._table.metadata.table_uuid:
+            raise CommitError(
+                f"table {self._name} was dropped and created again meanwhile (uuid {self._table.metadata.table_uuid}, now "
+                f"{table.metadata.table_uuid}): it is not converted"
+            )
+
+    def _check(self, table: AnyTable) -> tuple[str, ...]:
+        """Check a version of the table; return the branches and tags that go."""
+        if is_encrypted(table.metadata):
+            raise PolicyError(f"table {self._name} is encrypted already: there is nothing to convert")
+        if self._catalog.pins.is_pinned_plain(table.name()):
+            raise PolicyError(
+                f"table {self._name}: {names.PINS_PREFIX}{self._name} says that it is plain, and an encrypted one would not be loaded: "
+                "take the pin out of the catalog's properties, here and for all other clients"
+            )
+        self._catalog.check_converts(table)
+        properties = self._properties(table)
+        names.encryption_key_id(properties)
+        check_new_table(properties, names.ENCRYPTED_VERSION, table=self._name)
+        return check_refs(table.metadata, table=self._name, drop_refs=self._drop_refs)
+
+    def _properties(self, table: AnyTable) -> dict[str, str]:
+        return encrypted_properties(table.metadata, key_id=self._key_id, data_key_length=self._length, location=table.metadata_location)
+
+    def _empty(self, table: AnyTable) -> Table:
+        """Return the encrypted table that a version becomes, before its first snapshot."""
+        metadata = without_snapshots(table.metadata, self._properties(table), location=table.metadata_location)
+        io = storage_of(table.io)
+        return Table(table.name(), metadata, table.metadata_location, io, self._catalog, encryption=self._catalog.encryption)
+
+    def _transaction(self, table: AnyTable) -> Any:
+        """Return a transaction of the encrypted table, with the KEK of this call."""
+        transaction = self._empty(table).transaction()
+        self._keks = transaction.staged.prepare_kek(self._keks)
+        return transaction
+
+    def _round(self, table: AnyTable) -> Plan:
+        """Write what a version has and is not written yet; return its plan."""
+        self._rounds += 1
+        self._check(table)
+        staged = self._transaction(table).staged
+        context, plan = context_of(staged, table.metadata), Plan.of(table)
+        whole = self._read + bytes_of(self._written.missing(plan).values())
+
+        def done(task: Any) -> None:
+            self._read += task.file_size
+            self._progress(self._read, whole)
+
+        self._written.write(plan, context, done)
+        return plan
+
+    def _attempt(self) -> Converted:
+        """Take in what came meanwhile, and switch."""
+        for number in range(_ROUNDS):
+            table = self._switch_or_newer(last=number == _ROUNDS - 1)
+            if isinstance(table, Converted):
+                return table
+            _logger.info("table %s: more was committed meanwhile than fits into the switch; it is written first", self._name)
+            self._round(table)
+        raise AssertionError  # the last round ends with the switch
+
+    def _switch_or_newer(self, *, last: bool) -> Converted | AnyTable:
+        """Switch in the table's turn; return the newer version instead if it brings too much to be written there."""
+        begun = time.monotonic()
+        with self._catalog.turn(self._table.name()) as turn:
+            turn.stage = Stage.PREPARING
+            if turn.location is None:
+                raise NoSuchTableError(f"table {self._name} was dropped or renamed meanwhile: it is not converted")
+            table: AnyTable = turn.load()
+            self._check_same(table)
+            refs = self._check(table)
+            plan = Plan.of(table)
+            missing = self._written.missing(plan)
+            if missing and not last and bytes_of(missing.values()) > _IN_TURN_BYTES:
+                return table
+            plan = self._round(table) if missing else plan
+            metadata, files = self._switch(turn, table, plan)
+        delete_files(storage_of(table.io), self._written.superfluous(plan))
+        return Converted(
+            key_id=self._key_id,
+            files=len(plan.tasks),
+            bytes=plan.size,
+            added_files=len(files),
+            added_bytes=sum(file.file_size_in_bytes for file in files),
+            rounds=self._rounds,
+            turn_seconds=time.monotonic() - begun,
+            snapshot_id=metadata.current_snapshot_id,
+            dropped_refs=refs,
+            plain_files=self._plain_files(table),
+        )
+
+    def _plain_files(self, table: AnyTable) -> tuple[str, ...]:
+        """Return the plain files, once the table is encrypted: that some cannot be told changes nothing about that."""
+        try:
+            return plain_files(table.metadata, table.io)
+        except Exception as e:  # noqa: BLE001 - the conversion is done
+            _logger.warning("table %s is encrypted now, but what plain files it leaves cannot be told: %s", self._name, e)
+            return ()
+
+    def _switch(self, turn: Any, table: AnyTable, plan: Plan) -> tuple[Any, list[Any]]:
+        """Commit; return the metadata and the files of the encrypted table."""
+        transaction, files = self._transaction(table), self._written.of(plan)
+        try:
+            stage_converted(transaction, files, table.metadata)
+            self._certain = False
+            empty, updates = transaction.staged.committed.metadata, transaction.staged.updates
+            return self._catalog.commit_conversion(table, empty, updates), files
+        except BaseException as e:
+            refused = isinstance(e, CommitFailedException) and not isinstance(e, DoubtfulConflictError)
+            if turn.stage is Stage.PREPARING or refused:
+                self._certain = True
+                transaction.staged.discard()
+            raise
+
+    def _clean_up(self, error: BaseException) -> None:
+        """Delete what was written if it is certainly in no version of the table."""
+        files = [file.file_path for written in self._written.files.values() for file in written]
+        if not self._certain:
+            error.add_note(f"The switch of table {self._name} may have been made; its {len(files)} data files were left in place")
+        elif files:
+            left = delete_files(storage_of(self._table.io), files)
+            if left:
+                error.add_note(f"these files could not be deleted and belong to no table: {', '.join(left)}")

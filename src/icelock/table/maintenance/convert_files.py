@@ -1,0 +1,173 @@
+"""The files of a conversion: which data files of the plain table are written again, and what came of each.
+
+A data file never changes, so what its live rows are depends on few things: the file, the delete files that apply to it, and the table's
+schema, partition spec, sort order and name mapping. These are its ``Source``. Rows that were written for a source are good for each version
+of the table that has this source; whatever others commit meanwhile (appends, deletes, compactions, rollbacks, another schema) makes other
+sources, and only they are written in the next round.
+
+Each source is read as a plain table is read (Parquet and Avro, deletes applied), and written by the table's settings to encrypted files
+with a key of its own each; by threads, in the memory of their open files.
+
+Not here: rounds and the commit (``table.maintenance.convert``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from pyiceberg.table.metadata import TableMetadata
+
+from icelock.arrow.read.context import ReadContext
+from icelock.arrow.write.combine import combine_files
+from icelock.arrow.write.row_rewrite import with_lineage
+from icelock.arrow.write.writer import DataFileWriter, WriteContext
+from icelock.errors import IntegrityError
+from icelock.io.listing import delete_files
+from icelock.keys.entropy import Entropy
+from icelock.metadata.manifest import DataFile
+from icelock.metadata.table_metadata import TableMetadataV3, name_mapping_of
+from icelock.plan.task import DeleteFile, ScanTask
+from icelock.table.commit.staged import Staged
+from icelock.table.plain import AnyTable, engine_scan
+
+_AT_ONCE: Final = 4
+
+Source = tuple[Any, ...]
+"""Of what the rows depend that a data file has in a version of its table."""
+
+
+def source_of(task: ScanTask, form: Source) -> Source:
+    """Return the source of a planned data file; ``form`` is that of the table (``form_of``)."""
+    return (task.path, task.spec_id, task.partition, task.first_row_id, *(_delete(file) for file in task.deletes), *form)
+
+
+def _delete(file: DeleteFile) -> Source:
+    return file.path, file.content, file.content_offset, file.content_size, file.equality_ids
+
+
+def form_of(metadata: TableMetadata) -> Source:
+    """Return what of a table's form decides how rows are read and written."""
+    mapping = name_mapping_of(metadata)
+    return (
+        metadata.current_schema_id,
+        metadata.default_spec_id,
+        metadata.default_sort_order_id,
+        None if mapping is None else mapping.model_dump_json(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The data files of one version of a plain table, and what reads them."""
+
+    tasks: Mapping[Source, ScanTask]
+    read: ReadContext
+
+    @classmethod
+    def of(cls, table: AnyTable) -> Plan:
+        """Plan the current state of the main branch.
+
+        Raises:
+            FormatError, OSError: a manifest cannot be read.
+        """
+        scan, form = engine_scan(table), form_of(table.metadata)
+        return cls(tasks={source_of(task, form): task for task in scan.iter_tasks()}, read=scan.read_context())
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data files on storage."""
+        return sum(task.file_size for task in self.tasks.values())
+
+
+@dataclass(kw_only=True)
+class Written:
+    """What was written so far, by source."""
+
+    entropy: Entropy
+    files: dict[Source, list[DataFile]] = field(default_factory=dict)
+    _numbers: count[int] = field(default_factory=count)
+
+    def missing(self, plan: Plan) -> dict[Source, ScanTask]:
+        """Return what of a plan is not written yet."""
+        return {source: task for source, task in plan.tasks.items() if source not in self.files}
+
+    def of(self, plan: Plan) -> list[DataFile]:
+        """Return the files with the rows of a plan, as new ones of a commit."""
+        found = [file for source in plan.tasks for file in self.files[source]]
+        for file in found:
+            file.fresh = True  # an attempt that was refused has used it
+        return found
+
+    def superfluous(self, plan: Plan) -> list[str]:
+        """Forget what a plan does not need; return the locations of its files."""
+        gone = [source for source in self.files if source not in plan.tasks]
+        return [file.file_path for source in gone for file in self.files.pop(source)]
+
+    def write(self, plan: Plan, context: WriteContext, done: Callable[[ScanTask], None]) -> None:
+        """Write what is missing; after an error, what was finished stays known.
+
+        Args:
+            plan: of the table as it is now.
+            context: of the encrypted table.
+            done: told of each data file.
+
+        Raises:
+            PolicyError, FormatError, OSError: a file cannot be read or written.
+            IntegrityError: a data file without deletes has not as many rows as its manifest says.
+        """
+        left = iter(self.missing(plan).items())
+        running: dict[Future[list[DataFile]], Source] = {}
+        with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
+            try:
+                while True:
+                    while len(running) < 2 * _AT_ONCE and (following := next(left, None)) is not None:
+                        running[pool.submit(self._convert, following[1], plan.read, context)] = following[0]
+                    if not running:
+                        return
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        files = future.result()
+                        source = running.pop(future)
+                        self.files[source] = files
+                        done(plan.tasks[source])
+            finally:
+                self._end(running)
+
+    def _end(self, running: Mapping[Future[list[DataFile]], Source]) -> None:
+        """Keep or stop what is under way when the work ends early."""
+        for future, source in running.items():
+            if not future.cancel() and future.exception() is None:
+                self.files[source] = future.result()
+
+    def _convert(self, task: ScanTask, read: ReadContext, context: WriteContext) -> list[DataFile]:
+        files = combine_files(read, context, [task], task_id=next(self._numbers), entropy=self.entropy)
+        rows = sum(file.record_count for file in files)
+        if rows != task.record_count and not task.deletes:
+            delete_files(context.io, [file.file_path for file in files])
+            raise IntegrityError(
+                f"{task.path} has {rows} rows, and its manifest says {task.record_count}: it was cut or replaced, so the table was not "
+                "converted; restore the file"
+            )
+        return files
+
+
+def context_of(staged: Staged, plain: TableMetadata) -> WriteContext:
+    """Return how rows are written: with the row ids of a table of version 3.
+
+    Raises:
+        PolicyError: settings, types or columns that an encrypted table cannot have; nothing was written.
+    """
+    context = staged.write_context()
+    if isinstance(plain, TableMetadataV3):
+        context = with_lineage(context)
+    DataFileWriter(context, task_id=0, entropy=staged.entropy)  # checks, and creates nothing before the first row
+    return context
+
+
+def bytes_of(tasks: Iterable[ScanTask]) -> int:
+    """Return the size of data files on storage."""
+    return sum(task.file_size for task in tasks)

@@ -1,0 +1,77 @@
+"""``icelock convert`` on a plain table of two files, and ``--remove-plain`` after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.helpers.tables import ids, local
+from tests.lakes.sqlite import TestLake, people
+from tests.unit.cli.test_maintain import done, run
+
+
+@pytest.fixture
+def table(configured_lake: TestLake) -> Any:
+    catalog = configured_lake.catalog()
+    catalog.create_namespace("db")
+    made = catalog.create_table("db.t", people().schema, properties={"icelock.plain": "true"})
+    made.append(people(0))
+    made.append(people(10))
+    return made
+
+
+def test_it_says_what_it_would_do_and_does_it(table: Any, configured_lake: TestLake) -> None:
+    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
+    plan = done("convert", "test.db.t", "--key-id", "keyA", "--dry-run")
+    expected = {"table": "test.db.t", "key-id": "keyA", "files": 2, "bytes": sum(sizes), "added-files": 0, "snapshot-id": None}
+    assert {name: plan[name] for name in expected} == expected
+    assert (plan["dry-run"], len(plan["plain-files"])) == (True, 6)
+    assert configured_lake.catalog().load_table("db.t").metadata == table.metadata
+    result = run("convert", "db.t", "--catalog", "test", "--key-id", "keyA", "--data-key-length", "32")
+    assert "test.db.t" not in result.stdout
+    assert "db.t is encrypted under master key keyA: 2 data files became 2" in result.stdout
+    assert "6 plain files stay on storage until --remove-plain" in result.stdout
+    assert "100 %" in result.stderr
+    found = configured_lake.catalog().load_table("db.t")
+    assert (found.properties["encryption.data-key-length"], ids(found)) == ("32", list(range(20)))
+
+
+def test_the_plain_files_are_removed_by_a_call_of_its_own(table: Any, configured_lake: TestLake) -> None:
+    plain = done("convert", "test.db.t", "--key-id", "keyA")["plain-files"]
+    planned = done("convert", "test.db.t", "--remove-plain", "--dry-run")
+    assert (sorted(planned["files"]), planned["dry-run"]) == (sorted(plain), True)
+    assert all(local(path).exists() for path in plain)
+    shown = run("convert", "test.db.t", "--remove-plain").stdout
+    assert "6 plain files of test.db.t removed" in shown
+    assert "backups" in shown
+    assert not any(local(path).exists() for path in plain)
+    assert ids(configured_lake.catalog().load_table("db.t")) == list(range(20))
+    assert table.metadata.format_version == 2
+
+
+def test_wrong_input(table: Any, configured_lake: TestLake) -> None:
+    assert "--key-id is missing" in run("convert", "test.db.t", code=2).stderr
+    assert "steps of their own" in run("convert", "test.db.t", "--key-id", "keyA", "--remove-plain", code=2).stderr
+    assert "it is not encrypted" in run("convert", "test.db.t", "--remove-plain", code=1).stderr
+    assert "has no table db.u" in run("convert", "test.db.u", "--key-id", "keyA", code=1).stderr
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "v1").commit()
+    assert "--drop-refs" in run("convert", "test.db.t", "--key-id", "keyA", code=1).stderr
+    assert done("convert", "test.db.t", "--key-id", "keyA", "--drop-refs")["dropped-refs"] == ["v1"]
+    assert "encrypted already" in run("convert", "test.db.t", "--key-id", "keyA", code=1).stderr
+    assert ids(configured_lake.catalog().load_table("db.t")) == list(range(20))
+
+
+def test_the_way_back(table: Any, configured_lake: TestLake) -> None:
+    run("convert", "test.db.t", "--key-id", "keyA")
+    made = configured_lake.catalog().load_table("db.t")
+    made.append(people(50, 1))
+    assert "--drop-commits" in run("convert", "test.db.t", "--undo", code=1).stderr
+    assert "goes with --undo" in run("convert", "test.db.t", "--drop-commits", code=2).stderr
+    plan = done("convert", "test.db.t", "--undo", "--drop-commits", "--dry-run")
+    assert plan["lost-snapshots"] == [made.metadata.current_snapshot_id]
+    assert configured_lake.catalog().load_table("db.t").metadata == made.metadata
+    assert "test.db.t is the plain table that it was" in run("convert", "test.db.t", "--undo", "--drop-commits").stdout
+    back = configured_lake.catalog().load_table("db.t")
+    assert (back.metadata.format_version, back.metadata.snapshots) == (2, table.metadata.snapshots)
+    assert ids(back) == list(range(20))
