@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from icelock.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -37,10 +40,10 @@ def commands(page: Path) -> set[str]:
 
 @functools.cache
 def help_text(*words: str) -> str:
-    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-    done = subprocess.run([*ICELOCK, *words, "--help"], check=False, capture_output=True, text=True, env=environment, cwd=ROOT)
-    assert done.returncode == 0, f"icelock {' '.join(words)} --help: {done.stderr}"
-    return done.stdout
+    """Return the help of a command. That ``icelock`` runs in a process of its own is for make_keyring and tests/unit/cli."""
+    done = CliRunner().invoke(main, [*words, "--help"], terminal_width=200, color=False)
+    assert done.exit_code == 0, f"icelock {' '.join(words)} --help: {done.output}"
+    return done.output
 
 
 def subcommands(text: str) -> set[str]:
