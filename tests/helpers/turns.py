@@ -14,12 +14,16 @@ from typing import Final
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
 
 
+def turn(name: str, every: int) -> int:
+    """Return which of ``every`` parts of the sweep ``name`` is run today: the next one tomorrow."""
+    return (datetime.now(UTC).date().toordinal() + zlib.crc32(name.encode())) % every
+
+
 def in_turn(name: str, count: int, every: int, *, always: Iterable[int] = ()) -> list[int]:
     """Return which of ``count`` cells of the sweep ``name`` are run today: one of ``every``, another one each day, and ``always``."""
     if WHOLE:
         return list(range(count))
     day = datetime.now(UTC).date()
-    first = (day.toordinal() + zlib.crc32(name.encode())) % every
-    chosen = sorted({*range(first, count, every), *always})
+    chosen = sorted({*range(turn(name, every), count, every), *always})
     print(f"{name}: {len(chosen)} of {count}, those of {day}" if len(chosen) > 100 else f"{name}: {chosen} of {count}, those of {day}")
     return chosen

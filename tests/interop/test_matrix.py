@@ -1,16 +1,16 @@
 """The live matrix: one feature, one writer, one reader, and rows that are equal.
 
-``ICELOCK_MATRIX=all`` runs every cell, for docs/interop.md. Otherwise plain Python and Spark, which share what reads and writes files, take
-turns: of each feature one of them reads what Java wrote, and the other writes what Java reads.
+``ICELOCK_MATRIX=all`` runs every cell, for docs/interop.md, and so does ``ICELOCK_SWEEPS=all``. Otherwise the four cells of a feature take
+turns, a day each, and those of features with a cell that is refused or missing are all run.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 
 import pytest
 
+from tests.helpers import turns
 from tests.interop.compare import canonical
 from tests.interop.features import FEATURES
 from tests.interop.independent import verify_chain
@@ -32,15 +32,14 @@ from tests.interop.our_side import ArrowWriter, SparkWriter, plain_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
-WHOLE = os.environ.get("ICELOCK_MATRIX") == "all"
-TURNS = ((JAVA_ARROW, SPARK_JAVA), (JAVA_SPARK, ARROW_JAVA))
+WHOLE = turns.WHOLE or os.environ.get("ICELOCK_MATRIX") == "all"
 
 
 def _chosen(feature: Feature) -> tuple[str, ...]:
-    """Return the cells of a feature that are run; where one is refused, or missing, all of them."""
+    """Return the cells of a feature that are run today; where one is refused, or missing, all of them."""
     cells = tuple(cell for cell in CELLS if not isinstance(feature.cell(cell), Absent))
     special = WHOLE or any(isinstance(feature.cell(cell), Absent | Refused) for cell in CELLS)
-    return cells if special else TURNS[zlib.crc32(feature.name.encode()) % 2]
+    return cells if special else (CELLS[turns.turn(f"matrix, {feature.name}", len(CELLS))],)
 
 
 ROWS = [(feature, cell) for feature in FEATURES for cell in _chosen(feature)]

@@ -1,15 +1,16 @@
 """Each case of ``sql_cases`` on Java Iceberg and on icelock: the same, or the difference that the case names.
 
-``ICELOCK_SQL_CASES=all`` runs every case, for docs/spark-sql.md; otherwise a tenth of them runs, chosen by the digest of the name.
+``ICELOCK_SQL_CASES=all`` runs every case, for docs/spark-sql.md, and so does ``ICELOCK_SWEEPS=all``; otherwise one of twenty runs, others
+each day.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 
 import pytest
 
+from tests.helpers import turns
 from tests.interop import sql_page
 from tests.interop.sql_cases import SUITES
 from tests.interop.sql_run import differing, run, sides
@@ -17,10 +18,11 @@ from tests.interop.sql_run import differing, run, sides
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 # A case takes 1 s of CPU on both engines.
-_EVERY = 10
-WHOLE = os.environ.get("ICELOCK_SQL_CASES") == "all"
+_EVERY = 20
+WHOLE = turns.WHOLE or os.environ.get("ICELOCK_SQL_CASES") == "all"
 CASES = [(sql_page.key(suite, case), suite, case) for suite in SUITES for case in suite.expanded()]
-CHOSEN = [pytest.param(i, *case, id=case[0]) for i, case in enumerate(CASES) if WHOLE or zlib.crc32(case[0].encode()) % _EVERY == 0]
+TODAY = range(len(CASES)) if WHOLE else turns.in_turn("SQL cases", len(CASES), _EVERY)
+CHOSEN = [pytest.param(i, *CASES[i], id=CASES[i][0]) for i in TODAY]
 
 
 @pytest.fixture(scope="module")
