@@ -12,6 +12,7 @@
     cluster.logs()          files with what master, workers and executors said
     connected(cluster, {})  a session there, in a JVM of its own; executors run this Python and find icelock and ``tests`` as if they
                             were installed. Given settings go over ``session_conf(cluster)``
+    connected_again(before, cluster, {})    the same in the JVM of a session, which is stopped
 
 Everything is bound to 127.0.0.1, on ports that the system chose; every second worker calls itself localhost, so that there are two hosts.
 Logs, work folders and temporary files are under ``folder``. ``stop`` ends the workers, then the master, and then whatever they left
@@ -36,7 +37,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tests.helpers.places import python_path
-from tests.helpers.spark import HOST, SETTINGS, end_jvm, session, spark_environment
+from tests.helpers.spark import HOST, SETTINGS, WARM, end_jvm, session, spark_environment
 from tests.helpers.waiting import wait_until
 
 HOSTS = (HOST, "localhost")  # Spark speculates on another host only
@@ -194,15 +195,33 @@ def session_conf(cluster: Cluster) -> dict[str, str]:
 
 @contextlib.contextmanager
 def connected(cluster: Cluster, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Give a session on the cluster, in a JVM of its own; ``conf`` goes over ``session_conf``."""
+    """Give a session on the cluster, in a JVM of its own; ``conf`` goes over ``session_conf``.
+
+    What plans for it is warm, executors are not: their path is in ``session_conf``.
+    """
     end_jvm()
     temporary = cluster.folder / "driver"
     temporary.mkdir(exist_ok=True)
-    with patch.dict(os.environ, {**spark_environment(), "TMPDIR": str(temporary)}):
+    with patch.dict(os.environ, {**spark_environment(WARM), "TMPDIR": str(temporary)}):
         try:
             yield session({**session_conf(cluster), **(conf or {})})
         finally:
             end_jvm()
+
+
+@contextlib.contextmanager
+def connected_again(before: SparkSession, cluster: Cluster, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Stop a session, and give one on another cluster in the same JVM.
+
+    The settings of the first are there unless ``session_conf`` or ``conf`` have others: a JVM has what it was started with as its system
+    properties.
+    """
+    before.stop()
+    spark = session({**session_conf(cluster), **conf})
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _settings_file(folder: Path, settings: Mapping[str, str]) -> Path:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 
 import pytest
 from pyiceberg.schema import Schema
@@ -14,7 +11,6 @@ from pyiceberg.types import LongType, StringType, TimeType
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.jvm import native as jvm_side
-from tests.helpers.spark import spark_environment
 from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
 pytestmark = pytest.mark.spark
@@ -124,31 +120,3 @@ def test_a_scan_to_spark(spark, spark_lake):
     scan = table.scan(row_filter="id >= 2", selected_fields=("id",), limit=5)
     assert values(icelock.spark.read(spark, scan, engine="native")) == [2, 3]
     assert values(icelock.spark.read(spark, table.scan(snapshot_id=table.history()[0].snapshot_id), engine="native").select("id")) == [1, 2]
-
-
-AGAIN = """
-import sys
-from pathlib import Path
-from tests.lakes.sqlite import TestLake
-from tests.helpers.spark import session
-import icelock.spark
-
-lake = TestLake(Path(sys.argv[1]))
-for _ in range(3):
-    spark = session({"spark.master": "local[1]"})
-    icelock.spark.register(spark, {"test": lake.properties()})
-    rows = icelock.spark.read(spark, "test.db.t", engine="native").filter("id > 1").collect()
-    print("FOUND", [row.c for row in rows])
-    spark.stop()
-"""
-
-
-def test_a_context_that_is_stopped_and_started_again(lake, tmp_path):
-    create(lake, SCHEMA, ROWS)
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYTEST"))},
-        **spark_environment(),
-    }
-    command = [sys.executable, "-c", AGAIN, str(lake.folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path, check=False)
-    assert [line for line in done.stdout.splitlines() if line.startswith("FOUND")] == ["FOUND ['y']"] * 3, done.stderr[-3000:]

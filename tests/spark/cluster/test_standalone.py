@@ -31,7 +31,7 @@ from icelock.spark.driver import rewrite_here
 from tests.helpers.counting_kms import KEYS, callers_log
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
-from tests.spark.standalone import Cluster, connected
+from tests.spark.standalone import Cluster, connected, connected_again
 from tests.spark.tap import Tap
 from tests.spark.test_event_log import forms
 
@@ -355,8 +355,8 @@ def test_a_plain_wire_is_refused_before_anything_happens(cluster_spark, lake, tm
     assert lake.calls.take() == []
 
 
-def test_an_encrypted_wire_is_not_told_of_nor_refused_and_executors_come_and_go(tmp_path, lake, caplog):
-    """Executors that dynamic allocation starts after others went have the classes of the scan too."""
+def test_an_encrypted_wire_is_not_told_of_nor_refused_and_executors_come_and_go(cluster_spark, tmp_path, lake, caplog):
+    """In a second context of the JVM: executors that dynamic allocation starts after others went have the classes of the scan too."""
     caplog.set_level(logging.WARNING)
     encrypted = {
         "spark.authenticate": "true",
@@ -368,7 +368,7 @@ def test_an_encrypted_wire_is_not_told_of_nor_refused_and_executors_come_and_go(
     try:
         with (
             Cluster.start(tmp_path / "cluster", workers=1, settings=encrypted) as cluster,
-            connected(cluster, encrypted | tap.conf | DYNAMIC) as spark,
+            connected_again(cluster_spark, cluster, encrypted | tap.conf | DYNAMIC | {"spark.speculation": "false"}) as spark,
         ):
             icelock.spark.register(spark, {"test": lake.properties(**REFUSE)})
             write(rows(spark, 1000, 2))
