@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shlex
 import subprocess
@@ -126,18 +125,3 @@ def test_first_example_runs_and_has_ten_lines(tmp_path, monkeypatch, capsys):
     assert "4000-3" in capsys.readouterr().out
     _, _, first_table = EXAMPLES[0].partition("\n\n")
     assert len([line for line in first_table.splitlines() if line.strip()]) <= 10
-
-
-@pytest.mark.spark
-@pytest.mark.newest
-def test_spark_example_runs_after_the_first(tmp_path):
-    """In a process of its own: a Spark session of other tests works in another folder."""
-    from tests.helpers.spark import WARM, spark_environment  # noqa: PLC0415 - the other tests of this page need no PySpark
-
-    make_keyring(tmp_path)
-    environment = {**os.environ, **spark_environment(WARM), "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell"}
-    script = "\n".join([*EXAMPLES[:2], "spark.stop()"])
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300, env=environment
-    )
-    assert "4000-4" in done.stdout, done.stderr

@@ -6,6 +6,7 @@ PYTHONPATH. The event log is on, so that what is searched for keys is what all t
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +42,9 @@ def spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "spark.eventLog.compress": "false",
     }
     with patch.dict(os.environ, {**spark_environment(WARM), "TMPDIR": str(tmp_path_factory.mktemp("driver"))}):
-        yield session(conf)
+        with contextlib.chdir(tmp_path_factory.mktemp("here")):  # where the JVM and all that it starts are
+            made = session(conf)
+        yield made
         end_jvm()
 
 
