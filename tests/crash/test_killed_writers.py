@@ -37,14 +37,14 @@ def server() -> Iterator[Server]:
 # A create as select and an append that merges manifests have the steps of a create and an append.
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in {"create", "append"}])
 def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) -> None:
-    """One of three steps a day, and always the two beside the commit; all of them with ``ICELOCK_SWEEPS=all``."""
+    """One of five steps a day, and always the two beside the commit; all of them with ``ICELOCK_SWEEPS=all``."""
     operation = OPERATIONS[name]
     restored = Restored(tmp_path, operation)
     code, every_step = server.run(name, stepping(restored.lake.properties()), NEVER, only=MOMENTS)
     assert code == 0
     check(restored.lake, operation, landed=True, where=name)
     commit = every_step.index(COMMITTED)
-    for at in in_turn(name, len(every_step), 3, always=(commit - 1, commit)):
+    for at in in_turn(name, len(every_step), 5, always=(commit - 1, commit)):
         lake = restored.again()
         code, steps = server.run(name, stepping(lake.properties()), at, only=MOMENTS)
         where = f"{name}, killed at step {at}: {steps[-1] if steps else 'none'}"

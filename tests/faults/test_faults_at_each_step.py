@@ -25,7 +25,7 @@ from icelock.metadata.table_metadata import is_encrypted
 from tests.crash.operations import OPERATIONS, Operation, Restored
 from tests.crash.steps import step_through_sql, stepping, watch
 from tests.crash.test_killed_writers import check_leftovers, check_plain, ids
-from tests.helpers.turns import in_turn
+from tests.helpers.turns import todays
 
 CLEAR: Final = (IcelockError, CommitFailedException, CommitStateUnknownException, OSError, OperationalError)
 # The transaction has an append and a delete by copy-on-write.
@@ -115,12 +115,10 @@ def test_a_fault_at_each_step(tmp_path: Path, name: str) -> None:
 
 
 def chosen(name: str, moments: list[str]) -> list[tuple[int, Kind]]:
-    """Return where an operation fails today, and how."""
+    """Return where an operation fails today, and how: at a quarter of its steps, and always beside the commit."""
     cases = [(at, kind) for at, moment in enumerate(moments) for kind in kinds(moment)]
-    first: dict[tuple[str, Kind], int] = {}
-    for number, (at, kind) in enumerate(cases):
-        first.setdefault((moments[at], kind), number)
-    return [cases[number] for number in in_turn(name, len(cases), 4, always=first.values())]
+    beside = [number for number, (at, _) in enumerate(cases) if moments[at] in {"after close metadata.json", "after SQL COMMIT"}]
+    return todays(name, cases, 4, always=beside)
 
 
 def check_table(restored: Restored, operation: Operation, *, landed: bool, clean: bool, where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -13,12 +14,17 @@ import pytest
 import icelock
 from tests.golden import relocate
 from tests.golden.rows import rows, sorted_json
+from tests.helpers.turns import todays
 from tests.verify.verify_table import verify
 
 HERE = Path(__file__).parent / "deletes"
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
-EVEN = ("id in (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24)", lambda r: r["id"] in range(0, 26, 2))
+DELETES: dict[str, tuple[str, Callable[[dict[str, Any]], bool]]] = {
+    "even": ("id in (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24)", lambda r: r["id"] in range(0, 26, 2)),
+    "upper": ("id > 11", lambda r: r["id"] > 11),
+}
 TABLES = ("mor_dv", "maint", "cow_update", "part_parquet", "evolve", "avro_data", "key32", "eq_parquet", "eq_avro")
+CELLS = [*itertools.product(TABLES, ("copy-on-write", "merge-on-read"), DELETES)]
 
 
 def copied(name: str, root: Path) -> str:
@@ -66,17 +72,13 @@ def lineage(table: Any) -> dict[int, Any]:
     return {r["id"]: tuple(r.values()) for r in table.scan(selected_fields=LINEAGE).to_arrow().to_pylist()}
 
 
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-@pytest.mark.parametrize("which", [EVEN, ("id > 11", lambda r: r["id"] > 11)], ids=["even", "upper"])
-def test_a_delete_leaves_java_s_other_rows_with_their_lineage(
-    tmp_path: Path, name: str, mode: str, which: tuple[str, Callable[[dict[str, Any]], bool]]
-) -> None:
+@pytest.mark.parametrize(("name", "mode", "which"), todays("deletes on Java's tables", CELLS, 3))
+def test_a_delete_leaves_java_s_other_rows_with_their_lineage(tmp_path: Path, name: str, mode: str, which: str) -> None:
     table, java = taken_over(name, tmp_path), expected(name)
     with table.transaction() as tx:
         tx.set_properties({"write.delete.mode": mode})
     before = lineage(table)
-    text, matches = which
+    text, matches = DELETES[which]
     table.delete(text)
     left = [row for row in java["rows"] if not matches(row)]
     assert rows(table.scan().to_arrow()) == sorted_json(left)

@@ -23,6 +23,7 @@ from icelock.errors import IcelockError
 from icelock.plan.task import EQUALITY_DELETES, ScanTask
 from tests.golden.relocate import GOLDEN_ROOT
 from tests.golden.rows import rows, sorted_json
+from tests.helpers.turns import todays
 
 HERE = Path(__file__).parent / "deletes"
 TABLES = ("eq_parquet", "eq_avro")
@@ -211,11 +212,11 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", TABLES)
 def test_no_row_of_a_table_with_a_damaged_file_is_returned(name: str, damage: str, tmp_path: Path) -> None:
-    """Each file of the snapshot in turn: a typed error that names it. A bit inside Parquet may be of a column that is not read."""
+    """A third of the files of the snapshot a day: a typed error that names it. A bit inside Parquet may be of a column that is not read."""
     folder = copied(name, tmp_path)
     files = current_files(open_table(name, tmp_path), folder)
     assert len(files) > 12
-    for path in files:
+    for path in todays(f"{damage}, {name}", files, 3):
         sound = path.read_bytes()
         path.write_bytes(DAMAGE[damage](sound))
         try:

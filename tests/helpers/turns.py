@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
+Cell = TypeVar("Cell")
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
 
 
@@ -27,3 +28,8 @@ def in_turn(name: str, count: int, every: int, *, always: Iterable[int] = ()) ->
     chosen = sorted({*range(turn(name, every), count, every), *always})
     print(f"{name}: {len(chosen)} of {count}, those of {day}" if len(chosen) > 100 else f"{name}: {chosen} of {count}, those of {day}")
     return chosen
+
+
+def todays(name: str, cells: Sequence[Cell], every: int, *, always: Iterable[int] = ()) -> list[Cell]:
+    """Return the same of the cells themselves."""
+    return [cells[number] for number in in_turn(name, len(cells), every, always=always)]
