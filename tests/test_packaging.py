@@ -6,7 +6,6 @@ import email
 import os
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -72,9 +71,8 @@ def test_wheel_names_its_extras_and_needs_no_spark(wheel):
 
 @pytest.mark.slow
 def test_wheel_works_from_an_empty_environment(wheel, tmp_path):
-    venv.create(tmp_path / "venv", with_pip=True)
+    run(sys.executable, "-m", "tools.environment", tmp_path / "venv", "-c", ROOT / "constraints" / "common.txt", wheel, cwd=ROOT)
     python = tmp_path / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints" / "common.txt", wheel, cwd=tmp_path)
     (tmp_path / "use.py").write_text(USE)
     run(python, tmp_path / "use.py", tmp_path, cwd=tmp_path)
     assert run(tmp_path / "venv" / "bin" / "icelock", "--version", cwd=tmp_path).strip().endswith("0.1.0")

@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tests.helpers.class_archive import QUICK_START
+
 ICEBERG_VERSION: Final = "1.12.0"
 SPARK_VERSION: Final = "4.1"
 RUNTIME: Final = f"iceberg-spark-runtime-{SPARK_VERSION}_2.13"
@@ -91,7 +93,8 @@ def _classes(libraries: list[Path]) -> Path:
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             made = Path(folder) / "classes"
             options = ("-nowarn", "-proc:none", "-d", str(made), "-cp", os.pathsep.join(map(str, libraries)))
-            _run(_jdk("javac"), *options, *map(str, sources), what="apt-get install openjdk-17-jdk-headless")
+            quick = (f"-J{option}" for option in QUICK_START.split())
+            _run(_jdk("javac"), *quick, *options, *map(str, sources), what="apt-get install openjdk-17-jdk-headless")
             # Another run may have been first.
             with contextlib.suppress(OSError):
                 made.rename(classes)
@@ -111,7 +114,9 @@ def _found(program: str, what: str) -> None:
 
 def _run(program: str, *arguments: str, what: str) -> None:
     _found(program, what)
-    done = subprocess.run((program, *arguments), check=False, capture_output=True, text=True)
+    # Maven's JVM takes its options from there, javac those that begin with -J; each runs for seconds.
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_START}
+    done = subprocess.run((program, *arguments), check=False, capture_output=True, text=True, env=environment)
     if done.returncode:
         msg = f"{program} failed ({done.returncode}):\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise RuntimeError(msg)

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
+from tests.helpers.class_archive import QUICK_START
 from tests.servers.metastore import announced_port
 
 SOURCES: Final = Path(__file__).parent / "java_rest"
@@ -31,7 +32,8 @@ def jars() -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             _run("mvn", "-q", "-B", "-C", "-f", str(SOURCES / "pom.xml"), _GOAL, f"-DoutputDirectory={folder}/made")
-            _run(_jdk("javac"), "-nowarn", "-d", f"{folder}/made", "-cp", f"{folder}/made/*", *map(str, sources))
+            quick = (f"-J{option}" for option in QUICK_START.split())
+            _run(_jdk("javac"), *quick, "-nowarn", "-d", f"{folder}/made", "-cp", f"{folder}/made/*", *map(str, sources))
             Path(folder, "made").rename(made)
     return made
 
@@ -119,7 +121,8 @@ def _run(*command: str) -> str:
     if shutil.which(command[0]) is None:
         msg = f"{command[0]} is missing, and Iceberg's REST server needs it (on Debian: apt-get install maven openjdk-17-jdk-headless)"
         raise RuntimeError(msg)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_START}  # for Maven
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode:
         msg = f"{command[0]} failed ({done.returncode}):\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise RuntimeError(msg)
