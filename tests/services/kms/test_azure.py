@@ -57,7 +57,7 @@ def client(double, token="writer"):
 
 
 class TestContract(ServiceContract, RotationContract):
-    test_a_spark_job_asks_the_service_once = None  # the driver asks whichever client it has: on AWS and a keystore
+    test_a_spark_job_asks_the_service_once = None  # the driver asks whichever client it has: on AWS, a keystore and PKCS#11
 
     @pytest.fixture
     def properties(self, azure):
