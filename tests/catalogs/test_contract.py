@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,27 @@ def test_a_master_key_is_changed_beside_a_writer(lake: CatalogLake) -> None:
     lake.load().maintenance.rotate("kek")
     lake.load().append(people(9, 1))
     assert ids(lake.load()) == list(range(10))
+
+
+def test_files_are_written_again_under_a_new_kek_beside_a_writer(lake: CatalogLake) -> None:
+    """After an expiry nothing needs the old one; the mark of the work is in the catalog while it lasts, and not after."""
+    held = lake.make(rows=3)
+    lake.load().append(people(3, 3))
+    seen: list[str | None] = []
+
+    def meanwhile(_done: int, _all: int) -> None:
+        seen.append(lake.load().properties.get("icelock.rotation-kek"))
+        if len(seen) == 1:
+            held.append(people(6, 3))
+
+    done = lake.load().maintenance.rotate("data", progress=meanwhile)
+    assert (done.rewritten_files, done.left_files) == (2, 0)
+    assert {*seen} == {done.kek}
+    table = lake.load()
+    assert "icelock.rotation-kek" not in table.properties
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    assert {key.encrypted_by_id for key in lake.load().metadata.encryption_keys} == {"keyA", done.kek}
+    assert ids(lake.load()) == list(range(9))
 
 
 def test_a_new_table_is_checked_before_anything_is_made(lake: CatalogLake) -> None:

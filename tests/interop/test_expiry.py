@@ -144,3 +144,30 @@ def test_java_goes_on_under_another_master_key(engines, new_table):
     assert [sealed_by[snapshot.key_id] == made for snapshot in metadata.snapshots] == [False] * 3 + [True] * 2
     assert {sealed_by[kek] for kek in {made, *done.wrapped}} == {"keyB"}
     verify_chain(ours, name)
+
+
+def test_java_goes_on_when_all_files_are_under_a_new_kek(engines, new_table):
+    """Java's files and vectors of before are written again by us, and gone after the expiry; Java's next are under the new KEK."""
+    ours, java, name = engines.ours, engines.java, new_table("rotateddata")
+    ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
+    ours.table(name).append(rows(1, 2, 3))
+    java.insert(name, rows(4, 5, 6))
+    java.sql("DELETE FROM {t} WHERE id IN (2, 5)", t=name)
+    java.sql("ALTER TABLE {t} CREATE BRANCH side", t=name)
+    before = set(ours.table(name).inspect.all_files()["file_path"].to_pylist())
+    done = ours.table(name).maintenance.rotate("data", to_key="keyB")
+    ours.landed(name)
+    assert (done.rewritten_files, done.added_files, done.left_files) == (4, 2, 0), "two of each branch"
+    assert numbers(java.read(name)) == numbers(java.read(name, View(ref="side"))) == [1, 3, 4, 6]
+    java.insert(name, rows(7))
+    java.sql("DELETE FROM {t} WHERE id = 1", t=name)
+    ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
+    ours.landed(name)
+    table = ours.table(name)
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyB", done.kek}
+    assert not before & set(table.inspect.all_files()["file_path"].to_pylist())
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 6, 7]
+    assert numbers(java.read(name, View(ref="side"))) == [1, 3, 4, 6]
+    java.sql("DELETE FROM {t} WHERE id = 6", t=name)
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 7]
+    verify_chain(ours, name)

@@ -2,12 +2,13 @@
 
 A test class gives the fixtures of ``KmsContract``, with ``properties`` as catalog properties that choose the client, ``broken``
 (properties with which the service cannot be reached), ``other_properties`` (another KMS that knows ``key_id`` too), and, for
-``RotationContract``, ``rotate``, which gives the master key a new version.
+``RotationContract``, ``rotate``, which gives the master key a new version; for ``DestroyedVersionContract`` also ``destroy``.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 import icelock
-from icelock.errors import KmsError, KmsErrorKind
+from icelock.errors import IntegrityError, KmsError, KmsErrorKind
 from icelock.kms.loader import load_kms_client
 from icelock.testing import KmsContract
 from tests.helpers.counting_kms import Calls
@@ -165,3 +166,56 @@ class RotationContract:
         table = lake(tmp_path / "lake", properties).load_table("db.t")
         table.append(ROWS)
         assert lake(tmp_path / "lake", properties).load_table("db.t").scan().to_arrow().num_rows == 6
+
+
+class DestroyedVersionContract:
+    """Old versions of a master key are destroyed after a rotation of the table's keys, and every row is read by a process that begins then.
+
+    A test class gives ``properties``, ``key_id``, ``rotate``, and ``destroy``, which destroys all versions but the newest.
+    """
+
+    @pytest.fixture
+    def three(self, properties, key_id, tmp_path) -> Path:
+        """A table of ids 1 to 9 in three snapshots, of which the first has a tag."""
+        table = new_table(tmp_path / "lake", properties, key_id)
+        for number in range(3):
+            table.append(rows_from(3 * number + 1))
+        table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "then").commit()
+        return tmp_path / "lake"
+
+    def test_nothing_else_makes_the_old_version_dispensable(self, properties, three, rotate, destroy):
+        rotate()
+        lake(three, properties).load_table("db.t").maintenance.rotate("kek")
+        destroy()
+        with pytest.raises((KmsError, IntegrityError)):
+            lake(three, properties).load_table("db.t").scan().to_arrow()
+
+    def test_after_wrap(self, properties, three, rotate, destroy):
+        rotate()
+        lake(three, properties).load_table("db.t").maintenance.rotate("wrap")
+        destroy()
+        table = lake(three, properties).load_table("db.t")
+        assert [ids_of(table, snapshot.snapshot_id) for snapshot in table.snapshots()] == [[1, 2, 3], [*range(1, 7)], [*range(1, 10)]]
+        assert ids_of(table, table.metadata.refs["then"].snapshot_id) == [1, 2, 3]
+        table.append(rows_from(10))
+        assert ids_of(lake(three, properties).load_table("db.t")) == [*range(1, 13)]
+
+    def test_after_data_and_an_expiry(self, properties, three, rotate, destroy):
+        rotate()
+        table = lake(three, properties).load_table("db.t")
+        assert table.maintenance.rotate("data").left_files == 0
+        table.manage_snapshots().remove_tag("then").commit()
+        table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+        destroy()
+        table = lake(three, properties).load_table("db.t")
+        assert [ids_of(table, snapshot.snapshot_id) for snapshot in table.snapshots()] == [[*range(1, 10)]]
+        table.append(rows_from(10))
+        assert ids_of(lake(three, properties).load_table("db.t")) == [*range(1, 13)]
+
+
+def rows_from(first: int) -> pa.Table:
+    return pa.table({"id": [first, first + 1, first + 2], "name": ["a", "b", "c"]})
+
+
+def ids_of(table: Any, snapshot_id: int | None = None) -> list[int]:
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())

@@ -23,7 +23,7 @@ from icelock.kms.loader import load_kms_client
 from icelock.kms.vault import VaultKms
 from tests.servers.running import free_ports, listens, running
 from tests.services.kms.faulty_proxy import Answer, Drop, FaultyProxy, Silence
-from tests.services.kms.service_contract import KEY, NO_WAIT, RotationContract, ServiceContract, failure, kind
+from tests.services.kms.service_contract import KEY, NO_WAIT, DestroyedVersionContract, RotationContract, ServiceContract, failure, kind
 
 READER = 'path "transit/decrypt/*" { capabilities = ["update"] }\n'
 WRITER = READER + 'path "transit/encrypt/*" { capabilities = ["update"] }\n'
@@ -133,6 +133,36 @@ class TestContract(ServiceContract, RotationContract):
     @pytest.fixture
     def secrets(self, token_file):
         return [token_file.read_bytes().strip()]
+
+
+class TestDestroyedVersion(DestroyedVersionContract):
+    @pytest.fixture
+    def properties(self, settings):
+        return settings
+
+    @pytest.fixture
+    def key_id(self, bao, request):
+        name = f"of-{request.node.name.replace('_', '-')}"
+        bao.root.secrets.transit.create_key(name)
+        return name
+
+    @pytest.fixture
+    def rotate(self, bao, key_id):
+        return lambda: bao.root.secrets.transit.rotate_key(key_id)
+
+    @pytest.fixture
+    def destroy(self, bao, key_id):
+        """Versions below ``min_available_version`` are removed for good."""
+
+        def destroyed() -> None:
+            transit = bao.root.secrets.transit
+            newest = transit.read_key(key_id)["data"]["latest_version"]
+            transit.update_key_configuration(key_id, min_decryption_version=newest)
+            transit.update_key_configuration(key_id, min_encryption_version=newest)
+            transit.trim_key(key_id, newest)
+            assert list(transit.read_key(key_id)["data"]["keys"]) == [str(newest)]
+
+        return destroyed
 
 
 def client(settings, **more):

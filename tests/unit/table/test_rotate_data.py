@@ -245,3 +245,39 @@ def test_an_expired_snapshot_in_between_makes_files_be_written_again(lake: TestL
     done = table.maintenance.rotate("data")
     assert (done.resumed, done.left_files, done.rewritten_files) == (True, 0, 6), "four that were left, two that the killed call wrote"
     assert rows_of(table) == sorted([*without(), row(80)])
+
+
+def test_a_delete_of_before_that_applies_to_a_file_of_after(lake: TestLake) -> None:
+    """A compaction was planned before the delete, and committed after the KEK was made: its file is new, its delete is not."""
+    table, other = make(lake, 2), loaded(lake)
+
+    def between() -> None:
+        commit(other.refresh(), equality(other, "e1", [4]))
+        with pytest.raises(Killed):
+            MaintenanceTable(loaded(lake), killed_after(0)).rotate("data")
+
+    assert table.maintenance.compact(options={"rewrite-all": "true"}, progress=meanwhile(between)).rewritten_files == 2
+    assert sealed(table)[-1] == table.metadata.properties[MARK]
+    assert rows_of(table) == without(4)
+    done = table.maintenance.rotate("data")
+    assert (done.resumed, done.rewritten_files, done.removed_delete_files, done.left_files) == (True, 1, 1, 0)
+    assert rows_of(table) == without(4)
+    expire_all(table)
+    assert [kek.key_id for kek in keks(table)] == [done.kek]
+    verified(table, "keyA", unreached=1)  # the killed call's
+
+
+def test_a_mark_that_names_an_older_kek_is_not_believed(lake: TestLake) -> None:
+    """Whoever writes the metadata could have a rotation go on under a KEK that leaked."""
+    table = make(lake, 2)
+    (old,) = keks(table)
+    table.maintenance.rotate("kek")
+    table.append(arrow([row(90)]))
+    for marked in (old.key_id, "bm9uZQ", "keyA"):
+        with table.transaction() as change:
+            change.set_properties({MARK: marked})
+        done = table.maintenance.rotate("data")
+        assert (done.resumed, done.left_files, len(done.made)) == (False, 0, 1)
+        assert done.kek not in (marked, old.key_id)
+        assert MARK not in table.metadata.properties
+    assert rows_of(table) == sorted([*without(), row(90)])

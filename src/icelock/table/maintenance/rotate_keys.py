@@ -9,7 +9,7 @@ all are wrapped, and then unwrapped as a trial; 3 one commit replaces the entrie
 makes step 1 start again; writers that hold an older version ask the KMS whether the KEKs are the same (``catalog.trust.pins``), and go on.
 
 ``data``: as ``kek``, and the table's property ``icelock.rotation-kek`` names the KEK until all files are under it. A call that finds it
-there takes that KEK, and makes none.
+there takes that KEK, and makes none, unless there is a newer one: who writes the metadata could name one that leaked long ago.
 
 Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: files (``table.maintenance.rotate_data``), which
 changes of keys are allowed (``table.guard``).
@@ -31,7 +31,6 @@ from icelock.keys.kek import created_ms, is_live, mint_kek
 from icelock.keys.key_entries import KeyEntries
 from icelock.keys.rewrap import keks_under, mint_first_key_id, rewrap
 from icelock.kms.client import KmsClient
-from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import given_up, retries_of, retrying
@@ -79,13 +78,6 @@ class Rotated(Shown):
     keks: tuple[KekUse, ...] = ()
 
 
-def unfinished_kek(metadata: TableMetadataV3) -> str | None:
-    """Return the KEK of a rotation of data that is not finished, if it is the table's and new snapshots may still use it."""
-    kek_id = metadata.properties.get(names.ROTATION_KEK)
-    keks = keks_under(metadata.encryption_keys, names.encryption_key_id(metadata.properties))
-    return kek_id if kek_id in {kek.key_id for kek in keks} else None
-
-
 class RotatedKeys:
     """The keys' part of a rotation; each attempt is made on the table as it is then."""
 
@@ -116,7 +108,13 @@ class RotatedKeys:
             raise given_up(e) from e.__cause__
 
     def _unfinished(self) -> str | None:
-        return unfinished_kek(self._table.metadata) if self._level == "data" else None
+        """Return the KEK of a rotation of data that was not finished, if it is still the one that new snapshots use."""
+        marked = self._table.metadata.properties.get(names.ROTATION_KEK) if self._level == "data" else None
+        return marked if marked in {use.kek for use in self._uses() if use.for_new_snapshots} else None
+
+    def _uses(self) -> tuple[KekUse, ...]:
+        encryption = self._table.encryption
+        return kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
 
     def _attempt(self) -> Rotated:
         self._table.refresh()
@@ -206,6 +204,4 @@ class RotatedKeys:
         return all(kek in keys for kek in after)
 
     def _result(self, master: str, to_key: str, **more: Any) -> Rotated:
-        encryption = self._table.encryption
-        uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
-        return Rotated(level=self._level, from_key=master, to_key=to_key, keks=uses, **more)
+        return Rotated(level=self._level, from_key=master, to_key=to_key, keks=self._uses(), **more)
