@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock.spark
-from icelock.spark.driver import compact_here, rewrite_here
+from icelock.spark.driver import compact_here, rewrite_here, write_here
 from icelock.spark.settings.session import attached
 from tests.helpers.spark import session
 from tests.leak.canary import LITERAL
@@ -46,7 +46,7 @@ def main(settings: dict[str, Any]) -> None:
     writer = icelock.spark.write_to(source.repartition(2), "test.db.spark")
     writer.tableProperty("encryption.key-id", "keyA").tableProperty("write.merge.mode", "merge-on-read").create()
     source.write.format("icelock").mode("append").save("test.db.spark")
-    rewrite_here.SMALL = -1  # splits go to tasks, through Spark's plan
+    rewrite_here.SMALL = write_here._FEW_CHANGES = -1  # splits and rows go to tasks, through Spark's plan
     icelock.spark.delete(spark, "test.db.spark", f"id = {settings['number'] + 3}")
     icelock.spark.upsert(source.limit(7).selectExpr("id", "'x' name", "part", "tags", "blob"), "test.db.other", ["id"])
     compact_here.SMALL = -1
@@ -107,7 +107,10 @@ def queries(spark: SparkSession) -> None:
 
 
 def statements(spark: SparkSession) -> None:
-    """Spark's own statements of all kinds, one of which fails in a task; their only literal of a row is ``LITERAL``."""
+    """Spark's own statements of all kinds, one of which fails in a task; their only literal of a row is ``LITERAL``.
+
+    The last one that changes rows has few, which this process collects.
+    """
     keyed = "tblproperties ('encryption.key-id' = 'keyA', 'write.update.mode' = 'merge-on-read')"
     for text in (
         "create table test.db.stated {keyed} as select * from test.db.source",
@@ -133,6 +136,8 @@ def statements(spark: SparkSession) -> None:
         print(e, repr(e), sep="\n")
     else:
         raise AssertionError("a statement that has to fail did not")
+    write_here._FEW_CHANGES = 1 << 40
+    spark.sql("update test.db.stated set name = :name where id > 1", {"name": LITERAL}).collect()
 
 
 def processes() -> bytes:

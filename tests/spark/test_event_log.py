@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 import icelock.spark
 from icelock.format.key_metadata import KeyMetadata
 from icelock.kms.memory import MemoryKms
+from icelock.spark.driver import write_here
 from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, people
 
@@ -25,7 +26,8 @@ def forms(key: bytes) -> set[bytes]:
     return {key, key.hex().encode(), key.hex().upper().encode(), repr(key)[2:-1].encode(), *shifted}
 
 
-def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, caplog):
+def test_event_log_errors_and_logs_hold_no_key(spark, spark_lake, event_log, caplog, monkeypatch):
+    monkeypatch.setattr(write_here, "_FEW_CHANGES", -1)
     caplog.set_level(logging.DEBUG)
     spark_lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     spark.range(1000).selectExpr("id", "concat('canary-', id) name", "'x' city").write.format("icelock").mode("append").save(TABLE)

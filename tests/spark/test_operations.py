@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark import ChangeResult
-from icelock.spark.driver import rewrite_here
+from icelock.spark.driver import rewrite_here, write_here
 from tests.lakes.sqlite import KEYED, people
 from tests.spark.in_process import TABLE
 
@@ -26,8 +26,9 @@ COLUMNS = ["id", "name", "city"]
 
 @pytest.fixture(params=["here", "tasks"])
 def rewrites(request, monkeypatch):
-    """Files lose rows in this process, as if they were small, or by Spark's tasks."""
+    """Files lose rows, and changed rows are written, in this process, as if they were few, or by Spark's tasks."""
     monkeypatch.setattr(rewrite_here, "SMALL", 1 << 40 if request.param == "here" else -1)
+    monkeypatch.setattr(write_here, "_FEW_CHANGES", 1 << 40 if request.param == "here" else -1)
 
 
 def load(lake, name="db.t"):

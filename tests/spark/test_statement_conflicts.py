@@ -52,8 +52,8 @@ def meanwhile(monkeypatch, spark_lake):
     write = jobs_here.write_here
 
     def run(statement: Callable[[], object], other: Callable[[Any], object]) -> None:
-        def written(*given: Any) -> Any:
-            messages = write(*given)
+        def written(*given: Any, **more: Any) -> Any:
+            messages = write(*given, **more)
             other(spark_lake.catalog().load_table("db.t"))
             return messages
 

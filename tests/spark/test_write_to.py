@@ -186,8 +186,8 @@ def meanwhile(monkeypatch, change):
     """Let ``change`` happen after the tasks ended and before the commit."""
     run = jobs_here.write_here
 
-    def ran(plan, df):
-        results = run(plan, df)
+    def ran(plan, df, **more):
+        results = run(plan, df, **more)
         change()
         return results
 

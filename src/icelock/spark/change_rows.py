@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,6 +35,9 @@ from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
 from icelock.spark.task.write import POSITIONS
+
+if TYPE_CHECKING:
+    from icelock.table.table import Table
 
 _WHERE: Final = (ROW_ID.name, FILE.name, POS.name)
 # Types that Spark and Iceberg order alike, and whose values reach Python unchanged.
@@ -70,7 +73,12 @@ def delete(
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.DELETE,
     )
-    with jobs_of(spark, job.table) as jobs:
+    return remove_rows(spark, job)
+
+
+def remove_rows(spark: SparkSession, job: Job, loaded: Table | None = None) -> ChangeResult:
+    """Run the job of ``delete``; ``loaded`` is its table, where a statement has loaded it."""
+    with jobs_of(spark, job.table, loaded) as jobs:
         return jobs.remove(replace(job, base=jobs.describe(job).base))
 
 
@@ -110,11 +118,11 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
         keys = tuple(join_cols or described.identifier)
         source = _source(df, described, keys, table).persist()
         try:
-            key_range = _key_range(source, keys)
-            if key_range is None:
+            rows, key_range = _key_range(source, keys)
+            if not rows:
                 return ChangeResult()
             merge = _Merge(jobs, replace(job, key_range=key_range), source, keys, described)
-            return merge.run(update=when_matched_update_all, insert=when_not_matched_insert_all)
+            return merge.run(rows, update=when_matched_update_all, insert=when_not_matched_insert_all)
         finally:
             source.unpersist()
 
@@ -161,7 +169,7 @@ class _Merge:
         self._described = described
         self._columns = described.columns
 
-    def run(self, *, update: bool, insert: bool) -> ChangeResult:
+    def run(self, source_rows: int, *, update: bool, insert: bool) -> ChangeResult:
         matched = self._matched(update=update).persist()
         try:
             parts = []
@@ -170,7 +178,7 @@ class _Merge:
             if insert:
                 parts.append(self._unmatched(matched))
             rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-            return self._jobs.write(self._job, rows, {}, self._described.layout)
+            return self._jobs.write(self._job, rows, {}, self._described.layout, source_rows)
         finally:
             matched.unpersist()
 
@@ -222,8 +230,8 @@ def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], t
     return df.select(*((F.lower(column) if name in described.uuids else column).alias(name) for name, column in columns.items()))
 
 
-def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any, Any]] | None:
-    """Return the least and greatest values of the key columns, None if there is no row; a key twice, or with a null, is a PolicyError."""
+def _key_range(source: DataFrame, keys: tuple[str, ...]) -> tuple[int, dict[str, tuple[Any, Any]]]:
+    """Return the number of rows, and the least and greatest values of key columns; a key twice, or with a null, is a PolicyError."""
     kinds = {field.name: field.dataType for field in source.schema.fields}
     ranged = [key for key in keys if isinstance(kinds[key], _RANGED)]
     bounds = [bound(quoted(key)).alias(f"{bound.__name__} {key}") for key in ranged for bound in (F.min, F.max)]
@@ -231,7 +239,7 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
     nulls = [F.count_if(F.col(quoted(key)).isNull()).alias(f"nulls {key}") for key in keys]
     found = same.agg(F.count(F.lit(1)).alias(_KEYS), F.max(quoted(_ROWS)).alias(_ROWS), *nulls, *bounds).collect()[0]
     if not found[_KEYS]:
-        return None
+        return 0, {}
     without = [key for key in keys if found[f"nulls {key}"]]
     if without:
         raise PolicyError(f"key column {', '.join(map(repr, without))} of the DataFrame has nulls, which match no row: nothing was changed")
@@ -239,7 +247,7 @@ def _key_range(source: DataFrame, keys: tuple[str, ...]) -> dict[str, tuple[Any,
         raise PolicyError(
             f"the key {', '.join(keys)} occurs more than once in the DataFrame: nothing was changed; keep one row for each key"
         )
-    return {key: (found[f"min {key}"], found[f"max {key}"]) for key in ranged}
+    return found[_KEYS], {key: (found[f"min {key}"], found[f"max {key}"]) for key in ranged}
 
 
 def _differ(one: Column, other: Column, kind: sp.DataType) -> Column:

@@ -11,7 +11,7 @@ Not here: what a job does (``spark.sealed.job``), changes of rows (``spark.chang
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import DataFrame
@@ -24,6 +24,9 @@ from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, distribution_options
+
+if TYPE_CHECKING:
+    from icelock.table.table import Table
 
 LOCATION: Final = "location"
 
@@ -44,8 +47,9 @@ class TableWriter:
     (errors of tasks, Spark Connect) PySpark's exception with one of them in its message. Then nothing was committed and no file is left.
     """
 
-    def __init__(self, df: DataFrame, table: str) -> None:
+    def __init__(self, df: DataFrame, table: str, loaded: Table | None = None) -> None:
         self._df = df
+        self._loaded = loaded  # the table, where a statement has loaded it
         self._jobs = Jobs(df.sparkSession)
         self._options: dict[str, str] = {TABLE: table}
         self._spread: dict[str, str] = {}
@@ -154,7 +158,7 @@ class TableWriter:
         return self._write(job if action == Action.CREATE else self._jobs.with_seen(job, self._df))
 
     def _write(self, job: Job) -> ChangeResult:
-        with jobs_of(self._df.sparkSession, job.table) as jobs:
+        with jobs_of(self._df.sparkSession, job.table, self._loaded) as jobs:
             if job.action != Action.STAGE:
                 return jobs.write(job, self._df, self._spread)
             described = jobs.describe(job)

@@ -27,7 +27,7 @@ import icelock.spark
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import leftovers
-from icelock.spark.driver import rewrite_here
+from icelock.spark.driver import rewrite_here, write_here
 from tests.helpers.counting_kms import KEYS, callers_log
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
@@ -153,8 +153,9 @@ def deks(lake):
 
 @pytest.fixture
 def no_small_files(monkeypatch):
-    """Tasks rewrite files that are so small that the user's process would do it."""
+    """Tasks rewrite files that are so small, and write rows that are so few, that the user's process would do it."""
     monkeypatch.setattr(rewrite_here, "SMALL", -1)
+    monkeypatch.setattr(write_here, "_FEW_CHANGES", -1)
 
 
 @pytest.mark.usefixtures("no_small_files")

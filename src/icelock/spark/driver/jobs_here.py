@@ -4,7 +4,8 @@
 (``spark.driver.write_here``, ``rewrite_here``, ``deleted_rows``). 3 the job ends (``spark.driver.commit``): it commits, or what it wrote
 goes to the operation's next job, in memory. If a job fails, no file of the operation is left.
 
-An operation opens its catalog once, and again for what comes after a minute.
+An operation opens its catalog and loads its table once, if they do not come with it, and again for what comes after a minute. The commit
+always loads the table, which is what it is checked against.
 
 Not here: the same by the data source, for Connect sessions (``spark.driver.run_jobs``).
 """
@@ -26,19 +27,21 @@ from icelock.spark.driver.commit import end_job, remove, sweep
 from icelock.spark.driver.deleted_rows import deleted_rows
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
+from icelock.spark.driver.new_table import CREATES
 from icelock.spark.driver.plan_read import RewritePlanning
 from icelock.spark.driver.plan_write import planned_change, planned_write
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.rewrite_here import rewrite_here
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
-from icelock.spark.driver.target import TableDescription, described, target_filter, target_scan
-from icelock.spark.driver.write_here import write_here
+from icelock.spark.driver.target import TableDescription, TargetFiles, described, target_files, target_filter, target_scan
+from icelock.spark.driver.write_here import are_few_changes, is_small, write_here
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, Staged
 from icelock.spark.sealed.ticket import PlannedWrite
 from icelock.spark.settings.catalogs import catalog_of, table_of
 from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.table.table import Table
 
 _FRESH_SECONDS: Final = 60
 
@@ -46,11 +49,13 @@ _FRESH_SECONDS: Final = 60
 class JobsHere(Jobs):
     """Runs the jobs of one operation."""
 
-    def __init__(self, spark: SparkSession, table: TableName) -> None:
+    def __init__(self, spark: SparkSession, table: TableName, loaded: Table | None = None) -> None:
+        """Run jobs on a table; ``loaded`` is that table, if it was loaded just now, with a catalog that stays open."""
         super().__init__(spark)
         self._name = table
         self._opened = ExitStack()
-        self._catalog: tuple[EncryptedCatalog, float] | None = None
+        self._catalog = None if loaded is None else (cast("EncryptedCatalog", loaded.catalog), time.monotonic())
+        self._loaded = loaded
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opened.close()
@@ -61,51 +66,62 @@ class JobsHere(Jobs):
         if fresh is None:
             fresh = self._opened.enter_context(closing(catalog_of(self._settings, self._name)))
             self._catalog = fresh, time.monotonic()
+            self._loaded = None
         return fresh
 
     def _fresh(self) -> EncryptedCatalog | None:
         """Return the catalog if it was opened just now: after long, idle connections may be dead and tokens expired."""
         return self._catalog[0] if self._catalog is not None and time.monotonic() - self._catalog[1] < _FRESH_SECONDS else None
 
+    def _table(self, job: Job) -> Table:
+        """Return the operation's table, as it was when it was loaded for the operation."""
+        catalog = self.catalog()
+        if self._loaded is None:
+            self._loaded = table_of(catalog, job.table)
+        return self._loaded
+
     def describe(self, job: Job) -> TableDescription:
-        """Return what the table of a job is like now; errors are those of ``described``, and NoSuchTableError."""
-        return described(table_of(self.catalog(), job.table), job)
+        """Return what the table of a job is like; errors are those of ``described``, and NoSuchTableError."""
+        return described(self._table(job), job)
 
     def target(self, job: Job) -> DataFrame:
         """Return the rows of the table that an operation is about, by Spark's own reader where it can."""
-        table = table_of(self.catalog(), job.table)
+        table = self._table(job)
         options = ReadOptions(table=job.table, columns=job.columns)
         read = Job.of_read(options, target_filter(table, job))
         return scan_rows(self._spark, read, target_scan(table, job))
 
-    def write(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> ChangeResult:
-        """Write rows, remove those that they replace, and commit.
-
-        Rows are spread over tasks as the table and ``options`` of ``distribution`` ask; ``layout`` is the table's, if it is known.
+    def write(
+        self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None, source_rows: int | None = None
+    ) -> ChangeResult:
+        """Write rows, remove those that they replace, and commit; arguments as ``Jobs.write``.
 
         Raises:
             PolicyError, KeyUnavailableError, NoSuchTableError: as ``planned_write``; nothing was done.
             CommitError, CommitFailedException, ValidationException: nothing was committed, and no file is left.
             PySparkException: tasks failed, with icelock's error in its message; the same.
         """
-        plan, write = planned_write(self._settings, job, rows.schema, self.catalog())
+        table = None if job.action in CREATES else self._table(job)
+        plan, write = planned_write(self._settings, job, rows.schema, self.catalog(), table)
+        files = None if source_rows is None or table is None else target_files(target_scan(table, job), job)
+        few = is_small(rows) if files is None else are_few_changes(files.searched, source_rows or 0)
         context = plan.context()
-        rows = distributed(rows, layout or Layout.of(context), options, case_sensitive=self._settings.case_sensitive)
+        spread = distributed(rows, layout or Layout.of(context), options, case_sensitive=self._settings.case_sensitive)
         try:
-            messages = write_here(plan, rows)
+            messages = write_here(plan, rows if few else spread, few=few)
             check()
         except BaseException:
             sweep(context)
             raise
-        end = end_job(context, write, messages, catalog=self._fresh())
-        return self._done(write, end) if isinstance(end, ChangeResult) else self._remove_rows(job, end, context)
+        end = end_job(context, write, messages, catalog=self._fresh(), files=files)
+        return self._done(write, end) if isinstance(end, ChangeResult) else self._remove_rows(job, end, context, files)
 
     def delete(self, job: Job, rows: DataFrame, place: Sequence[int]) -> ChangeResult:
         """Delete the rows that are at these places, and commit; errors as ``write``. Nothing is written before, so nothing is left.
 
         ``place`` are the columns of ``rows`` with file and position.
         """
-        table = table_of(self.catalog(), job.table)
+        table = self._table(job)
         write = planned_change(self._settings, job, table)
         context = replace(table.transaction().staged.write_context(), operation_id=job.operation_id)
         found = deleted_rows(rows, place)
@@ -117,13 +133,13 @@ class JobsHere(Jobs):
         """Remove the rows that match the job's filter, and commit; errors as ``write``. Files that go as a whole need no task."""
         return self._remove_rows(job, None, None)
 
-    def _remove_rows(self, job: Job, staged: Staged | None, written: WriteContext | None) -> ChangeResult:
-        """Remove rows and commit, with what was ``staged`` before, ``written`` so."""
+    def _remove_rows(self, job: Job, staged: Staged | None, written: WriteContext | None, files: TargetFiles | None = None) -> ChangeResult:
+        """Remove rows and commit, with what was ``staged`` before, ``written`` so; ``files`` are the job's, if they were planned."""
         job = replace(job, action=Action.REWRITE)
         try:
-            table = table_of(self.catalog(), job.table)
+            table = self._table(job)
             write = planned_change(self._settings, job, table)
-            removal = RewritePlanning(self._settings, job, table, target_scan(table, job))
+            removal = RewritePlanning(self._settings, job, table, target_scan(table, job), files)
             splits, plan = removal.splits(staged), removal.plan()
         except BaseException:
             if staged is not None and written is not None:

@@ -197,6 +197,10 @@ class RewritePlanning(_DriverReader):
 
     _table: Table
 
+    def __init__(self, settings: Settings, job: Job, table: Table, scan: DataScan, files: TargetFiles | None = None) -> None:
+        super().__init__(settings, job, table, scan)
+        self._files = files
+
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the job; errors are those of ``splits``."""
         return self.splits(peek(self._job)) or [RewriteSplit([], {})]
@@ -222,7 +226,7 @@ class RewritePlanning(_DriverReader):
     @cached_property
     def files(self) -> TargetFiles:
         """The files that hold the rows, or may."""
-        return target_files(self._scan, self._job)
+        return self._files or target_files(self._scan, self._job)
 
     def plan(self) -> RewritePlan:
         """Return what all tasks share."""

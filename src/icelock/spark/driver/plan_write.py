@@ -42,8 +42,10 @@ def plan_write(settings: Settings, job: Job, schema: StructType) -> TaskWriter:
     return kind(plan, Ticket.issue(write, SystemEntropy()))
 
 
-def planned_write(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> tuple[WritePlan, PlannedWrite]:
-    """Return what tasks and what the commit of one job need.
+def planned_write(
+    settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog, table: Table | None = None
+) -> tuple[WritePlan, PlannedWrite]:
+    """Return what tasks and what the commit of one job need; ``table`` is the job's, if it is loaded.
 
     Raises:
         PolicyError: a plain table, no such branch, or columns that do not fit.
@@ -53,7 +55,7 @@ def planned_write(settings: Settings, job: Job, schema: StructType, catalog: Enc
     """
     if job.action in CREATES:
         return _plan_new_table(settings, job, schema, catalog)
-    table = table_of(catalog, job.table)
+    table = table or table_of(catalog, job.table)
     write = planned_change(settings, job, table)
     transaction = table.transaction()
     context = replace(transaction.staged.write_context(), operation_id=job.operation_id, spec=output_spec(table, job))

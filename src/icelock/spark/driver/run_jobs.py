@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,16 +31,19 @@ from icelock.spark.sealed.seen import Seen, refuse, seen_in
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import Settings, is_classic, settings_of
 
+if TYPE_CHECKING:
+    from icelock.table.table import Table
+
 _logger = logging.getLogger(__name__)
 
 
-def jobs_of(spark: SparkSession, table: TableName) -> Jobs:
-    """Return what runs the jobs of one operation on a table, to be used in a ``with`` block."""
+def jobs_of(spark: SparkSession, table: TableName, loaded: Table | None = None) -> Jobs:
+    """Return what runs the jobs of one operation on a table, to be used in a ``with`` block; ``loaded`` as ``JobsHere``'s."""
     if not is_classic(spark):
         return Jobs(spark)
     from icelock.spark.driver.jobs_here import JobsHere
 
-    return JobsHere(spark, table)
+    return JobsHere(spark, table, loaded)
 
 
 class Jobs:
@@ -72,10 +75,22 @@ class Jobs:
         """Return the rows of the table that an operation is about."""
         return self.read(replace(job, action=Action.TARGET))
 
-    def write(self, job: Job, rows: DataFrame, options: Mapping[str, str], layout: Layout | None = None) -> ChangeResult:
+    def write(
+        self,
+        job: Job,
+        rows: DataFrame,
+        options: Mapping[str, str],
+        layout: Layout | None = None,
+        source_rows: int | None = None,  # noqa: ARG002 - the data source has tasks for any number
+    ) -> ChangeResult:
         """Write rows, remove those that they replace, and commit.
 
-        Rows are spread over tasks as the table and ``options`` of ``distribution`` ask; ``layout`` is the table's, if it is known.
+        Args:
+            job: with its base, if rows are replaced.
+            rows: spread over tasks as the table and ``options`` ask.
+            options: of ``distribution``.
+            layout: the table's, if it is known.
+            source_rows: of a change, how many rows there are at most that are no rows of the table, if that is known.
         """
         if layout is None:
             properties = self._settings.catalogs.get(job.table.catalog) or {}  # as far as this process knows them

@@ -9,8 +9,9 @@ its other work on a row (measured: 4.8 s of CPU against 2.3 for 5 million rows o
 values, unless the user has set it, and batches are limited to ``_FIXED_ROWS`` rows instead, those with strings, lists or maps to
 ``_VARIABLE_ROWS``.
 
-Few rows (Spark knows of literals, ranges and limits) are collected and written by the user's process: a task in a Python worker takes
-0.1 s whatever it does, as Spark 4 reads the directories of its zip files for each (``importlib.invalidate_caches``).
+Few rows are collected and written by the user's process: a task in a Python worker takes 0.1 s whatever it does, as Spark 4 reads the
+directories of its zip files for each (``importlib.invalidate_caches``). Spark knows it of literals, ranges and limits. An UPDATE or MERGE
+has no more rows than the files that it looks into and its source have together; this process plans these files, so it knows theirs.
 
 Not here: planning and commit (``spark.driver.jobs_here``), what a task does (``spark.task.write``), Connect sessions, which use the data
 source (``spark.driver.run_jobs``).
@@ -19,11 +20,12 @@ source (``spark.driver.run_jobs``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg.table import FileScanTask
 from pyspark.sql import DataFrame
 from pyspark.sql import types as sp
 
@@ -39,15 +41,17 @@ _VARIABLE_ROWS: Final = 2048
 _FIXED_ROWS: Final = 10_000
 _PARTS: Final = "parts"
 _FEW_ROWS: Final = 100
+_FEW_CHANGES: Final = 1000
+_FEW_BYTES: Final = 1 << 20
 _logger = logging.getLogger(__name__)
 
 
-def write_here(plan: WritePlan, rows: DataFrame) -> list[SealedFiles]:
-    """Write rows by tasks; return their messages, in the order of the tasks.
+def write_here(plan: WritePlan, rows: DataFrame, *, few: bool = False) -> list[SealedFiles]:
+    """Write rows by tasks, or few of them in this process; return the messages, in the order of the tasks.
 
-    Errors are those of ``write_rows`` for few rows, or PySpark's for a task's.
+    Errors are those of ``write_rows`` for few rows, or PySpark's for a query's and a task's.
     """
-    if _is_small(rows):
+    if few:
         return [write_rows(plan, iter(_collected(rows)))]
     return run_tasks(rows, partial(write_rows, plan), _batch_settings(rows))
 
@@ -77,10 +81,17 @@ def _named(rows: DataFrame) -> DataFrame:
     return rows if plain else rows.toDF(*(f"c{number}" for number in range(len(names))))
 
 
-def _is_small(rows: DataFrame) -> bool:
+def is_small(rows: DataFrame) -> bool:
     """Whether Spark knows, before any job, that these are few rows: by the analysed plan, as the job optimizes a plan of its own."""
     most = rows._jdf.queryExecution().analyzed().maxRows()
     return bool(most.isDefined() and most.get() <= _FEW_ROWS)
+
+
+def are_few_changes(files: Sequence[FileScanTask], source_rows: int) -> bool:
+    """Whether a change has few rows: no more than the files that it looks into and its source of so many rows have together."""
+    known = [task.file for task in files]
+    rows = source_rows + sum(file.record_count for file in known)
+    return rows <= _FEW_CHANGES and sum(file.file_size_in_bytes for file in known) <= _FEW_BYTES
 
 
 def _task(work: Callable[[Iterator[pa.RecordBatch]], SealedFiles]) -> Any:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import ROW_ID
-from icelock.spark.change_rows import delete
+from icelock.spark.change_rows import remove_rows
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.jobs_here import JobsHere
@@ -44,7 +44,7 @@ def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
         given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
         session.results.put(plain_tables.insert(loaded.table, session.rows(asked.given), given, replaced))
         return
-    writer = write_to(session.rows(asked.given), str(loaded.name)).options(**asked["options"])
+    writer = TableWriter(session.rows(asked.given), str(loaded.name), loaded.table).options(**asked["options"])
     if loaded.at.branch is not None:
         writer.option("branch", loaded.at.branch)
     if mode == "append":
@@ -73,7 +73,14 @@ def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -
         given = plain_tables.PlainWrite.of(loaded.name, {}, loaded.at.branch)
         session.results.put(plain_tables.delete(loaded.table, _where(loaded, asked), given))
         return
-    session.results.put(delete(session.spark, str(loaded.name), _where(loaded, asked), branch=loaded.at.branch or MAIN))
+    job = Job(
+        action=Action.REWRITE,
+        table=loaded.name,
+        branch=loaded.at.branch or MAIN,
+        row_filter=_where(loaded, asked),
+        purpose=Purpose.DELETE,
+    )
+    session.results.put(remove_rows(session.spark, job, loaded.table))
 
 
 def create_table(session: StatementSession, asked: Asked) -> None:
@@ -137,11 +144,11 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
     rows = session.rows(asked.given)
-    with JobsHere(session.spark, loaded.name) as jobs:
+    with JobsHere(session.spark, loaded.name, loaded.table) as jobs:
         if job.purpose == Purpose.DELETE:
             result = jobs.delete(job, rows, asked["place"])
         else:
-            result = jobs.write(job, _changed(loaded, rows, asked), spread, known.layout)
+            result = jobs.write(job, _changed(loaded, rows, asked), spread, known.layout, asked["source_rows"])
     session.results.put(result)
 
 

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
@@ -99,8 +100,38 @@ public class TableCommands extends SparkStrategy {
     columns.put("names", row.isDefined() ? Arrays.asList((Object[]) ((ProjectingInternalRow) row.get()).schema().fieldNames()) : null);
     columns.put("place", ordinals(change.projections().rowIdProjection()));
     columns.put("metadata", metadata.isDefined() ? ordinals(metadata.get()) : null);
+    columns.put("source_rows", sourceRows(change));
     columns.put("filters", new String(PushedFilters.json(filters(change)), StandardCharsets.UTF_8));
     return ((SparkWrites.Delta) change.write().get()).rows(columns);
+  }
+
+  /** Returns how many rows a statement has at most beside those of its table, null if Spark does not know: those of a MERGE's source. */
+  private static Object sourceRows(WriteDelta change) {
+    if (!isMerge(change)) {
+      return Long.valueOf(0L);
+    }
+    LogicalPlan rows = below(below(change.query(), MergeRows.class), Join.class);
+    if (!(rows instanceof Join)) {
+      return null;
+    }
+    LogicalPlan left = ((Join) rows).left();
+    LogicalPlan right = ((Join) rows).right();
+    boolean isLeft = hasPlaces(left);
+    if (isLeft == hasPlaces(right)) {
+      return null; // the source has such a column too, or the optimizer has left no join with the table
+    }
+    Option most = isLeft ? right.maxRows() : left.maxRows();
+    return most.isDefined() ? most.get() : null;
+  }
+
+  /** Whether rows have places in files, as those of the table have, whose columns the optimizer may have given other ids. */
+  private static boolean hasPlaces(LogicalPlan rows) {
+    for (Object column : CollectionConverters.asJava(rows.output())) {
+      if (((Attribute) column).name().equals("_pos")) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Returns filters of the table's own columns that hold for all of its rows that the statement looks at. */
