@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from importlib.metadata import version
 
@@ -12,6 +13,7 @@ from pyiceberg.types import LongType
 from pyspark.errors import AnalysisException
 
 from tests.lakes.sqlite import KEY
+from tests.spark.native_tables import files_read
 
 pytestmark = pytest.mark.spark
 NAMES = {"iceberg_version", "years", "months", "days", "hours", "bucket", "truncate"}
@@ -100,3 +102,44 @@ def test_in_queries(sql, spark):
         sql("select test.system.nothing(1)")
     with pytest.raises(AnalysisException, match="ROUTINE"):
         sql("select test.db.bucket(4, 1)")
+
+
+# By the partitioning: conditions, which ids they find, and in how many files of one row each. The buckets of 34, 0, -1 and 41 are 3, 0, 0
+# and 2 of 4 (the hash of 34 is in the specification); 2020 begins 50 years, 438288 hours after 1970.
+PARTITIONED = {
+    "bucket(4, id)": {"bucket(4, id) = 3": ({34}, 1), "bucket(4, id) < 1": ({0, -1}, 2), "bucket(8, id) = 3": ({34}, 5)},
+    "truncate(10, id)": {
+        "truncate(10, id) = 30": ({34}, 1),
+        "truncate(10, id) >= 30": ({34, 41}, 2),
+        "truncate(10, id) < -9": ({-1}, 1),
+        "truncate(10, id) is null": ({None}, 5),
+    },
+    "years(ts)": {
+        "years(ts) = 50": ({34}, 1),
+        "years(ts) <= 50": ({34, 0, 41}, 3),
+        "years(ts) = 52": (set(), 0),
+        "months(ts) = 600": ({34}, 5),
+    },
+    "days(ts)": {"days(ts) = date'1969-12-31'": ({0}, 1), "days(ts) > date'1970-01-01' and city = 'x'": ({34, -1}, 2)},
+    "hours(ts)": {"hours(ts) = -1": ({0}, 1), "hours(ts) >= 438288": ({34, -1}, 2), "hours(ts) = 1 or id = 0": ({0}, 5)},
+}
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("partitioned", PARTITIONED)
+def test_files_of_other_partitions_are_not_read(sql, spark, partitioned):
+    """As with Java: where the table is partitioned by the very function, with a value on its right."""
+    sql(f"create table test.db.t (id bigint, ts timestamp, city string) partitioned by ({partitioned}) {KEY}")
+    for number, moment in (
+        (34, "2020-01-01 00:00:00"),
+        (0, "1969-12-31 23:59:59"),
+        (-1, "2021-06-01 12:00:00"),
+        (41, "1970-01-01 00:30:00"),
+    ):
+        sql(f"insert into test.db.t values ({number}, timestamp'{moment} UTC', 'x')")
+    sql("insert into test.db.t values (null, null, 'x')")
+    for condition, (ids, files) in PARTITIONED[partitioned].items():
+        query = re.sub(r"\b(?=(bucket|truncate|years|months|days|hours)\()", "test.system.", condition)
+        found = spark.sql(f"select id from test.db.t where {query}")
+        assert files_read(found) == files, condition
+        assert {row.id for row in found.collect()} == ids, condition

@@ -26,6 +26,7 @@ HOOKS = {
     "DeletedRows": "test_delete_statements.py::test_places_of_all_tasks_come_together",
     "Failure": "test_errors.py::test_each_action_says_which_file_was_changed",
     "FreshScans": "test_push_down.py::test_one_dataframe_serves_many_queries",
+    "FunctionFilters": "test_functions.py::test_files_of_other_partitions_are_not_read",
     "KeyOfThread": "test_native_secrets.py::test_no_key_is_left_where_files_were_opened",
     "KeyedParquet": "test_native_schema.py::test_parts_of_columns_are_read_by_id",
     "KeyedReader": "test_native_secrets.py::test_a_damaged_file_is_an_error_and_no_missing_rows",

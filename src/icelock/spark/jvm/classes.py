@@ -30,7 +30,17 @@ _RULES: Final = ("Plans", "Replacing", "FreshScans", "OwnRows")
 _NATIVE: Final = (
     *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
     "PositionColumn",
-    *("LiveRows", "KeyOfThread", "PlannedFiles", "KeyedReader", "SafeFilters", "KeyedParquet", "NativeScan", "ColumnFunctions"),
+    *(
+        "LiveRows",
+        "KeyOfThread",
+        "FunctionFilters",
+        "PlannedFiles",
+        "KeyedReader",
+        "SafeFilters",
+        "KeyedParquet",
+        "NativeScan",
+        "ColumnFunctions",
+    ),
     *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
     *("CachedTables", "TableRelations", "TableCommands", "DeletedRows", "RangeOf"),
 )

@@ -13,8 +13,10 @@ import base64
 import datetime as dt
 import decimal
 import json
+import operator
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, cast
 
@@ -27,6 +29,37 @@ _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _TRUE: Final = cast("BooleanExpression", AlwaysTrue())
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFilter:
+    """A comparison of a catalog function with a value, such as ``bucket(4, id) = 1``, by the name of the column.
+
+    ``transform`` is the partition transform of the same result; times and dates are counted as partition values are.
+    """
+
+    column: str
+    transform: str
+    kind: str
+    value: int
+
+    def may_match(self, partition: Any) -> bool:
+        """Whether rows with this partition value of the transform have the comparison's."""
+        if isinstance(partition, dt.date):
+            partition = (partition - _EPOCH.date()).days
+        if partition is None:
+            return False  # nothing that is compared with null is found
+        return not isinstance(partition, int) or bool(_COMPARISONS[self.kind](partition, self.value))
+
+
+def function_filters(filters: bytes) -> list[FunctionFilter]:
+    """Return the comparisons of catalog functions; the others are for ``pruning_filter``."""
+    found = []
+    for kind, *parts in json.loads(filters):
+        if kind == "Function" and parts[0] in _COMPARISONS and parts[1] in _TRANSFORMS:
+            comparison, function, number, column, value = parts
+            found.append(FunctionFilter(column, _TRANSFORMS[function].format(number), comparison, value))
+    return found
 
 
 class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
@@ -116,6 +149,21 @@ _BINARY: Final[dict[str, Callable[[tuple[str, ...], Any], ds.Filter]]] = {
     "LessThan": ds.LessThan,
     "LessThanOrEqual": ds.LessThanOrEqual,
     "StringStartsWith": ds.StringStartsWith,
+}
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "EqualTo": operator.eq,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
+}
+_TRANSFORMS: Final = {
+    "Bucket": "bucket[{}]",
+    "Truncate": "truncate[{}]",
+    "Years": "year",
+    "Months": "month",
+    "Days": "day",
+    "Hours": "hour",
 }
 _VALUES: Final[dict[str, Callable[[str], Any]]] = {
     "float": float,

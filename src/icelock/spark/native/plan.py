@@ -34,7 +34,7 @@ from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.native import equality as eq
 from icelock.spark.native.columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
-from icelock.spark.native.filters import pruning_filter
+from icelock.spark.native.filters import FunctionFilter, function_filters, pruning_filter
 from icelock.table.scan import DataScan
 
 _KEPT_PLANS: Final = 8
@@ -118,17 +118,30 @@ class Planned:
     def files(self, group: Group, columns: Columns, equality: Iterable[eq.EqualityDeletes], filters: bytes) -> bytes:
         """Return the files of a group that Spark's filters leave, as an Arrow stream."""
         with eq.still_there(f"snapshot {self.snapshot_id} of {columns.table}"):
-            return self._files(group, columns, equality, pruning_filter(filters, self._translator))
+            tasks = self._filtered(pruning_filter(filters, self._translator))
+            chosen = [task for task in tasks if self._groups.get(task.path) == group]
+            for function in function_filters(filters):
+                chosen = self._in_partitions(chosen, function)
+            return self._files(chosen, columns, equality)
 
-    def _files(self, group: Group, columns: Columns, equality: Iterable[eq.EqualityDeletes], expression: BooleanExpression) -> bytes:
-        tasks = self._filtered(expression)
-        chosen = [task for task in tasks if self._groups.get(task.path) == group]
+    def _files(self, chosen: list[ScanTask], columns: Columns, equality: Iterable[eq.EqualityDeletes]) -> bytes:
         for task in chosen:
             StoredFile.of(task, allow_plaintext=self._context.allow_plaintext)
             check_deletes(self._context, task)
         made = self._columns(columns, chosen)
         made |= {deletes.name: deletes.sets(chosen) for deletes in equality}
         return eq.stream(made)
+
+    def _in_partitions(self, tasks: list[ScanTask], function: FunctionFilter) -> list[ScanTask]:
+        """Return the files that a comparison of a function leaves: those of specs without its transform, and those of its partitions."""
+        column = next((field.field_id for field in self.wanted.fields if field.name == function.column), None)
+        places = {
+            spec.spec_id: place
+            for spec in self._specs.values()
+            for place, field in enumerate(spec.fields)
+            if field.source_id == column and str(field.transform) == function.transform
+        }
+        return [task for task in tasks if task.spec_id not in places or function.may_match(task.partition[places[task.spec_id]])]
 
     def _filtered(self, expression: BooleanExpression) -> list[ScanTask]:
         name = repr(expression)

@@ -143,8 +143,9 @@ public class PlannedFiles implements FileIndex, Supplier {
   private static void translate(Seq expressions, List<Object> filters) {
     for (Object each : CollectionConverters.asJava(expressions)) {
       Option filter = PushedFilters.of((Expression) each);
-      if (filter.isDefined()) {
-        filters.add(filter.get());
+      Object called = filter.isDefined() ? filter.get() : FunctionFilters.of((Expression) each);
+      if (called != null) {
+        filters.add(called);
       }
     }
   }

@@ -79,7 +79,7 @@ class PushedFilters {
   static byte[] json(List<?> filters) {
     List<Object> found = new ArrayList<>();
     for (Object filter : filters) {
-      found.add(filter((Filter) filter, 0));
+      found.add(filter instanceof List ? filter : filter((Filter) filter, 0)); // those of functions are lists already
     }
     try {
       return JSON.writeValueAsBytes(found);
