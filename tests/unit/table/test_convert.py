@@ -126,6 +126,14 @@ def test_files_without_field_ids_go_by_the_name_mapping(lake: TestLake, tmp_path
     assert rows_of(converted(lake)) == before
 
 
+def test_a_file_that_is_listed_twice_has_its_rows_twice(lake: TestLake) -> None:
+    table = plain_table(lake)
+    path = next(iter(table.scan(row_filter="id = 0").plan_files())).file.file_path
+    table.add_files([path], check_duplicate_files=False)
+    assert ids(table) == sorted([*range(20), *range(10)])
+    assert ids(converted(lake)) == ids(table)
+
+
 class DeleteManifest(ManifestWriterV2):
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES

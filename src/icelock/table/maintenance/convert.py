@@ -33,7 +33,7 @@ from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.commit.conversion import check_refs, encrypted_properties, stage_converted, without_snapshots
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
 from icelock.table.guard import check_new_table
-from icelock.table.maintenance.convert_files import Plan, Written, bytes_of, context_of
+from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, context_of, write_here
 from icelock.table.maintenance.plain_files import plain_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import AnyTable
@@ -86,6 +86,7 @@ def convert(
     drop_refs: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    write: WriteFiles = write_here,
 ) -> Converted:
     """Make an encrypted table of a plain one of format version 1, 2 or 3, under its own name, while others read and write it.
 
@@ -100,6 +101,7 @@ def convert(
         drop_refs: whether other branches and tags may go, too.
         dry_run: only check, and say what would be done.
         progress: told the bytes of data files that were read so far, and of all.
+        write: who writes the rows; this process, if left out.
 
     Raises:
         PolicyError: the table is encrypted, or has what an encrypted one cannot have; nothing was written.
@@ -111,14 +113,16 @@ def convert(
     """
     if history != "drop":
         raise PolicyError(f"history is {history!r}; it must be 'drop': older snapshots cannot be converted in this version")
-    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=progress)
+    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=progress, write=write)
     return conversion.plan() if dry_run else conversion.run()
 
 
 class _Conversion:
     """One call of ``convert``."""
 
-    def __init__(self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress | None) -> None:
+    def __init__(
+        self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress | None, write: WriteFiles
+    ) -> None:
         self._table = table
         catalog: Any = table.catalog
         self._catalog = catalog  # an EncryptedCatalog
@@ -130,10 +134,11 @@ class _Conversion:
             raise PolicyError(
                 f"table {self._name} is not of one of icelock's catalogs, which alone convert: load it by icelock.load_catalog"
             )
-        self._written = Written(entropy=self._catalog.encryption.entropy)
+        self._written = Written(entropy=self._catalog.encryption.entropy, by=write)
         self._keks: tuple[EncryptedKey, ...] = ()
         self._rounds = 0
         self._read = 0
+        self._planned: tuple[str, Plan] | None = None  # the newest plan, and the metadata file of its version
         self._certain = True  # whether nothing of this call can be in the table
 
     @property
@@ -144,7 +149,7 @@ class _Conversion:
         """Return what would be done, after all checks that write nothing."""
         table = self._loaded()
         refs = self._check(table)
-        context_of(self._transaction(table).staged, table.metadata)
+        context_of(self._transaction_of(table).staged, table.metadata)
         plan = Plan.of(table)
         return Converted(
             key_id=self._key_id,
@@ -205,7 +210,7 @@ class _Conversion:
         io = storage_of(table.io)
         return Table(table.name(), metadata, table.metadata_location, io, self._catalog, encryption=self._catalog.encryption)
 
-    def _transaction(self, table: AnyTable) -> Any:
+    def _transaction_of(self, table: AnyTable) -> Any:
         """Return a transaction of the encrypted table, with the KEK of this call."""
         transaction = self._empty(table).transaction()
         self._keks = transaction.staged.prepare_kek(self._keks)
@@ -215,8 +220,8 @@ class _Conversion:
         """Write what a version has and is not written yet; return its plan."""
         self._rounds += 1
         self._check(table)
-        staged = self._transaction(table).staged
-        context, plan = context_of(staged, table.metadata), Plan.of(table)
+        staged = self._transaction_of(table).staged
+        context, plan = context_of(staged, table.metadata), self._plan_of(table)
         whole = self._read + bytes_of(self._written.missing(plan).values())
 
         def done(task: Any) -> None:
@@ -225,6 +230,12 @@ class _Conversion:
 
         self._written.write(plan, context, done)
         return plan
+
+    def _plan_of(self, table: AnyTable) -> Plan:
+        """Return the plan of a version; manifests are read once for each, so mostly not in the turn."""
+        if self._planned is None or self._planned[0] != table.metadata_location:
+            self._planned = (table.metadata_location, Plan.of(table))
+        return self._planned[1]
 
     def _attempt(self) -> Converted:
         """Take in what came meanwhile, and switch."""
@@ -246,7 +257,7 @@ class _Conversion:
             table: AnyTable = turn.load()
             self._check_same(table)
             refs = self._check(table)
-            plan = Plan.of(table)
+            plan = self._plan_of(table)
             missing = self._written.missing(plan)
             if missing and not last and bytes_of(missing.values()) > _IN_TURN_BYTES:
                 return table
@@ -276,7 +287,7 @@ class _Conversion:
 
     def _switch(self, turn: Any, table: AnyTable, plan: Plan) -> tuple[Any, list[Any]]:
         """Commit; return the metadata and the files of the encrypted table."""
-        transaction, files = self._transaction(table), self._written.of(plan)
+        transaction, files = self._transaction_of(table), self._written.of(plan)
         try:
             stage_converted(transaction, files, table.metadata)
             self._certain = False

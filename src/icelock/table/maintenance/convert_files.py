@@ -6,7 +6,7 @@ of the table that has this source; whatever others commit meanwhile (appends, de
 sources, and only they are written in the next round.
 
 Each source is read as a plain table is read (Parquet and Avro, deletes applied), and written by the table's settings to encrypted files
-with a key of its own each; by threads, in the memory of their open files.
+with a key of its own each; by threads, in the memory of their open files, or by an engine.
 
 Not here: rounds and the commit (``table.maintenance.convert``).
 """
@@ -14,11 +14,13 @@ Not here: rounds and the commit (``table.maintenance.convert``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Protocol
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -26,7 +28,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.combine import combine_files
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import DataFileWriter, WriteContext
-from icelock.errors import IntegrityError
+from icelock.errors import CommitError, IntegrityError
 from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
@@ -76,7 +78,13 @@ class Plan:
             FormatError, OSError: a manifest cannot be read.
         """
         scan, form = engine_scan(table), form_of(table.metadata)
-        return cls(tasks={source_of(task, form): task for task in scan.iter_tasks()}, read=scan.read_context())
+        listed: Counter[Source] = Counter()
+        tasks: dict[Source, ScanTask] = {}
+        for task in scan.iter_tasks():
+            source = source_of(task, form)
+            tasks[*source, listed[source]] = task  # a file that a table lists twice has its rows twice
+            listed[source] += 1
+        return cls(tasks=tasks, read=scan.read_context())
 
     @property
     def size(self) -> int:
@@ -84,13 +92,22 @@ class Plan:
         return sum(task.file_size for task in self.tasks.values())
 
 
+class WriteFiles(Protocol):
+    """Writes the live rows of data files to new ones: ``write_here``, or an engine."""
+
+    def __call__(
+        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+    ) -> Generator[tuple[int, list[DataFile]]]:
+        """Yield the number of each data file with its new files, in any order; after an error no file is left that was not yielded."""
+
+
 @dataclass(kw_only=True)
 class Written:
-    """What was written so far, by source."""
+    """What was written so far, by source; ``by`` whom."""
 
     entropy: Entropy
+    by: WriteFiles
     files: dict[Source, list[DataFile]] = field(default_factory=dict)
-    _numbers: count[int] = field(default_factory=count)
 
     def missing(self, plan: Plan) -> dict[Source, ScanTask]:
         """Return what of a plan is not written yet."""
@@ -120,39 +137,51 @@ class Written:
             PolicyError, FormatError, OSError: a file cannot be read or written.
             IntegrityError: a data file without deletes has not as many rows as its manifest says.
         """
-        left = iter(self.missing(plan).items())
-        running: dict[Future[list[DataFile]], Source] = {}
-        with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
-            try:
-                while True:
-                    while len(running) < 2 * _AT_ONCE and (following := next(left, None)) is not None:
-                        running[pool.submit(self._convert, following[1], plan.read, context)] = following[0]
-                    if not running:
-                        return
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        files = future.result()
-                        source = running.pop(future)
-                        self.files[source] = files
-                        done(plan.tasks[source])
-            finally:
-                self._end(running)
+        missing = self.missing(plan)
+        sources, tasks = list(missing), list(missing.values())
+        if not tasks:
+            return
+        with closing(self.by(plan.read, context, tasks, self.entropy)) as written:
+            for number, files in written:
+                self.files[sources[number]] = files
+                _check_whole(tasks[number], files)
+                done(tasks[number])
+        if not all(source in self.files for source in sources):
+            raise CommitError("not all data files were written, and nobody said why: the table was not converted")
 
-    def _end(self, running: Mapping[Future[list[DataFile]], Source]) -> None:
-        """Keep or stop what is under way when the work ends early."""
-        for future, source in running.items():
-            if not future.cancel() and future.exception() is None:
-                self.files[source] = future.result()
 
-    def _convert(self, task: ScanTask, read: ReadContext, context: WriteContext) -> list[DataFile]:
-        files = combine_files(read, context, [task], task_id=next(self._numbers), entropy=self.entropy)
-        rows = sum(file.record_count for file in files)
-        if rows != task.record_count and not task.deletes:
-            delete_files(context.io, [file.file_path for file in files])
-            raise IntegrityError(
-                f"{task.path} has {rows} rows, and its manifest says {task.record_count}: it was cut or replaced, so the table was not "
-                "converted; restore the file"
-            )
-        return files
+def _check_whole(task: ScanTask, files: Sequence[DataFile]) -> None:
+    rows = sum(file.record_count for file in files)
+    if rows != task.record_count and not task.deletes:
+        raise IntegrityError(
+            f"{task.path} has {rows} rows, and its manifest says {task.record_count}: it was cut or replaced, so the table was not "
+            "converted; restore the file"
+        )
+
+
+def write_here(
+    read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+) -> Generator[tuple[int, list[DataFile]]]:
+    """Write the rows of data files by threads of this process; see ``WriteFiles``."""
+    left = iter(enumerate(tasks))
+    running: dict[Future[list[DataFile]], int] = {}
+
+    def one(number: int, task: ScanTask) -> list[DataFile]:
+        return combine_files(read, write, [task], task_id=number, entropy=entropy)
+
+    with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
+        try:
+            while True:
+                for number, task in islice(left, 2 * _AT_ONCE - len(running)):
+                    running[pool.submit(one, number, task)] = number
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    files = future.result()
+                    yield running.pop(future), files
+        finally:
+            ended = [future for future in running if not future.cancel() and future.exception() is None]
+            delete_files(write.io, [file.file_path for future in ended for file in future.result()])
 
 
 def context_of(staged: Staged, plain: TableMetadata) -> WriteContext:
