@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.concurrency.race_places import Place, sqlite_lake
+from tests.concurrency.race_processes import Processes
 from tests.lakes.hive import HiveLake
 from tests.lakes.postgres import PostgresLake
 
@@ -22,3 +24,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         "hive": lambda: HiveLake(tmp_path, request.getfixturevalue("metastore").uri),
     }
     return Place(made[request.param]())
+
+
+@pytest.fixture(scope="package")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    started = Processes(tmp_path_factory.mktemp("race"))
+    yield started
+    started.end()

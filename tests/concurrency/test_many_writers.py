@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,9 @@ from pyiceberg.transforms import IdentityTransform
 
 from tests.concurrency.race_jobs import GROUPS, ROWS, SCHEMA, appends, mixed, rows_of, states
 from tests.concurrency.race_places import Place, RestLake
+from tests.concurrency.race_processes import Processes
 from tests.concurrency.whole_table import assert_whole, ids, in_order
-from tests.helpers.places import python_path
+from tests.helpers.turns import todays
 from tests.servers.rest import RestServer
 
 WRITERS, APPENDS, STEPS = 8, 4, 4
@@ -32,20 +30,8 @@ LEVELS = {
 }
 
 
-def in_processes(place: Place, job: str, count: int, out: Path) -> None:
-    wanted = {
-        "job": job, "writers": WRITERS, "count": count, "properties": place.properties(), "table": place.table, "out": str(out),
-    }  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": python_path()}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.concurrency.race_writers", json.dumps(wanted)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+def in_processes(processes: Processes, place: Place, job: str, count: int, out: Path) -> None:
+    processes.run({"job": job, "writers": WRITERS, "count": count, "properties": place.properties(), "table": place.table, "out": str(out)})
 
 
 def in_threads(work: Any) -> list[Any]:
@@ -64,10 +50,10 @@ def assert_appended(table: Any, count: int, *, of_the_server: tuple[str, ...] = 
     assert_whole(table, of_the_server=of_the_server)
 
 
-def test_processes_that_append(place: Place, tmp_path: Path) -> None:
+def test_processes_that_append(processes: Processes, place: Place, tmp_path: Path) -> None:
     """J-06: each with a catalog of its own, under default settings; of 8 x 6 through Hive Java loses 13 to 20."""
     place.make()
-    in_processes(place, "appends", APPENDS, tmp_path)
+    in_processes(processes, place, "appends", APPENDS, tmp_path)
     assert_appended(place.load(), APPENDS)
 
 
@@ -79,12 +65,14 @@ def test_threads_that_append_through_one_table_object(place: Place) -> None:
 
 
 @pytest.mark.parametrize("writers", ["processes", "threads"])
-def test_a_race_through_a_rest_server_under_default_settings(rest_server: RestServer, writers: str, tmp_path: Path) -> None:
+def test_a_race_through_a_rest_server_under_default_settings(
+    processes: Processes, rest_server: RestServer, writers: str, tmp_path: Path
+) -> None:
     """Each writer with a catalog of its own: no lock is there, so every one of them loses some tries."""
     place = Place(RestLake(tmp_path, rest_server))
     place.make()
     if writers == "processes":
-        in_processes(place, "appends", APPENDS, tmp_path)
+        in_processes(processes, place, "appends", APPENDS, tmp_path)
     else:
         in_threads(lambda number: appends(place.load(), number, APPENDS))
     # Java's server leaves the metadata files of the commits that lost.
@@ -95,14 +83,14 @@ def test_a_race_through_a_rest_server_under_default_settings(rest_server: RestSe
 MIXED = {("sqlite", "serializable"): "threads", ("sqlite", "snapshot"): "processes", ("postgres", "snapshot"): "threads"}
 
 
-@pytest.mark.parametrize("level", sorted(LEVELS))
-def test_writers_that_append_delete_and_overwrite(place: Place, level: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", todays("isolation levels", sorted(LEVELS), 2))
+def test_writers_that_append_delete_and_overwrite(processes: Processes, place: Place, level: str, tmp_path: Path) -> None:
     table = start_mixed(place, level)
     if MIXED.get((place.kind, level)) == "threads":
         refused = [r for one in in_threads(lambda number: mixed(table, number, STEPS)) for r in one]
     else:
         (tmp_path / "refused").mkdir()
-        in_processes(place, "mixed", STEPS, tmp_path / "refused")
+        in_processes(processes, place, "mixed", STEPS, tmp_path / "refused")
         refused = [r for path in sorted((tmp_path / "refused").glob("*.json")) for r in json.loads(path.read_text())]
     assert_as_modelled(place.load(), refused, level)
 
