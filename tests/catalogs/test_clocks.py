@@ -14,6 +14,7 @@ from pyiceberg.exceptions import BadRequestError
 
 from icelock.keys.manager import system_clock_ms
 from tests.helpers.tables import ids, local
+from tests.helpers.turns import todays
 from tests.lakes.catalogs import CatalogLake, RestLake
 from tests.lakes.sqlite import people
 
@@ -69,7 +70,7 @@ CHANGES: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ahead_ms", [-90_000, -YEAR])
+@pytest.mark.parametrize("ahead_ms", todays("clocks", [-90_000, -YEAR], 2))
 def test_a_clock_that_is_behind(lake: CatalogLake, ahead_ms: int) -> None:
     lake.make(rows=1)
     of(lake, 0).append(people(1, 1))

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.spark.jvm import errors as errors_of_jvm
+from tests.helpers.turns import todays
 from tests.lakes.sqlite import people
 from tests.spark.native_tables import TABLE, create, native, optional
 
@@ -74,8 +75,10 @@ ACTIONS: dict[str, Callable[[Any, Path], Any]] = {
 @pytest.mark.filterwarnings("ignore:toPandas attempted Arrow optimization")  # which PySpark 4.3 says of any error
 @pytest.mark.parametrize("how", [pytest.param("native", marks=pytest.mark.spark43), "python"])
 def test_each_action_says_which_file_was_changed(spark, changed, tmp_path, how):
+    """Of what the Python data source reads, a third of the actions a day: what raises is the same."""
     frame = icelock.spark.read(spark, TABLE, engine=how)
-    for number, (name, act) in enumerate(ACTIONS.items()):
+    actions = list(ACTIONS.items())
+    for number, (name, act) in enumerate(actions if how == "native" else todays("actions by Python", actions, 3)):
         folder = tmp_path / str(number)
         folder.mkdir()
         with pytest.raises(IntegrityError, match=changed.name) as caught:

@@ -12,6 +12,7 @@ import pytest
 
 from icelock.maintenance import leftovers
 from tests.crash.test_killed_writers import check, ids
+from tests.helpers.turns import todays
 from tests.spark.stepped import COMMITTED, STATEMENTS, Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tasks_here")]
@@ -43,6 +44,7 @@ class Death:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_that_ends_at_any_step(spark, tmp_path, name):
+    """At one of three steps a day, and always at the two beside the commit."""
     operation = STATEMENTS[name]
     stage = Stage(spark, tmp_path, operation)
     whole = Death("nowhere")
@@ -51,7 +53,8 @@ def test_a_statement_that_ends_at_any_step(spark, tmp_path, name):
     steps = [moment for moment in dict.fromkeys(whole.moments) if re.match(STEPS.get(name, STEPS[""]), moment)]
     assert {"after close metadata.json", COMMITTED} <= {*steps}
     assert ("after close vectors" in steps) == ("merge-on-read" in {*operation.properties.values()})
-    for step in steps:
+    beside = [steps.index(step) for step in ("after close metadata.json", COMMITTED)]
+    for step in todays(f"{name}, ended", steps, 3, always=beside):
         death = Death(step)
         error = stage.run(death)
         where = f"{name}, ended {step}: {error!r}"

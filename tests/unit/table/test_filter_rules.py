@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -25,6 +26,7 @@ from pyiceberg.transforms import (
 )
 
 from icelock.errors import PolicyError
+from tests.helpers.turns import todays
 from tests.lakes.sqlite import KEYED, TestLake
 
 NAN = float("nan")
@@ -139,12 +141,11 @@ NS = 1_000_000_000
 OF_NANOS = [0, 1, NS + 1, 86_400 * NS, None]
 
 
-@pytest.mark.parametrize("kind", [ice.TimestampNanoType(), ice.TimestamptzNanoType()], ids=str)
-@pytest.mark.parametrize(
-    "transform",
-    [None, IdentityTransform(), YearTransform(), MonthTransform(), DayTransform(), HourTransform(), BucketTransform(4)],
-    ids=str,
-)
+BY_NANOS = [None, IdentityTransform(), YearTransform(), MonthTransform(), DayTransform(), HourTransform(), BucketTransform(4)]
+NANOS = [*itertools.product((ice.TimestampNanoType(), ice.TimestamptzNanoType()), BY_NANOS)]
+
+
+@pytest.mark.parametrize(("kind", "transform"), todays("nanoseconds", NANOS, 2), ids=str)
 def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
     zone = "" if isinstance(kind, ice.TimestampNanoType) else "+00:00"
     table = table_of(lake, kind, OF_NANOS, transform)
