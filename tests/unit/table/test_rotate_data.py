@@ -11,6 +11,7 @@ import pytest
 
 import icelock
 from icelock.errors import PolicyError
+from icelock.maintenance import audit
 from icelock.table.maintenance import compact as compact_module
 from icelock.table.maintenance.maintenance_table import MaintenanceTable
 from icelock.table.maintenance.workers import HERE, Workers
@@ -72,6 +73,7 @@ def test_after_it_and_an_expiry_nothing_needs_the_old_kek(lake: TestLake, to_key
     assert (done.rewritten_files, done.added_files, done.removed_delete_files, done.left_files) == (3, 1, 3, 0)
     assert (rows_of(table), lineage(table)) == (expected, before), "rows, row ids and their numbers"
     assert MARK not in table.metadata.properties
+    assert audit(lake.catalog(), "db.t", depth=["open"]).verdict.value == "sound", "old snapshots and new ones"
     assert sealed(table)[-len(done.snapshots) :] == [done.kek] * len(done.snapshots)
     expired = expire_all(table)
     assert old.key_id in expired.keys
