@@ -105,3 +105,15 @@ def test_names_of_others_do_not_reach_the_terminal_as_they_are(table: Any) -> No
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown)
         assert "[red]" in shown, arguments
         assert r"\x9b" in shown, arguments
+
+
+@pytest.mark.usefixtures("table")
+def test_the_how_to_leaves_one_kek() -> None:
+    """docs/how-to/rotate.md: data, expire, and a look."""
+    (old,) = done("rotate", "test.db.t", "--level", "wrap", "--dry-run")["keks"]
+    made = done("rotate", "test.db.t", "--level", "data")
+    assert len(made["keks"]) == 2
+    assert done("expire", "test.db.t", "--older-than", "0h", "--retain-last", "1")["left"] == []
+    (left,) = done("rotate", "test.db.t", "--level", "wrap", "--dry-run")["keks"]
+    assert left["kek"] == made["kek"] != old["kek"]
+    assert (left["snapshots"], left["refs"]) == (1, ["main"])
