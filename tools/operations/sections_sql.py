@@ -92,6 +92,7 @@ SQL = Section(
             "call.rewrite_data_files/z-order",
             remark="rows and row ids stay",
         ),
+        row("`CALL` of `convert` of an encrypted table", "call.convert", remark="[it is for plain tables](how-to/convert.md)"),
         row("`CALL` of `add_files`", "call.add_files", remark="the rows are written again, encrypted"),
         row(
             "`CALL` of `cherrypick_snapshot`, arguments that icelock does not have, `remove_orphan_files` for files of the last day",

@@ -189,6 +189,7 @@ FUNCTIONS = [
         Outcome.REFUSED,
         {
             "add_files": lambda p: icelock.spark.add_files(p.spark, p.full, p.plain_file),
+            "convert": lambda p: icelock.spark.convert(p.spark, p.full, key_id="keyA"),
             "sql/insert": lambda p: icelock.spark.sql(p.spark, f"insert into {p.full} select * from {p.full}"),  # noqa: S608 - likewise
             "write_to/not a name": lambda p: icelock.spark.write_to(p.rows(), "t"),
         },

@@ -182,6 +182,7 @@ PROCEDURES = [
         Outcome.REFUSED,
         {
             "cherrypick_snapshot": "'{name}', {first}",
+            "convert": "'{name}', 'keyA'",
             "expire_snapshots/arguments": "table => '{name}', stream_results => true",
             "rewrite_data_files/strategy": "table => '{name}', strategy => 'fast'",
             "rewrite_manifests/arguments": "table => '{name}', use_caching => true",

@@ -1,4 +1,4 @@
-"""``icelock.spark.compact``, ``rewrite_deletes``, ``rotate``, ``optimize``: maintenance whose work on files Spark's tasks do.
+"""``icelock.spark.compact``, ``convert``, ``rewrite_deletes``, ``rotate``, ``optimize``: maintenance whose work on files Spark's tasks do.
 
 Not here: which files, and commits (``table.maintenance``), jobs (``spark.driver.compact_here``, ``spark.driver.find_deleted_here``).
 """
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from icelock.errors import PolicyError
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import MAIN
-from icelock.spark.settings.catalogs import catalog_of, table_of
+from icelock.spark.settings.catalogs import any_table_of, catalog_of, table_of
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import is_classic, settings_of
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from icelock.catalog.base import EncryptedCatalog
     from icelock.table.maintenance.compact import Compacted, Progress
+    from icelock.table.maintenance.convert import Converted
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
     from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes
@@ -105,6 +106,63 @@ def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
     """
     with _maintenance(spark, table) as maintenance:
         return maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=progress)
+
+
+def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
+    spark: SparkSession,
+    table: str,
+    *,
+    key_id: str,
+    data_key_length: int | None = None,
+    drop_refs: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Converted:
+    """Make an encrypted table of the plain ``catalog.namespace.table``, as ``icelock.maintenance.convert`` does, by Spark's tasks.
+
+    Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one.
+
+    Raises:
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``icelock.maintenance.convert``. Nothing was written.
+        NoSuchTableError: no such table.
+        PySparkException: tasks failed, with icelock's error in its message; the table is as it was, and no file is left.
+        CommitFailedException, CommitStateUnknownException: as ``icelock.maintenance.convert``.
+    """
+    name = TableName.parse(table)
+    with _catalog(spark, name) as catalog:
+        return convert_loaded(
+            spark, catalog, name, key_id=key_id, data_key_length=data_key_length, drop_refs=drop_refs, dry_run=dry_run, progress=progress
+        )
+
+
+def convert_loaded(  # noqa: PLR0913 - as convert
+    spark: SparkSession,
+    catalog: EncryptedCatalog,
+    name: TableName,
+    *,
+    key_id: str,
+    data_key_length: int | None,
+    drop_refs: bool,
+    dry_run: bool,
+    progress: Progress | None = None,
+) -> Converted:
+    """Do the work of ``convert`` on an open catalog."""
+    from icelock.spark.driver.convert_here import ConvertByTasks
+    from icelock.table.maintenance.convert import convert as convert_table
+
+    found = any_table_of(catalog, name)
+    done = convert_table(
+        found,
+        key_id=key_id,
+        data_key_length=data_key_length,
+        drop_refs=drop_refs,
+        dry_run=dry_run,
+        progress=progress,
+        write=ConvertByTasks(spark, found),
+    )
+    if not dry_run:
+        read_again(spark, str(name), str(found.metadata.table_uuid))
+    return done
 
 
 def optimize(  # noqa: PLR0913 - as icelock.maintenance.optimize_tables

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 from pyspark.sql import types as sp
 from pyspark.sql.pandas.functions import arrow_udf
 
+from icelock.arrow.write.context import WriteContext
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.manifest import DataFile
@@ -73,7 +74,7 @@ class CombineByTasks:
 
     def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write all groups in one job."""
-        job = _Job(work, _storage_of(self._table))
+        job = Job(work.write, storage_of(self._table))
         plan = CombinePlan(read=self._read_plan(work), write=job.plan)
         try:
             with job.leaving_nothing():
@@ -88,7 +89,7 @@ class CombineByTasks:
 
     def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
         """Write one group in its order."""
-        job = _Job(work, _storage_of(self._table))
+        job = Job(work.write, storage_of(self._table))
         try:
             with job.leaving_nothing():
                 rows = self._in_order(work, group, self._rows(work, group))
@@ -131,20 +132,21 @@ class CombineByTasks:
 
 def read_plan_of(table: Table, scan: DataScan, schema: Schema, rows: sp.StructType | None = None) -> ReadPlan:
     """Return what tasks need to read columns of a scan's files; ``rows`` is Spark's form of them, if they go to Spark."""
-    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), _storage_of(table), table.metadata.location)
+    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), storage_of(table), table.metadata.location)
 
 
-def _storage_of(table: Table) -> dict[str, str]:
+def storage_of(table: Table) -> dict[str, str]:
+    """Return the settings of a table's storage that executors may have."""
     return executor_properties(table.storage.properties, table.catalog.properties)
 
 
-class _Job:
+class Job:
     """One job: the plan of its writers, and what opens their messages."""
 
-    def __init__(self, work: CompactWork, storage: dict[str, str]) -> None:
-        self._context = replace(work.write, operation_id=str(uuid.uuid4()))
+    def __init__(self, write: WriteContext, storage: dict[str, str]) -> None:
+        self._context = replace(write, operation_id=str(uuid.uuid4()))
         self._recipient = Recipient.of(SystemEntropy().random_bytes(KEY_LENGTH), (self._context.operation_id, _JOB))
-        names = [field.name for field in work.write.schema.fields]
+        names = [field.name for field in write.schema.fields]
         self.plan = WritePlan.of(self._context, names, storage, sender=self._recipient.sender)
 
     def opened(self, messages: Sequence[SealedFiles]) -> list[FilesWritten]:

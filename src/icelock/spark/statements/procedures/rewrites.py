@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from icelock.errors import PolicyError
-from icelock.spark.maintain_tables import by_tasks, optimize_loaded
+from icelock.spark.maintain_tables import by_tasks, convert_loaded, optimize_loaded
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.statements.procedures.call import Call, Procedure
 from icelock.table.maintenance.sort_text import TABLE
@@ -58,6 +58,19 @@ def _optimize(call: Call) -> Sequence[Sequence[Any]]:
     return [(step.name, step.outcome.value, step.found, step.why, step.seconds) for step in done.steps]
 
 
+def _convert(call: Call) -> Sequence[Sequence[Any]]:
+    done = convert_loaded(
+        call.session.spark,
+        call.session.catalog(call.catalog),
+        call.name,
+        key_id=call.required("key_id"),
+        data_key_length=call["data_key_length"],
+        drop_refs=bool(call["drop_refs"]),
+        dry_run=bool(call["dry_run"]),
+    )
+    return [(done.files, done.bytes, done.added_files, done.snapshot_id, ", ".join(done.dropped_refs), len(done.plain_files))]
+
+
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rewrite_data_files": Procedure(
         description="Put small data files together, cut large ones, and write those with many deleted rows without these",
@@ -87,6 +100,14 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         result="rewritten_delete_files_count int not null, added_delete_files_count int not null, rewritten_bytes_count bigint, "
         "added_bytes_count bigint",
         run=_rewrite_position_delete_files,
+    ),
+    "convert": Procedure(
+        description="Make an encrypted table of a plain one, under its own name",
+        parameters={**_TABLE, "key_id": "string"},
+        optional={"data_key_length": "int", "drop_refs": "boolean", "dry_run": "boolean"},
+        result="data_files_count int not null, data_files_bytes bigint not null, added_data_files_count int not null, snapshot_id bigint, "
+        "dropped_refs string not null, plain_files_count int not null",
+        run=_convert,
     ),
     "optimize": Procedure(
         description="Compact, rewrite deletes and manifests, expire snapshots and remove leftovers, as the table's numbers ask for",

@@ -1,0 +1,63 @@
+"""A conversion's work by Spark's tasks: a job for many data files, a task for each, which reads and writes it in one Python worker.
+
+The calling process of a classic session plans and commits (``table.maintenance.convert``). Tasks get the names of plain files, and draw the
+keys of what they write; splits and messages are sealed. When a job fails, no file of it is left.
+
+Not here: which files (``table.maintenance.convert_files``), the work itself (``spark.task.combine``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pyiceberg.expressions import AlwaysTrue
+from pyspark.sql import SparkSession
+from pyspark.sql import types as sp
+
+from icelock.arrow.read.context import ReadContext
+from icelock.arrow.write.context import WriteContext
+from icelock.io.file_io import storage_of
+from icelock.keys.entropy import Entropy
+from icelock.metadata.manifest import DataFile
+from icelock.plan.task import ScanTask
+from icelock.spark.driver.compact_here import Job
+from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.settings.catalogs import executor_properties
+from icelock.spark.task.combine import CombinePlan, combine_sealed
+from icelock.spark.task.read import ReadPlan
+from icelock.spark.task.splits import Split
+from icelock.table.maintenance.convert_files import bytes_of, write_here
+from icelock.table.plain import AnyTable
+
+_AT_ONCE: Final = 2000  # files of a job: what a failure costs, and the messages that are held
+
+
+class ConvertByTasks:
+    """``WriteFiles`` for a plain table, in one session."""
+
+    def __init__(self, spark: SparkSession, table: AnyTable) -> None:
+        self._spark = spark
+        self._location = table.metadata.location
+        self._storage = executor_properties(storage_of(table.io).properties, table.catalog.properties)
+
+    def __call__(
+        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+    ) -> Generator[tuple[int, list[DataFile]]]:
+        """Write the rows of data files; see ``WriteFiles``."""
+        if bytes_of(tasks) <= SMALL:
+            yield from write_here(read, write, tasks, entropy)
+            return
+        for start in range(0, len(tasks), _AT_ONCE):
+            yield from enumerate(self._written(read, write, tasks[start : start + _AT_ONCE]), start)
+
+    def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask]) -> list[list[DataFile]]:
+        """Write some files in one job."""
+        job = Job(write, self._storage)
+        every_row = replace(read, schema=write.schema, row_filter=AlwaysTrue())
+        plan = CombinePlan(read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location), write=job.plan)
+        with job.leaving_nothing():
+            messages = run_splits(self._spark, [Split([task]) for task in tasks], partial(combine_sealed, plan))
+            return [written.files for _, written in zip(tasks, job.opened(messages), strict=True)]

@@ -1,0 +1,80 @@
+"""A plain table becomes an encrypted one by Spark's tasks, in the session that reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+import icelock.spark
+from icelock.errors import PolicyError
+from icelock.maintenance import audit
+from icelock.spark.driver import convert_here
+from tests.helpers.tables import local
+from tests.lakes.sqlite import TestLake
+from tests.unit.table.test_convert import commit_deletes, equality, plain_catalog, plain_table, positions
+
+pytestmark = pytest.mark.spark
+TABLE = "test.db.t"
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tasks each job had; jobs do what this process would with so few bytes."""
+    seen: list[int] = []
+    run = convert_here.run_splits
+
+    def counted(spark: Any, splits: Any, work: Any) -> Any:
+        seen.append(len(splits))
+        return run(spark, splits, work)
+
+    monkeypatch.setattr(convert_here, "SMALL", -1)
+    monkeypatch.setattr(convert_here, "run_splits", counted)
+    return seen
+
+
+def test_rows_are_written_by_tasks(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    table = plain_table(spark_lake, rows=30)
+    (first,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
+    commit_deletes(table, equality(table, 3, 14), positions(table, first, 0, 9))
+    before = sorted({*range(30)} - {0, 3, 9, 14})
+    told: list[tuple[int, int]] = []
+    done = icelock.spark.convert(spark, TABLE, key_id="keyA", progress=lambda read, whole: told.append((read, whole)))
+    assert (jobs, done.files, done.added_files, len(told)) == ([3], 3, 3, 3)
+    found = spark_lake.catalog().load_table("db.t")
+    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == before
+    assert sorted(row.id for row in spark.table(TABLE).collect()) == before
+    (report,) = audit(spark_lake.catalog(), "db.t", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+
+
+def test_a_call(sql: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    """What is cached of the plain table is read again."""
+    table = plain_table(spark_lake)
+    size = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
+    assert sql(f"select count(*) from {TABLE}") == [(20,)]
+    planned = sql("call test.system.convert(table => 'db.t', key_id => 'keyA', dry_run => true)")
+    assert planned == [(2, size, 0, None, "", 6)]
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "v1").commit()
+    with pytest.raises(PolicyError, match="v1"):
+        sql("call test.system.convert('db.t', 'keyA')")
+    [(files, _, added, snapshot, dropped, plain)] = sql("call test.system.convert('db.t', 'keyA', 32, true)")
+    assert (files, added, dropped, plain, jobs) == (2, 2, "v1", 6, [2])
+    found = spark_lake.catalog().load_table("db.t")
+    assert (found.metadata.current_snapshot_id, found.properties["encryption.data-key-length"]) == (snapshot, "32")
+    assert sql(f"select count(*), max(id) from {TABLE}") == [(20, 19)]
+    sql(f"insert into {TABLE} values (100, 'a', 'b')")
+    assert sql(f"select max(id) from {TABLE}") == [(100,)]
+
+
+def test_a_task_that_fails_leaves_the_table_as_it_was(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    table = plain_table(spark_lake)
+    (path,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
+    local(path).write_bytes(local(path).read_bytes()[:-9])
+    files = set(spark_lake.files())
+    with pytest.raises(PySparkException):
+        icelock.spark.convert(spark, TABLE, key_id="keyA")
+    assert jobs == [2]
+    assert set(spark_lake.files()) == files
+    assert plain_catalog(spark_lake).load_table("db.t").metadata == table.metadata
