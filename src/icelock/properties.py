@@ -33,7 +33,9 @@ OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OP
 ROTATION_KEK: Final = "icelock.rotation-kek"
 # The metadata file of the plain table that an encrypted one was before its conversion (``table.maintenance.convert``).
 CONVERTED_FROM: Final = "icelock.converted-from"
-_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, CONVERTED_FROM)
+# The same, once the removal of its files was begun (``table.plain_origin``).
+REMOVING_PLAIN: Final = "icelock.removing-plain"
+_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, CONVERTED_FROM, REMOVING_PLAIN)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def test_a_plain_table_becomes_encrypted(lake: CatalogLake, version: str) -> Non
     assert metadata.format_version == 3
     assert metadata.table_uuid == plain.table_uuid
     assert (metadata.location, metadata.schemas, metadata.partition_specs) == (plain.location, plain.schemas, plain.partition_specs)
-    own = {"encryption.key-id": "keyA", "icelock.converted-from": made.metadata_location}
+    digest = hashlib.sha256(local(made.metadata_location).read_bytes()).hexdigest()
+    own = {"encryption.key-id": "keyA", "icelock.converted-from": f"{made.metadata_location} sha256:{digest}"}
     assert metadata.properties == {**plain.properties, **own}
     assert [snapshot.snapshot_id for snapshot in metadata.snapshots] == [done.snapshot_id]
     assert {name: ref.snapshot_id for name, ref in metadata.refs.items()} == {"main": done.snapshot_id}

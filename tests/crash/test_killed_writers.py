@@ -98,7 +98,7 @@ def check_leftovers(table: Any, where: str) -> None:
 def check_plain(table: Any, where: str) -> None:
     """A table that is still plain names nothing that is encrypted; all that it reaches is there."""
     assert table.metadata.format_version < 3, where
-    assert not set(table.properties) & {"encryption.key-id", "icelock.converted-from"}, where
+    assert not set(table.properties) & {"encryption.key-id", "icelock.converted-from", "icelock.removing-plain"}, where
     for snapshot in table.snapshots():
         assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows, where
 

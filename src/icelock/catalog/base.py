@@ -43,6 +43,7 @@ from icelock.table.guard import check_change, check_kept, check_keys, check_mani
 from icelock.table.maintenance.deletable import Home
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.plain_files import purgeable_with_plain
+from icelock.table.plain_origin import PlainOrigin
 
 logger = logging.getLogger(__name__)
 
@@ -314,7 +315,8 @@ class EncryptedCatalog(TableCreation):
         if not property_as_bool(metadata.properties, name, default) or not metadata.metadata_log:
             return
         home = Home(location=metadata.location, metadata_location=metadata.metadata_log[-1].metadata_file)
-        kept = {*(entry.metadata_file for entry in metadata.metadata_log), metadata.properties.get(names.CONVERTED_FROM)}
+        origin = PlainOrigin.of(metadata.properties)
+        kept = {*(entry.metadata_file for entry in metadata.metadata_log), None if origin is None else origin.location}
         gone = {entry.metadata_file for entry in base.metadata_log} - kept
         left = delete_files(io, home.owned_metadata(gone))
         if left:

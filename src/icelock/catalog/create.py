@@ -35,6 +35,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, parse
 from icelock.metadata.updates import apply_updates
 from icelock.table.guard import check_new_table
 from icelock.table.new_table import CreateTransaction, UncommittedTable, stage_replacement
+from icelock.table.plain_origin import check_origin_set
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
 
@@ -121,6 +122,7 @@ class TableCreation(NamedTables):
         wanted = self.new_tables.of_new(properties, table=table)
         encrypted = names.ENCRYPTION_KEY_ID in wanted
         version = _version(wanted.get(FORMAT_VERSION, str(names.ENCRYPTED_VERSION) if encrypted else "2"), table=table)
+        check_origin_set({}, wanted, table=table)
         check_new_table(wanted, version, table=table)
         self.encryption.check_locations(wanted, table=table)
         if encrypted:

@@ -83,6 +83,12 @@ def place_of(location: str) -> str:
     return path if parts.scheme == "file" else f"{parts.authority}{path}"
 
 
+def real_place(location: str) -> str:
+    """Return ``place_of``, with the symbolic links of a local disk followed: the same for all names of a file, but for hard links."""
+    place = place_of(location)
+    return os.path.realpath(place) if split_location(location).scheme == "file" else place
+
+
 def lies_below(location: str, folder: str) -> bool:
     """Whether a location is strictly below a folder of the same storage, however that treats dots, slashes and links.
 

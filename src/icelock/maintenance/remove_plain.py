@@ -2,10 +2,14 @@
 
 1. an audit of the encrypted table (all snapshots; every list, manifest and footer opens): a finding stops it;
 2. the plain files are told from the metadata file of the plain version, and those that the encrypted table reaches are left out;
-3. they are deleted, as far as they lie where the table's files do (``table.maintenance.deletable``);
-4. the table forgets where its plain version was, so that a later call knows that nothing is left.
+3. a commit claims the step: from then on there is no way back to the plain table (``table.plain_origin``). A table that became another one
+   since the audit is refused there;
+4. the table is looked at once more, and the files are deleted, as far as they lie where the table's files do
+   (``table.maintenance.deletable``);
+5. the table forgets where its plain version was, so that a later call knows that nothing is left.
 
-What a bucket keeps as older versions, and backups, still hold them: no client can see those.
+Killed after the claim, it is gone on with by the next call. What a bucket keeps as older versions, and backups, still hold them: no client
+can see those.
 
 Not here: which files they are (``table.maintenance.plain_files``).
 """
@@ -14,8 +18,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 from icelock import properties as names
 from icelock.audit.report import Verdict
@@ -23,16 +28,20 @@ from icelock.audit.run import audit
 from icelock.errors import IntegrityError, PolicyError
 from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
-from icelock.io.locations import place_of
+from icelock.io.locations import asks_elsewhere, real_place
+from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.leftovers import Kind, kind_of
+from icelock.table.maintenance.kinds import Kind, kind_of
 from icelock.table.maintenance.places import Places
-from icelock.table.maintenance.plain_files import plain_files_of
+from icelock.table.maintenance.plain_files import plain_files_of, told_apart
 from icelock.table.maintenance.shown import Shown
+from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)
+
+_FILES: Final = "files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -41,8 +50,9 @@ class RemovedPlain(Shown):
 
     Args:
         files: plain files that were deleted.
-        left: those that could not be deleted, and all that name them: call it again.
-        elsewhere: those that do not lie at the table, and may be another's: they stay, and are named by no later call.
+        left: those that could not be deleted, and lists and manifests that name them or files elsewhere: call it again.
+        elsewhere: those that are there and do not lie at the table: they may be another's, and stay. Once they are gone, the next call
+            finishes.
         dry_run: whether nothing was done.
     """
 
@@ -59,29 +69,68 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
     remove them.
 
     Raises:
-        PolicyError: the table was not converted, or its plain files are gone already, or it says ``gc.enabled=false``.
-        IntegrityError: the audit found something; nothing was deleted.
-        FormatError, OSError: the plain files cannot be told; likewise.
+        PolicyError: the table was not converted, or its plain files are gone already, or the conversion was undone meanwhile, or the table
+            says ``gc.enabled=false``, or another one lies at its location, or the FileIO cannot list; nothing was deleted.
+        IntegrityError: the audit found something, or the plain metadata file is not the one that was converted; nothing was deleted.
+        FormatError, OSError: the plain files cannot be told, since one of their lists or manifests is gone or damaged; likewise.
     """
     table.refresh()
     name = ".".join(table.name())
-    if names.CONVERTED_FROM not in table.properties:
+    origin = PlainOrigin.of(table.properties)
+    if origin is None:
         raise PolicyError(f"table {name} has no plain files: it was not converted, or they were removed already")
     check_gc(table.metadata, table=name)
     _check_sound(table, name)
-    needed = Places(place_of(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=False))
-    plain = [path for path in plain_files_of(table) if place_of(path) not in needed]
     home = Home.of(table)
-    home.check()
-    owned = home.owned(plain)
-    found, elsewhere = [path for path in plain if path in owned], tuple(path for path in plain if path not in owned)
+    found, elsewhere = _told_apart(table, home)
     if dry_run:
-        return RemovedPlain(files=tuple(found), elsewhere=elsewhere, dry_run=True)
-    removed = _removed(table, found, home)
-    if len(removed) == len(found):
+        return RemovedPlain(files=found, elsewhere=elsewhere, dry_run=True)
+    if (found or elsewhere) and not origin.removing:
+        origin = _claimed(table, origin)
+        found, elsewhere = _told_apart(table, home)
+    removed = _removed(table, [path for path in found if not (elsewhere and _names_others(path) != _FILES)], home)
+    if len(removed) == len(found) and not elsewhere:
         with table.transaction() as change:
-            change.remove_properties(names.CONVERTED_FROM)
+            change.remove_properties(origin.name)
     return RemovedPlain(files=removed, left=tuple(path for path in found if path not in set(removed)), elsewhere=elsewhere)
+
+
+def _told_apart(table: Table, home: Home) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the plain files that are there: those to delete, in their order, and those elsewhere."""
+    needed = Places(real_place(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=False))
+    found, elsewhere = told_apart(table, (path for path in plain_files_of(table) if real_place(path) not in needed), home)
+    return found, tuple(path for path in elsewhere if _may_be_there(table, path))
+
+
+def _may_be_there(table: Table, path: str) -> bool:
+    """Whether a file elsewhere may be on storage; a host or storage that only a plain manifest names is not asked."""
+    if asks_elsewhere(path, table.metadata_location, table.metadata.location):
+        return True
+    try:
+        return storage_of(table.io).new_input(path).exists()
+    except Exception:  # noqa: BLE001 - whatever it is, nobody knows that it is gone
+        return True
+
+
+def _claimed(table: Table, origin: PlainOrigin) -> PlainOrigin:
+    """Commit that the removal begins; return the origin as it is named then.
+
+    Raises:
+        PolicyError: the table is not the one that was audited any more; nothing was changed.
+    """
+    name, uuid = ".".join(table.name()), table.metadata.table_uuid
+    changed = f"table {name} was changed by another client while its plain files were to be removed; nothing was deleted"
+    try:
+        with table.transaction() as change:
+            change.set_properties({names.REMOVING_PLAIN: origin.value})
+            change.remove_properties(origin.name)
+    except PolicyError as e:
+        raise PolicyError(changed) from e
+    table.refresh()
+    claimed = replace(origin, removing=True)
+    if table.metadata.table_uuid != uuid or not is_encrypted(table.metadata) or PlainOrigin.of(table.properties) != claimed:
+        raise PolicyError(changed)
+    return claimed
 
 
 def _removed(table: Table, found: Sequence[str], home: Home) -> tuple[str, ...]:
@@ -100,7 +149,7 @@ def _removed(table: Table, found: Sequence[str], home: Home) -> tuple[str, ...]:
 
 def _names_others(path: str) -> str:
     kind = kind_of(path)
-    return kind.value if kind in {Kind.MANIFEST, Kind.MANIFEST_LIST} else "files"
+    return kind.value if kind in {Kind.MANIFEST, Kind.MANIFEST_LIST} else _FILES
 
 
 def _check_sound(table: Table, name: str) -> None:

@@ -17,12 +17,13 @@ from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.guard import check_change
+from icelock.table.plain_origin import PlainOrigin
 
 _SAME: Final = (
     *("location", "last_column_id", "schemas", "current_schema_id", "partition_specs", "default_spec_id", "last_partition_id"),
     *("sort_orders", "default_sort_order_id"),
 )
-_CHANGED: Final = frozenset({*names.FIXED, names.CONVERTED_FROM, names.FORMAT_VERSION, "write.format.default"})
+_CHANGED: Final = frozenset({*names.FIXED, names.CONVERTED_FROM, names.REMOVING_PLAIN, names.FORMAT_VERSION, "write.format.default"})
 
 
 def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str) -> None:
@@ -54,9 +55,10 @@ def check_undo(encrypted: TableMetadata, plain: TableMetadata, *, table: str) ->
     """Compare the plain table to go back to with the encrypted one that was made of it.
 
     Raises:
-        PolicyError: the one was not converted, or the other is not plain, or another table.
+        PolicyError: the one was not converted, or the removal of its plain files was begun, or the other is not plain, or another table.
     """
-    if not is_encrypted(encrypted) or names.CONVERTED_FROM not in encrypted.properties:
+    origin = PlainOrigin.of(encrypted.properties)
+    if not is_encrypted(encrypted) or origin is None or origin.removing:
         raise PolicyError(f"table {table} was not converted, or its plain files were removed: there is no way back")
     if is_encrypted(plain) or plain.table_uuid != encrypted.table_uuid or plain.location != encrypted.location:
         raise PolicyError(f"table {table}: what it would go back to is not this table as it was before its conversion")

@@ -40,6 +40,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_en
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
+from icelock.table.plain_origin import check_origin_set
 
 # Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (
@@ -277,6 +278,7 @@ def _entries(metadata: TableMetadata) -> dict[str, EncryptedKey]:
 def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: str, rotation: KeyRotation | None) -> None:
     names.check_reserved(updates)
     names.check_misplaced(updates)
+    check_origin_set(metadata.properties, updates, table=table)
     OptimizePolicy.of(updates)
     check_path_properties({name: value for name, value in updates.items() if value != metadata.properties.get(name)}, table=table)
     names.check_table_properties(updates if names.ENCRYPTION_KEY_ID in updates else {**metadata.properties, **updates})

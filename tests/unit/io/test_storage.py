@@ -16,7 +16,7 @@ import pytest
 
 from icelock.errors import FormatError
 from icelock.io.listing import delete_files, list_files
-from icelock.io.locations import asks_elsewhere, lies_below, split_location
+from icelock.io.locations import asks_elsewhere, lies_below, real_place, split_location
 from icelock.io.storage import ArrowFileIO, open_storage
 from icelock.io.storage_fsspec import FsspecFileIO
 
@@ -135,6 +135,15 @@ def test_a_link_leads_out_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "t" / "link").symlink_to(tmp_path / "u")
     assert lies_below(f"{tmp_path}/t/a", f"{tmp_path}/t")
     assert not lies_below(f"{tmp_path}/t/link/a", f"{tmp_path}/t")
+
+
+def test_all_names_of_a_file_are_one_place(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "link").symlink_to(tmp_path / "t")
+    assert {
+        real_place(f"{start}{tmp_path}/t{middle}/a") for start in ("", "file:", "file://") for middle in ("", "/link", "/link/link")
+    } == {f"{tmp_path}/t/a"}
+    assert real_place(f"s3a://b{tmp_path}/t/link/a") == f"b{tmp_path}/t/link/a"
 
 
 def test_who_would_be_asked() -> None:

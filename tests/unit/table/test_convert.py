@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,7 +34,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from icelock.errors import IcelockError, IntegrityError, KeyUnavailableError, PolicyError
-from icelock.maintenance import audit, convert, leftovers, remove_leftovers, remove_plain
+from icelock.maintenance import audit, convert, leftovers, remove_leftovers, remove_plain, undo_conversion
 from icelock.table.maintenance import convert_files
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import KEYED, TestLake, people
@@ -63,6 +64,13 @@ def plain_table(lake: TestLake, version: int = 2, *, rows: int = 20, **arguments
 
 def rows_of(table: Any) -> list[Any]:
     return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: (row["id"] is None, row["id"]))
+
+
+def plain_metadata_of(table: Any) -> str:
+    """Where the plain metadata file of a converted table lies."""
+    location, _, digest = table.properties["icelock.converted-from"].partition(" sha256:")
+    assert hashlib.sha256(local(location).read_bytes()).hexdigest() == digest
+    return location
 
 
 def converted(lake: TestLake, **arguments: Any) -> Any:
@@ -398,7 +406,7 @@ def test_plain_files_stay_whatever_else_is_removed(lake: TestLake) -> None:
         table.append(people(100 + number, 1))
     table.maintenance.expire_snapshots().retain_last(1).commit()
     remove_leftovers(table, older_than=timedelta(seconds=-60))
-    assert all(local(path).exists() for path in (*done.plain_files, table.properties["icelock.converted-from"]))
+    assert all(local(path).exists() for path in (*done.plain_files, plain_metadata_of(table)))
     assert set(remove_plain(table).files) == set(done.plain_files)
 
 
@@ -428,19 +436,25 @@ def test_plain_files_elsewhere_are_named_and_left(lake: TestLake, tmp_path: Path
     convert(lake.catalog().load_table("db.t"), key_id="keyA")
     converted_table = lake.catalog().load_table("db.t")
     removed = remove_plain(converted_table)
-    assert (removed.left, removed.elsewhere) == ((), (str(outside),))
+    assert removed.elsewhere == (str(outside),)
+    assert removed.left
+    assert all(path.endswith(".avro") for path in removed.left)  # what names the one elsewhere stays, so that it is named again
     assert outside.exists()
-    assert "icelock.converted-from" not in converted_table.properties
+    assert remove_plain(converted_table).elsewhere == (str(outside),)
+    outside.unlink()
+    last = remove_plain(converted_table)
+    assert (set(last.files), last.left, last.elsewhere) == (set(removed.left), (), ())
+    assert not [name for name in converted_table.properties if name.startswith("icelock.")]
 
 
 def test_a_plain_metadata_file_of_another_table_names_nothing(lake: TestLake) -> None:
     plain_table(lake)
     convert(lake.catalog().load_table("db.t"), key_id="keyA")
     table = lake.catalog().load_table("db.t")
-    path = local(table.properties["icelock.converted-from"])
+    path = local(plain_metadata_of(table))
     document = json.loads(path.read_text())
     document["table-uuid"] = "00000000-0000-0000-0000-000000000001"
     path.write_text(json.dumps(document))
-    for use in (remove_plain, leftovers):
+    for use in (remove_plain, leftovers, undo_conversion):
         with pytest.raises(IntegrityError, match="not this table as it was"):
             use(table)

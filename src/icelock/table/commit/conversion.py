@@ -33,6 +33,7 @@ from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
 from icelock.table.commit.producer import EncryptedFastAppend
+from icelock.table.plain_origin import PlainOrigin
 
 _KEPT: Final = (
     *("location", "table-uuid", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas", "current-schema-id"),
@@ -42,16 +43,16 @@ _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_
 _ORC: Final = "orc"
 
 
-def encrypted_properties(plain: TableMetadata, *, key_id: str, data_key_length: int | None, location: str) -> dict[str, str]:
-    """Return the properties of the encrypted table: those of the plain one, its key, and ``location``, its metadata file.
+def encrypted_properties(plain: TableMetadata, *, key_id: str, data_key_length: int | None, origin: PlainOrigin) -> dict[str, str]:
+    """Return the properties of the encrypted table: those of the plain one, its key, and where it comes from.
 
     ``write.format.default=orc`` becomes ``parquet``, since Iceberg cannot encrypt ORC files.
     """
-    kept = {name: value for name, value in plain.properties.items() if name != names.FORMAT_VERSION}
+    kept = {name: value for name, value in plain.properties.items() if name not in {names.FORMAT_VERSION, names.REMOVING_PLAIN}}
     if kept.get(FORMAT, "").lower() == _ORC:
         kept[FORMAT] = PARQUET
     length = {} if data_key_length is None else {names.DATA_KEY_LENGTH: str(data_key_length)}
-    return {**kept, names.ENCRYPTION_KEY_ID: key_id, **length, names.CONVERTED_FROM: location}
+    return {**kept, names.ENCRYPTION_KEY_ID: key_id, **length, origin.name: origin.value}
 
 
 def without_snapshots(plain: TableMetadata, properties: dict[str, str], *, location: str) -> TableMetadataV3:

@@ -34,9 +34,10 @@ from icelock.table.commit.conversion import check_refs, encrypted_properties, st
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
 from icelock.table.guard import check_new_table
 from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, context_of, write_here
-from icelock.table.maintenance.plain_files import plain_files
+from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import AnyTable
+from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 History = Literal["drop"]
@@ -139,6 +140,7 @@ class _Conversion:
         self._rounds = 0
         self._read = 0
         self._planned: tuple[str, Plan] | None = None  # the newest plan, and the metadata file of its version
+        self._origin: PlainOrigin | None = None  # of the newest version
         self._certain = True  # whether nothing of this call can be in the table
 
     @property
@@ -202,7 +204,9 @@ class _Conversion:
         return check_refs(table.metadata, table=self._name, drop_refs=self._drop_refs)
 
     def _properties(self, table: AnyTable) -> dict[str, str]:
-        return encrypted_properties(table.metadata, key_id=self._key_id, data_key_length=self._length, location=table.metadata_location)
+        if self._origin is None or self._origin.location != table.metadata_location:
+            self._origin = origin_of(table)
+        return encrypted_properties(table.metadata, key_id=self._key_id, data_key_length=self._length, origin=self._origin)
 
     def _empty(self, table: AnyTable) -> Table:
         """Return the encrypted table that a version becomes, before its first snapshot."""

@@ -18,27 +18,21 @@ expiry (``table.maintenance.expire``).
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from itertools import chain
 from typing import Final
 
-from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.errors import IntegrityError, PolicyError
-from icelock.format import ags1
-from icelock.format.parquet_crypto import ENCRYPTED_MAGIC
 from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
-from icelock.metadata.table_metadata import read_metadata
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.neighbours import may_have_table
+from icelock.table.maintenance.kinds import Content, Kind, content_of, kind_of, without_checksum
+from icelock.table.maintenance.neighbours import OtherTables, refuse_other_tables
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import kept_with_plain
 from icelock.table.maintenance.retention import dead_keys
@@ -46,39 +40,7 @@ from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import SAFE_AGE, to_millis
 from icelock.table.state import OpenTable
 
-_MAGIC_LENGTH: Final = 4
-_METADATA: Final = "metadata.json"
 _AT_ONCE: Final = 256
-_DATA: Final = ("parquet", "avro", "orc")
-
-
-class Content(Enum):
-    """How a file begins: only a hint, since whoever can write to storage can write these bytes too."""
-
-    ENCRYPTED = "encrypted"
-    PLAIN = "plain"
-    EMPTY = "empty"
-    UNREADABLE = "unreadable"
-
-
-class Kind(Enum):
-    """What a file is, by its name."""
-
-    DATA = "data"
-    DELETE = "delete"
-    MANIFEST = "manifest"
-    MANIFEST_LIST = "manifest list"
-    METADATA = "metadata.json"
-    OTHER = "other"
-
-
-_KINDS: Final = (
-    (re.compile(r".*\.metadata\.json(\.gz)?|.*\.gz\.metadata\.json"), Kind.METADATA),
-    (re.compile(r"snap-\d+-.*\.avro"), Kind.MANIFEST_LIST),
-    (re.compile(r".*-m\d+\.avro"), Kind.MANIFEST),
-    (re.compile(rf".*\.puffin|.*-deletes\.({'|'.join(_DATA)})"), Kind.DELETE),
-    (re.compile(rf".*\.({'|'.join(_DATA)})"), Kind.DATA),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +108,7 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
     check_gc(table.metadata, table=_name(table))
     search = _Search(table, _limit_ms(table, older_than), deletes=True)
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
-    if search.foreign is not None:
-        raise PolicyError(
-            f"table {_name(table)}: {search.foreign} lies at its location and is another table's: nothing was deleted; give one of them "
-            "another location (a table that was renamed keeps its folder, and two catalogs may share a warehouse). If that table was "
-            "dropped, delete its metadata files, and run this again"
-        )
+    refuse_other_tables(search.foreign, table=_name(table))
     home = search.home
     if found:
         home.check()
@@ -167,8 +124,7 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
 class _Search:
     """One search of the storage; ``deletes``: what is found will be deleted.
 
-    ``foreign`` is a metadata file of another table, if there is one: outside this table's own metadata folder, or in it with another uuid,
-    but for a creation that failed.
+    ``foreign`` is a metadata file of another table, if there is one and it was asked for (``OtherTables``).
     """
 
     def __init__(self, table: OpenTable, limit_ms: int | None, *, deletes: bool = False) -> None:
@@ -197,7 +153,7 @@ class _Search:
             yield from ExecutorFactory.get_or_create().map(self._described, found[start : start + _AT_ONCE])
 
     def _described(self, file: StoredFile) -> Leftover:
-        content = _content(self._table.storage, file.location)
+        content = content_of(self._table.storage, file.location)
         return Leftover(path=file.location, size=file.size, modified_ms=file.modified_ms, kind=kind_of(file.location), content=content)
 
     def keys(self) -> tuple[str, ...]:
@@ -215,21 +171,6 @@ class _Search:
         if self._deletes:
             check_gc(self._table.metadata, table=_name(self._table))
 
-    def _of_another_table(self, locations: Sequence[str]) -> str | None:
-        """Return one of some metadata files that is of another table, if there is one.
-
-        A table of two versions was there, and may be another catalog's. Of one version it may be a creation that failed, which is left
-        over; unless the catalog has it.
-        """
-        own = str(self._table.metadata.table_uuid)
-        uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(self._table.storage, location), locations)
-        others = [(uuid, location) for uuid, location in zip(uuids, locations, strict=True) if uuid and uuid != own]
-        counts = Counter(uuid for uuid, _ in others)
-        later = next((location for uuid, location in others if counts[uuid] > 1), None)
-        if later is None and others and may_have_table(self._table.catalog, dict(others)):
-            return others[0][1]
-        return later
-
     def _reached(self) -> Places:
         table = self._table
         own = reached(table.metadata, table.metadata_location, table.io, live_only=True)
@@ -241,20 +182,17 @@ class _Search:
         own = place_of(table.metadata_location)
         folder = own.rpartition("/")[0]
         must_be_seen = {place_of(snapshot.manifest_list) for snapshot in table.metadata.snapshots} | {own}
-        found, metadata, limit = [], [], self._limit_ms
+        found, limit = [], self._limit_ms
+        others = OtherTables(table, reached_places)
         for file in list_files(table.storage, table.location()):
             place = place_of(file.location)
             must_be_seen.discard(place)
-            if _METADATA in place and kind_of(place) is Kind.METADATA:
-                if place.rpartition("/")[0] != folder:
-                    self.foreign = file.location
-                elif place not in reached_places:
-                    metadata.append(file.location)
+            others.see(file.location, place)
             old = limit is None or (file.modified_ms is not None and file.modified_ms < limit)
             if old and not _belongs(place, reached_places, folder):
                 found.append(file)
         if self._deletes:
-            self.foreign = self.foreign or self._of_another_table(metadata)
+            self.foreign = others.found()
         # These files were just read, so they exist; if they are not listed, the names of the storage cannot be compared.
         root = place_of(table.location()).rstrip("/") + "/"
         unseen = sorted(place for place in must_be_seen if place.startswith(root))
@@ -265,42 +203,11 @@ class _Search:
         return found
 
 
-def _uuid_in(io: FileIO, location: str) -> str | None:
-    """Return the uuid of a metadata file's table; None if it cannot be read."""
-    try:
-        return str(read_metadata(io.new_input(location)).table_uuid)
-    except Exception:  # noqa: BLE001 - damaged, or half a file of a writer that was killed: it is nobody's
-        return None
-
-
 def _belongs(place: str, reached_places: Places, metadata_folder: str) -> bool:
     folder, _, name = place.rpartition("/")
     if place in reached_places or (folder == metadata_folder and name == "version-hint.text"):
         return True
-    return name != _checked(name) and _belongs(f"{folder}/{_checked(name)}", reached_places, metadata_folder)
-
-
-def _checked(name: str) -> str:
-    """Return NAME for Hadoop's checksum file ``.NAME.crc``, which is treated like its file; any other name unchanged."""
-    return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
-
-
-def kind_of(location: str) -> Kind:
-    """Return what a file is, by its name."""
-    name = _checked(location.rpartition("/")[2])
-    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), Kind.OTHER)
-
-
-def _content(io: FileIO, location: str) -> Content:
-    """Return what a file's first bytes say."""
-    try:
-        with io.new_input(location).open() as stream:
-            first = stream.read(_MAGIC_LENGTH)
-    except Exception:  # noqa: BLE001 - deleted meanwhile, or unreadable: the rest of the list is worth having
-        return Content.UNREADABLE
-    if not first:
-        return Content.EMPTY
-    return Content.ENCRYPTED if first in {ags1.MAGIC, ENCRYPTED_MAGIC} else Content.PLAIN
+    return name != without_checksum(name) and _belongs(f"{folder}/{without_checksum(name)}", reached_places, metadata_folder)
 
 
 def _limit_ms(table: OpenTable, older_than: timedelta | datetime | None) -> int | None:

@@ -24,7 +24,8 @@ from icelock.keys.kek import KEK_LIFESPAN_MS, created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
 from icelock.plan.delete_index import DeleteFileId, delete_file_id
 from icelock.table.maintenance.expire import GC_ENABLED, may_delete
-from icelock.table.maintenance.leftovers import Kind, Leftovers, leftovers, remove_leftovers
+from icelock.table.maintenance.kinds import Kind
+from icelock.table.maintenance.leftovers import Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ class Places:
         """How many there are; what was given twice counts twice."""
         return len(self._hashes)
 
-    def __contains__(self, place: str) -> bool:
+    def __contains__(self, place: object) -> bool:
         """Whether a place is one of them."""
         number = hash(place)
         at = bisect_left(self._hashes, number)

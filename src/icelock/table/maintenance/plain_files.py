@@ -1,7 +1,7 @@
 """The files that a table had before it was converted: they stay on storage until somebody removes them, or purges the table.
 
-``icelock.converted-from`` of the table names the metadata file of the plain version. What that reaches holds rows, bounds and partition
-values in the clear; metadata files, which are plain of encrypted tables too, are not counted.
+A property of the table names the metadata file of the plain version (``table.plain_origin``). What that reaches holds rows, bounds and
+partition values in the clear; metadata files, which are plain of encrypted tables too, are not counted.
 
 Not here: removing them (``icelock.maintenance``), the conversion (``table.maintenance.convert``).
 """
@@ -9,20 +9,29 @@ Not here: removing them (``icelock.maintenance``), the conversion (``table.maint
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock import properties as names
 from icelock.errors import FormatError, IcelockError, IntegrityError
 from icelock.io.checked_io import CheckedFileIO
 from icelock.io.file_io import storage_of
+from icelock.io.limits import read_all
+from icelock.io.locations import place_of
 from icelock.metadata.entry_reader import checked_avro
-from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, read_metadata
-from icelock.table.maintenance.deletable import Home, purgeable, read_lists, read_paths, statistics_paths
+from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata, is_encrypted
+from icelock.table.maintenance.deletable import Home, metadata_paths, purgeable, read_lists, read_paths, statistics_paths
+from icelock.table.maintenance.kinds import Content, Kind, content_there, kind_of
+from icelock.table.maintenance.neighbours import check_alone
+from icelock.table.plain_origin import PlainOrigin
 
 logger = logging.getLogger(__name__)
+
+_HINT: Final = "/version-hint.text"
 
 
 def plain_files(metadata: TableMetadata, io: FileIO) -> tuple[str, ...]:
@@ -42,63 +51,128 @@ def _in_order(metadata: TableMetadata, io: FileIO, unreadable: set[str] | None) 
     return (*files, *sorted(manifests), *sorted(snapshot.manifest_list for snapshot in metadata.snapshots))
 
 
-def plain_version(table: Any) -> tuple[TableMetadata, FileIO] | None:
-    """Return what a table was before its conversion, and access to its files; None if it was not converted, or they were removed.
+def origin_of(plain: Any) -> PlainOrigin:
+    """Return what the encrypted version of a plain table keeps of it: where its metadata file lies, and the digest of that.
 
     Raises:
-        IntegrityError: the file is another table's, or an encrypted one's.
+        IntegrityError: the file does not say what the catalog loaded from it.
         FormatError, OSError: it cannot be read.
     """
-    location = table.metadata.properties.get(names.CONVERTED_FROM)
-    if location is None:
-        return None
-    storage = storage_of(table.io)
-    metadata = read_metadata(storage.new_input(location))
-    if metadata.table_uuid != table.metadata.table_uuid or is_encrypted(metadata):
+    location = plain.metadata_location
+    data = _bytes_of(storage_of(plain.io), location)
+    if decode_metadata(data, location=location) != plain.metadata:
+        raise IntegrityError(f"table {'.'.join(plain.name())}: {location} was changed since the table was loaded: find out who did that")
+    return PlainOrigin.at(location, data)
+
+
+def _bytes_of(storage: FileIO, location: str) -> bytes:
+    with storage.new_input(location).open() as stream:
+        return read_all(stream, location, limit=names.LIMITS[names.LIMIT_METADATA_BYTES], name=names.LIMIT_METADATA_BYTES)
+
+
+def plain_version(table: Any, origin: PlainOrigin) -> tuple[TableMetadata, FileIO]:
+    """Return what a table was before its conversion, and access to its files.
+
+    Raises:
+        IntegrityError: the metadata file is gone, or is not the one that the conversion saw.
+        FormatError, OSError: it cannot be read.
+    """
+    name, storage = ".".join(table.name()), storage_of(table.io)
+    try:
+        data = _bytes_of(storage, origin.location)
+    except FileNotFoundError as e:
         raise IntegrityError(
-            f"table {'.'.join(table.name())}: {names.CONVERTED_FROM} names {location}, which is not this table as it was before its "
-            "conversion: somebody changed the property or the file"
+            f"table {name}: {origin.name} names {origin.location}, which is gone, so its plain files cannot be told; {origin.way_out}"
+        ) from e
+    metadata = decode_metadata(data, location=origin.location) if origin.is_file(data) else None
+    if metadata is None or metadata.table_uuid != table.metadata.table_uuid or is_encrypted(metadata):
+        raise IntegrityError(
+            f"table {name}: {origin.name} names {origin.location}, which is not this table as it was before its conversion: somebody "
+            f"changed the property or the file; {origin.way_out}"
         )
     return metadata, storage if isinstance(metadata, TableMetadataV3) else CheckedFileIO(storage, checked_avro)
 
 
-def plain_files_of(table: Any) -> tuple[str, ...]:
+def plain_files_of(table: Any, *, unreadable: set[str] | None = None) -> tuple[str, ...]:
     """Return the plain files that a converted table has besides its own, in the order of ``plain_files``; empty if there are none any more.
 
-    A list or manifest that is gone was deleted after the files that it named.
+    Once their removal was begun, a list or manifest that is gone was deleted after the files that it named. Before, it is an error, as one
+    that cannot be read always is; ``unreadable`` collects these instead.
 
     Raises:
         FormatError, IntegrityError, OSError: its plain metadata file, a list or a manifest cannot be read, or is not the table's.
     """
-    found = plain_version(table)
-    if found is None:
+    origin = PlainOrigin.of(table.metadata.properties)
+    if origin is None:
         return ()
-    unreadable: set[str] = set()
-    files = _in_order(*found, unreadable)
-    damaged = next((path for path in sorted(unreadable) if found[1].new_input(path).exists()), None)
-    if damaged is not None:
+    version, storage = plain_version(table, origin)
+    unread: set[str] = set()
+    files = _in_order(version, storage, unread)
+    there = {path: storage.new_input(path).exists() for path in sorted(unread)}
+    lost = [path for path, found in there.items() if found or not origin.removing]
+    if lost and unreadable is None:
         raise FormatError(
-            f"table {'.'.join(table.name())}: {damaged}, from before its conversion, cannot be read, so its plain files cannot be told; "
-            "restore that file"
+            f"table {'.'.join(table.name())}: {lost[0]}, from before its conversion, {'cannot be read' if there[lost[0]] else 'is gone'}, "
+            f"so its plain files cannot be told; {origin.way_out}"
         )
+    if unreadable is not None:
+        unreadable.update(lost)
     return files
 
 
 def kept_with_plain(table: Any) -> tuple[str, ...]:
     """Return what of a converted table's past is not left over: the plain files, and the metadata file that names them."""
-    location = table.metadata.properties.get(names.CONVERTED_FROM)
-    return () if location is None else (location, *plain_files_of(table))
+    origin = PlainOrigin.of(table.metadata.properties)
+    return () if origin is None else (origin.location, *plain_files_of(table))
+
+
+def told_apart(table: Any, files: Iterable[str], home: Home) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return those of a plain version's files that are there and may be deleted, in their order, and those that lie elsewhere.
+
+    Whoever can write to storage can forge plain manifests, and name any file in them. So a metadata file, and one that begins as encrypted
+    ones do, is neither: it is no file of a plain table, whoever says so. Files are deleted only at the table's home, and
+    only if no other table lies there.
+
+    Raises:
+        IntegrityError: see ``Home.check``.
+        PolicyError: another table lies at or below the table's location, or the FileIO cannot list; nothing was deleted.
+        OSError: the storage cannot be asked.
+    """
+    home.check()
+    origin = PlainOrigin.of(table.metadata.properties)
+    own = {*metadata_paths(table.metadata, table.metadata_location), "" if origin is None else origin.location}
+    check_alone(table, {place_of(path) for path in own})
+    named = [path for path in files if kind_of(path) is not Kind.METADATA and not path.endswith(_HINT)]
+    owned = home.owned(named)
+    storage = storage_of(table.io)
+    at_home = [path for path in named if path in owned]
+    contents = dict(zip(at_home, ExecutorFactory.get_or_create().map(lambda path: _content_of(storage, path), at_home), strict=True))
+    strange = sorted(path for path, content in contents.items() if content is Content.ENCRYPTED)
+    if strange:
+        logger.warning("%d files of %s that plain manifests name are encrypted, and stay: %s", len(strange), table.name(), strange[:5])
+    found = tuple(path for path in at_home if contents[path] not in {None, Content.ENCRYPTED})
+    return found, tuple(path for path in named if path not in owned)
+
+
+def _content_of(storage: FileIO, location: str) -> Content | None:
+    try:
+        return content_there(storage, location)
+    except FileNotFoundError:
+        return None
 
 
 def purgeable_with_plain(table: Any, *, unreadable: set[str] | None = None) -> set[str]:
     """Return every file of a table that may be deleted with it, also those from before its conversion (``deletable.purgeable``)."""
     own = purgeable(table, unreadable=unreadable)
+    origin = PlainOrigin.of(table.metadata.properties)
+    if origin is None:
+        return own
     try:
-        plain = plain_files_of(table)
+        found, _ = told_apart(table, plain_files_of(table, unreadable=unreadable), Home.of(table))
     except (IcelockError, OSError) as e:
         if unreadable is None:
             raise
         logger.warning("the plain files of table %s cannot be told, and are left: %s", ".".join(table.name()), e)
-        unreadable.add(table.metadata.properties[names.CONVERTED_FROM])
+        unreadable.add(origin.location)
         return own
-    return own | Home.of(table).owned(plain)
+    return own | set(found)

@@ -24,6 +24,7 @@ from icelock.io.file_io import storage_of
 from icelock.table.commit.protocol import given_up
 from icelock.table.maintenance.plain_files import plain_files_of, plain_version
 from icelock.table.maintenance.shown import Shown
+from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 
@@ -51,24 +52,28 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
         dry_run: only check, and say what would be lost.
 
     Raises:
-        PolicyError: the table was not converted, a plain file is gone, something was committed since, or a pin of the client's says that
-            the table is encrypted; nothing was changed.
+        PolicyError: the table was not converted, the removal of its plain files was begun, one is gone, something was committed since, or a
+            pin of the client's says that the table is encrypted; nothing was changed.
         FormatError, IntegrityError, OSError: the plain files cannot be told; likewise.
         CommitFailedException: another writer was first; likewise.
         CommitStateUnknownException: the catalog did not say what became of the commit.
     """
     table.refresh()
     name, catalog = ".".join(table.name()), _catalog_of(table)
-    found = plain_version(table)
-    if found is None:
+    origin = PlainOrigin.of(table.properties)
+    if origin is None:
         raise PolicyError(f"table {name} was not converted, or its plain files were removed: there is no way back")
+    if origin.removing:
+        raise PolicyError(
+            f"table {name}: its plain files are being removed (icelock convert --remove-plain goes on with it): there is no way back"
+        )
     if catalog.pins.pinned_key_id(table.name()):
         raise PolicyError(
             f"table {name}: {names.PINS_PREFIX}{name} says that it is encrypted: take the pin out of the catalog's properties"
         )
-    lost = _since_the_switch(table, name, drop_commits=drop_commits)
+    plain, _ = plain_version(table, origin)
+    lost = _since_the_switch(table, name, origin, drop_commits=drop_commits)
     _check_there(table, name)
-    plain, _ = found
     if not dry_run:
         try:
             catalog.commit_undo(table, plain)
@@ -81,14 +86,14 @@ def _catalog_of(table: Table) -> Any:
     return table.catalog  # an EncryptedCatalog
 
 
-def _since_the_switch(table: Table, name: str, *, drop_commits: bool) -> tuple[int, ...]:
+def _since_the_switch(table: Table, name: str, origin: PlainOrigin, *, drop_commits: bool) -> tuple[int, ...]:
     """Return the snapshots after that of the switch.
 
     Raises:
         PolicyError: there was a commit of any kind, and it may not be lost.
     """
     log = table.metadata.metadata_log
-    untouched = bool(log) and log[-1].metadata_file == table.properties[names.CONVERTED_FROM]
+    untouched = bool(log) and log[-1].metadata_file == origin.location
     lost = () if untouched else tuple(snapshot.snapshot_id for snapshot in table.metadata.snapshots[1:])
     if not untouched and not drop_commits:
         raise PolicyError(
