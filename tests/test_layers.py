@@ -20,7 +20,7 @@ BASE = {"errors", "secret", "properties", "single_flight", "_moved"}
 RANK = (
     dict.fromkeys(BASE, -1)
     | {name: rank for rank, name in enumerate(ORDER)}
-    | {"testing": ORDER.index("kms"), "__init__": ORDER.index("catalog")}
+    | {"testing": ORDER.index("kms"), "__init__": ORDER.index("catalog"), "__main__": ORDER.index("cli")}
 )
 
 # Where a heavy library may be imported: at module level, and inside functions as well. Packages or single modules.

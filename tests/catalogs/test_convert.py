@@ -49,7 +49,7 @@ def test_a_plain_table_becomes_encrypted(lake: CatalogLake, version: str) -> Non
     assert {name: ref.snapshot_id for name, ref in metadata.refs.items()} == {"main": done.snapshot_id}
     # nothing plain is reached, and what the catalog keeps agrees
     (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
-    assert set(report.counts) == {"plain-object"}
+    assert set(report.counts) == {"plain-object-of-conversion"}
     assert report.objects["plain, reached"].files == 0
     assert "differs" not in report.statements.values()
     # all of the plain table is still there, and is not left over

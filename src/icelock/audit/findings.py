@@ -84,6 +84,11 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "manifest-damaged": (Severity.ERROR, _FATAL),
     # Objects below the location that no snapshot reaches; those that are encrypted are counted only.
     "plain-object": (Severity.WARNING, "look at it, and remove it if it is nobody's: icelock leftovers TABLE --delete"),
+    # The same, of a table that was converted and whose plain files were not all removed.
+    "plain-object-of-conversion": (
+        Severity.WARNING,
+        "icelock convert TABLE --remove-plain; what is left then, look at, and remove if it is nobody's: icelock leftovers TABLE --delete",
+    ),
 }
 
 

@@ -39,10 +39,12 @@ class Objects:
     """What is below a location.
 
     ``reached`` has every location that snapshots reach, and whether it is encrypted; metadata files have at most ``metadata_bytes``.
+    ``converted``: the table has plain files from before its conversion, for all that it says.
     """
 
-    def __init__(self, reached: Iterable[tuple[str, bool]], statistics: Iterable[str], *, metadata_bytes: int) -> None:
+    def __init__(self, reached: Iterable[tuple[str, bool]], statistics: Iterable[str], *, metadata_bytes: int, converted: bool) -> None:
         self._limit = metadata_bytes
+        self._plain = "plain-object-of-conversion" if converted else "plain-object"
         # Of a location a hash is kept: the list of a large table would take the memory twice.
         self._reached = {_hashed(location): encrypted for location, encrypted in reached}
         self._statistics = {_hashed(location) for location in statistics}
@@ -94,7 +96,7 @@ class Objects:
             sound = False
         if sound:
             return "metadata"
-        findings.add("plain-object", stored.location, "it is not encrypted, and has the name of a metadata file, but is none")
+        findings.add(self._plain, stored.location, "it is not encrypted, and has the name of a metadata file, but is none")
         return "plain, left over"
 
     def _looked_at(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
@@ -107,7 +109,7 @@ class Objects:
             return "encrypted, left over"
         if head == _HADOOP_CHECKSUM and stored.location.endswith(".crc"):
             return "other"
-        findings.add("plain-object", stored.location, f"no snapshot reaches it, and it is not encrypted: it is {described(head)}")
+        findings.add(self._plain, stored.location, f"no snapshot reaches it, and it is not encrypted: it is {described(head)}")
         return "plain, left over"
 
 

@@ -175,7 +175,10 @@ class _Audit:
         document, kept = self._document, self._subject.kept
         reached = ((path, bool(seen.key_hash)) for path, seen in self._reached.files.items())
         objects = Objects(
-            reached, (str(row.get("statistics-path")) for row in document.statistics), metadata_bytes=self._subject.metadata_bytes
+            reached,
+            (str(row.get("statistics-path")) for row in document.statistics),
+            metadata_bytes=self._subject.metadata_bytes,
+            converted=not {names.CONVERTED_FROM, names.REMOVING_PLAIN}.isdisjoint(document.properties),
         )
         objects.look(kept.io, document.location, self._findings, progress)
         return objects.tallies()

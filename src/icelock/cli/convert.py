@@ -1,6 +1,6 @@
 """``icelock convert``: a plain table becomes an encrypted one, and what is left of the plain one.
 
-Exit code 1: plain files are left that could not be removed.
+Exit code 1: plain files are left that could not be removed, or that lie elsewhere.
 
 Not here: the work (``icelock.table.maintenance.convert``, ``icelock.maintenance.remove_plain``).
 """
@@ -17,10 +17,12 @@ import click
 from rich.console import Group, RenderableType
 
 from icelock.cli.output import emit, escape, json_option, progress
-from icelock.cli.table_names import load_any_table, load_table, table_argument
+from icelock.cli.table_names import load_any_table, table_argument
+from icelock.errors import PolicyError
 from icelock.maintenance import convert as convert_table
 from icelock.maintenance import remove_plain as remove_plain_files
 from icelock.maintenance import undo_conversion
+from icelock.table.table import Table
 
 _MOST_SHOWN: Final = 10
 _COPIES: Final = "backups, and older versions that a bucket keeps, still hold the rows in the clear: icelock cannot see those"
@@ -60,7 +62,7 @@ def convert(
         _remove_plain(table, catalog, dry_run=dry_run)
         return
     if undo:
-        undone = asdict(undo_conversion(load_table(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
+        undone = asdict(undo_conversion(_converted(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
         _emit(table, undone, lambda: _view_undone(table, undone))
         return
     if key_id is None:
@@ -77,8 +79,15 @@ def convert(
     _emit(table, asdict(done), lambda: _view(table, asdict(done)))
 
 
+def _converted(catalog: str | None, name: str) -> Table:
+    loaded = load_any_table(catalog, name)
+    if not isinstance(loaded, Table):
+        raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
+    return loaded
+
+
 def _remove_plain(table: str, catalog: str | None, *, dry_run: bool) -> None:
-    removed = asdict(remove_plain_files(load_table(catalog, table), dry_run=dry_run))
+    removed = asdict(remove_plain_files(_converted(catalog, table), dry_run=dry_run))
     _emit(table, removed, lambda: _view_removed(table, removed))
     if removed["left"] or removed["elsewhere"]:
         click.get_current_context().exit(1)
@@ -97,7 +106,8 @@ def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
         lines = [f"{name} is encrypted under master key {key}: {made}; writers waited {found['turn_seconds']:.1f} s at most"]
     if found["dropped_refs"]:
         lines.append(f"{'would go' if found['dry_run'] else 'gone'} with the history: {escape(', '.join(found['dropped_refs']))}")
-    lines += [f"{len(found['plain_files'])} plain files stay on storage until --remove-plain:", *_some(found["plain_files"])]
+    if found["plain_files"]:
+        lines += [f"{len(found['plain_files'])} plain files stay on storage until --remove-plain:", *_some(found["plain_files"])]
     return Group(*lines)
 
 
@@ -105,9 +115,13 @@ def _view_removed(table: str, found: Mapping[str, Any]) -> RenderableType:
     what = "would be removed" if found["dry_run"] else "removed"
     lines = [f"{len(found['files'])} plain files of {escape(table)} {what}", *_some(found["files"])]
     if found["left"]:
-        lines += [f"{len(found['left'])} are left, as some could not be deleted: run it again", *_some(found["left"])]
+        why = "until those elsewhere are gone" if found["elsewhere"] else "as some could not be deleted"
+        lines += [f"{len(found['left'])} are left, {why}: run it again", *_some(found["left"])]
     if found["elsewhere"]:
-        lines += [f"{len(found['elsewhere'])} do not lie at the table: delete them yourself", *_some(found["elsewhere"])]
+        lines += [
+            f"{len(found['elsewhere'])} do not lie at the table: delete those that are yours alone, and run it again",
+            *_some(found["elsewhere"]),
+        ]
     return Group(*lines, _COPIES)
 
 

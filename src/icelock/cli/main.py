@@ -91,3 +91,7 @@ def _version() -> str:
 @click.version_option(_version(), prog_name="icelock")
 def main() -> None:
     """Encrypted Apache Iceberg tables for Python and PySpark."""
+
+
+if __name__ == "__main__":
+    main()

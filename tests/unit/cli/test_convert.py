@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.tables import ids, local
@@ -50,10 +52,32 @@ def test_the_plain_files_are_removed_by_a_call_of_its_own(table: Any, configured
     assert table.metadata.format_version == 2
 
 
+def test_plain_files_elsewhere_are_named_until_they_are_gone(table: Any, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.parquet"
+    pq.write_table(people(50, 3), outside)
+    table.add_files([str(outside)])
+    run("convert", "test.db.t", "--key-id", "keyA")
+    for _ in range(2):
+        shown = run("convert", "test.db.t", "--remove-plain", code=1).stdout
+        assert "1 do not lie at the table: delete those that are yours alone, and run it again" in shown
+        assert "are left, until those elsewhere are gone: run it again" in shown
+    outside.unlink()
+    run("convert", "test.db.t", "--remove-plain")
+    assert "removed already" in run("convert", "test.db.t", "--remove-plain", code=1).stderr
+
+
+def test_an_empty_table_has_no_plain_files(configured_lake: TestLake) -> None:
+    catalog = configured_lake.catalog()
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", people().schema, properties={"icelock.plain": "true"})
+    assert "plain files" not in run("convert", "test.db.t", "--key-id", "keyA").stdout
+
+
 def test_wrong_input(table: Any, configured_lake: TestLake) -> None:
     assert "--key-id is missing" in run("convert", "test.db.t", code=2).stderr
     assert "steps of their own" in run("convert", "test.db.t", "--key-id", "keyA", "--remove-plain", code=2).stderr
-    assert "it is not encrypted" in run("convert", "test.db.t", "--remove-plain", code=1).stderr
+    for step in ("--remove-plain", "--undo"):
+        assert "test.db.t is plain: it was not converted" in run("convert", "test.db.t", step, code=1).stderr
     assert "has no table db.u" in run("convert", "test.db.u", "--key-id", "keyA", code=1).stderr
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "v1").commit()
     assert "--drop-refs" in run("convert", "test.db.t", "--key-id", "keyA", code=1).stderr

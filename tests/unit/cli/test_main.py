@@ -28,6 +28,13 @@ def test_help_and_version_import_no_command(argument):
     assert not {"pyiceberg", "pyarrow", "pandas", "pydantic", "sqlalchemy", "cryptography"} & set(loaded)
 
 
+@pytest.mark.parametrize("module", ["icelock", "icelock.cli.main"])
+def test_the_command_is_a_module_too(module):
+    found = subprocess.run([sys.executable, "-m", module, "rotate", "--help"], capture_output=True, text=True, check=True)
+    assert COMMANDS["rotate"] in found.stdout
+    assert subprocess.run([sys.executable, "-m", module, "rotatte"], capture_output=True, check=False).returncode == 2
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_says_of_each_command_what_the_command_says_itself(name):
     command = main.get_command(click.Context(main), name)
