@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icelock.maintenance import convert
+from icelock.maintenance import convert, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
 from tests.lakes.sqlite import KEYED, TestLake, people
 
@@ -113,11 +113,30 @@ class PlainOperation(Operation):
         lake.catalog(**{"icelock.require-encryption": "false"}).load_table("db.t").delete("id = 19")
 
 
+@dataclass(frozen=True)
+class ConvertedOperation(PlainOperation):
+    """Its table was plain, and has its plain files still."""
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        _convert(lake.catalog())
+
+
 def _convert(catalog: Any) -> None:
     """Done again on a table that is encrypted, it has nothing to do."""
     table = _table(catalog)
     if not is_encrypted(table.metadata):
         convert(table, key_id="keyA")
+
+
+def has_plain_files(table: Any) -> bool:
+    return not {"icelock.converted-from", "icelock.removing-plain"}.isdisjoint(table.properties)
+
+
+def _remove_plain(catalog: Any) -> None:
+    table = _table(catalog)
+    if has_plain_files(table):
+        remove_plain(table)
 
 
 def _rewrite_deletes(catalog: Any) -> None:
@@ -179,6 +198,7 @@ OPERATIONS: dict[str, Operation] = {
         properties={"write.delete.mode": "merge-on-read"},
     ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
+    "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 from icelock.maintenance import leftovers, remove_leftovers, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
-from tests.crash.operations import OPERATIONS, Operation, Restored
+from tests.crash.operations import OPERATIONS, Operation, Restored, has_plain_files
 from tests.crash.server import Server
 from tests.crash.steps import stepping
 from tests.helpers.counting_kms import KEYS
@@ -79,9 +79,13 @@ def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> 
 
 def check_leftovers(table: Any, where: str) -> None:
     """What is listed is removed; then the independent reader finds every file it needs and no other."""
-    if "icelock.converted-from" in table.properties:
-        assert remove_plain(table).left == (), where
     root = Path(table.location())
+    if has_plain_files(table):
+        assert remove_plain(table).left == (), where
+        assert not has_plain_files(table), where
+    if where.startswith(("convert", "remove plain files")):
+        files = [path for path in root.rglob("*") if path.is_file() and not path.name.endswith(".metadata.json")]
+        assert {path.read_bytes()[:4] for path in files} <= {b"AGS1", b"PARE", b""}, where
     before = {str(path): path.stat().st_size for path in root.rglob("*") if path.is_file()}
     found = leftovers(table)
     assert found.keys == (), where

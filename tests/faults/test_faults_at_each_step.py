@@ -38,6 +38,7 @@ NAMES: Final = (
     "rotate",
     "rotate data",
     "convert",
+    "remove plain files",
 )
 MAGIC: Final = (b"AGS1", b"PARE")
 ASKED: Final = "SQL UPDATE", "SQL INSERT", "SQL COMMIT"

@@ -137,6 +137,18 @@ def test_plain_files_are_purged_after_a_removal_has_begun(lake: TestLake, monkey
     assert not [path for path in plain if local(path).exists()]
 
 
+def test_what_a_plain_table_says_of_its_origin_does_not_count(lake: TestLake) -> None:
+    """PyIceberg's own catalog lets anybody set these."""
+    plain_table(lake, properties=dict.fromkeys(PROPERTIES, "file:///x"))
+    convert(lake.catalog().load_table("db.t"), key_id="keyA")
+    table = lake.catalog().load_table("db.t")
+    assert plain_metadata_of(table)
+    assert PROPERTIES[1] not in table.properties
+    undo_conversion(table, dry_run=True)
+    assert remove_plain(table).left == ()
+    assert not set(PROPERTIES) & set(table.properties)
+
+
 # --- what others write
 
 
