@@ -235,6 +235,43 @@ def test_a_table_without_rows(lake: TestLake) -> None:
     assert sealed(table) == [done.kek]
 
 
+@pytest.mark.parametrize("how", ["deleted", "vectors", "overwritten", "branch", "never had any"])
+def test_a_branch_without_rows_is_sealed_again(lake: TestLake, how: str) -> None:
+    """Its manifest list, and manifests with entries of deleted files, were under the old KEK."""
+    table = make(lake, 2, **(MOR if how == "vectors" else {}))
+    kept = [] if how != "branch" else rows_of(table)
+    if how == "branch":
+        table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "b").commit()
+        table.delete("id >= 0", branch="b")
+    elif how == "vectors":
+        table.delete("id < 6")
+        table.delete("id >= 6")
+    elif how == "deleted":
+        table.delete("id >= 0")
+    else:
+        table.overwrite(arrow([]))
+    if how == "never had any":
+        table.append(arrow([]))
+        expire_all(table)
+    (old,) = keks(table)
+    before = {name for name in lake.files() if not name.endswith(".json")}
+    done = loaded(lake).maintenance.rotate("data")
+    table = loaded(lake)
+    assert (done.left_files, MARK in table.metadata.properties) == (0, False)
+    assert {name for name, ref in table.metadata.refs.items() if sealed_by(table, ref.snapshot_id) != done.kek} == set()
+    assert old.key_id in expire_all(table).keys
+    assert [kek.key_id for kek in keks(table)] == [done.kek]
+    assert not before & set(lake.files())
+    verified(table, "keyA")
+    assert rows_of(table) == kept
+    again = loaded(lake).maintenance.rotate("data")
+    assert len(again.snapshots) == len(table.metadata.refs), "another rotation, for one more KEK"
+
+
+def sealed_by(table: Any, snapshot_id: int) -> str:
+    return dict(zip([snapshot.snapshot_id for snapshot in table.metadata.snapshots], sealed(table), strict=True))[snapshot_id]
+
+
 def test_an_expired_snapshot_in_between_makes_files_be_written_again(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can tell any more under which KEK the snapshot was that added them."""
     table = make(lake, 2, BY_N)

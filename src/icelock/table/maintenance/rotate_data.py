@@ -7,6 +7,9 @@ A file is done if the snapshot that added it (by its sequence number) is sealed 
 delete files that apply to it: only manifests below that KEK, with keys of their own, have its key. If that snapshot has expired, nobody
 can tell, and the file is written again. So a call that was killed is gone on with by the next one.
 
+A branch whose snapshot has no live file has none to write again, but its manifest list is under an older KEK all the same, and may lead to
+entries of files that were deleted, with their keys: it gets a snapshot without manifests, sealed under the rotation's KEK.
+
 Tags, and older snapshots of branches, are left: they need the older KEKs until they expire.
 
 Not here: the KEK (``table.maintenance.rotate_keys``).
@@ -22,11 +25,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation
 
 from icelock import properties as names
 from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.keys.kek import created_ms
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.table.commit.producer import EncryptedFastAppend
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.key_uses import kek_uses, sealing_keks
@@ -56,16 +61,19 @@ class RotatedData:
     def run(self) -> Rotated:
         """Write files again; errors are those of ``MaintenanceTable.rotate``."""
         done: list[Compacted] = []
+        sealed: list[int] = []
         left = 0
         for _ in range(_PASSES):
             done += [self._compaction(branch).run() for branch in _branches(self._table.metadata) if self._left(branch)]
+            sealed += [self._seal(branch) for branch in _branches(self._table.refresh().metadata) if self._is_left_empty(branch)]
             left = sum(map(self._left, _branches(self._table.refresh().metadata)))
-            if not left:
+            if not left and not any(map(self._is_left_empty, _branches(self._table.metadata))):
                 self._finish()
                 break
         encryption = self._table.encryption
         uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
-        return replace(_with(self._keys, done), left_files=left, keks=uses)
+        whole = _with(self._keys, done)
+        return replace(whole, snapshots=(*whole.snapshots, *sealed), left_files=left, keks=uses)
 
     def _compaction(self, branch: str) -> Compaction:
         options = CompactOptions.parse({}, self._table.metadata.properties)
@@ -93,6 +101,21 @@ class RotatedData:
         older = [one for one in manifests if one.sequence_number not in done or one.existing_files_count != 0]
         entries = (entry for one in older for entry in one.fetch_manifest_entry(io, discard_deleted=True))
         return sum(_is_older(entry.data_file, done) for entry in entries)
+
+    def _is_left_empty(self, branch: str) -> bool:
+        """Whether a branch's snapshot is sealed under an older KEK, and has no live file."""
+        metadata = self._table.metadata
+        head = metadata.snapshot_by_name(branch)
+        return head is not None and head.sequence_number not in numbers_under(metadata, self._keys.kek) and not self._left(branch)
+
+    def _seal(self, branch: str) -> int:
+        """Commit a snapshot that changes nothing; return its id. Files that other writers add meanwhile stay."""
+        transaction: Any = self._table.transaction()
+        transaction.staged.prepare_kek()
+        with EncryptedFastAppend(operation=Operation.REPLACE, transaction=transaction, io=self._table.io, branch=branch) as producer:
+            made: int = producer.snapshot_id
+        transaction.commit_transaction()
+        return made
 
     def _finish(self) -> None:
         """Take the mark of the unfinished rotation away; another process may have, or have begun another one."""
