@@ -12,11 +12,15 @@ from pyiceberg.exceptions import CommitFailedException
 
 from icelock.errors import IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
+from tests.catalogs.conftest import KINDS
 from tests.helpers.tables import ids, local
-from tests.lakes.catalogs import QUICK, CatalogLake, MemoryLake, RestLake
+from tests.lakes.catalogs import QUICK, CatalogLake, MemoryLake
 from tests.lakes.sqlite import people
 
 PLAIN = {"icelock.plain": "true"}
+CONVERTING = pytest.mark.parametrize("lake", [kind for kind in KINDS if kind != "rest"], indirect=True)
+# A server is trusted with metadata, and nobody else sees a catalog in memory.
+KEEPING = pytest.mark.parametrize("lake", [kind for kind in KINDS if kind not in ("rest", "in-memory")], indirect=True)
 
 
 def make_plain(lake: CatalogLake, version: str = "2") -> Any:
@@ -28,10 +32,9 @@ def make_plain(lake: CatalogLake, version: str = "2") -> Any:
     return made
 
 
+@CONVERTING
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_a_plain_table_becomes_encrypted(lake: CatalogLake, version: str) -> None:
-    if isinstance(lake, RestLake):
-        pytest.skip("refused there, see below")
     made = make_plain(lake, version)
     plain, there = made.metadata, set(lake.files())
     done = convert(lake.load(), key_id="keyA")
@@ -60,10 +63,9 @@ def test_a_plain_table_becomes_encrypted(lake: CatalogLake, version: str) -> Non
     assert ids(lake.load())[-2:] == [100, 101]
 
 
+@KEEPING
 def test_what_the_catalog_keeps_refuses_the_plain_version_afterwards(lake: CatalogLake) -> None:
     """C-15: nobody gets the table back to plain by the pointer or by the file."""
-    if isinstance(lake, (RestLake, MemoryLake)):
-        pytest.skip("a server is trusted with metadata, and nobody else sees a catalog in memory")
     made = make_plain(lake)
     before = made.metadata_location
     convert(lake.load(), key_id="keyA")
@@ -73,9 +75,8 @@ def test_what_the_catalog_keeps_refuses_the_plain_version_afterwards(lake: Catal
         fresh.load_table(lake.name())
 
 
+@CONVERTING
 def test_a_writer_that_began_on_the_plain_table_is_refused(lake: CatalogLake) -> None:
-    if isinstance(lake, RestLake):
-        pytest.skip("refused there, see below")
     writer = make_plain(lake)
     begun = writer.transaction()
     begun.append(people(50, 1))
@@ -90,9 +91,8 @@ def test_a_writer_that_began_on_the_plain_table_is_refused(lake: CatalogLake) ->
     assert report.counts == {}
 
 
+@CONVERTING
 def test_the_plain_files_go_by_a_second_step(lake: CatalogLake) -> None:
-    if isinstance(lake, RestLake):
-        pytest.skip("refused there, see below")
     make_plain(lake)
     done = convert(lake.load(), key_id="keyA")
     table = lake.load()
@@ -113,10 +113,9 @@ def test_the_plain_files_go_by_a_second_step(lake: CatalogLake) -> None:
         remove_plain(lake.load())
 
 
+@CONVERTING
 def test_the_way_back(lake: CatalogLake) -> None:
     """The plain table is there again for every client, and takes part in a second conversion."""
-    if isinstance(lake, RestLake):
-        pytest.skip("refused there, see below")
     made = make_plain(lake)
     convert(lake.load(), key_id="keyA")
     done = undo_conversion(lake.load())
@@ -137,9 +136,8 @@ def test_the_way_back(lake: CatalogLake) -> None:
     assert "differs" not in report.statements.values()
 
 
+@CONVERTING
 def test_the_way_back_is_closed_by_commits_and_without_the_files(lake: CatalogLake) -> None:
-    if isinstance(lake, RestLake):
-        pytest.skip("refused there, see below")
     made = make_plain(lake)
     done = convert(lake.load(), key_id="keyA")
     table = lake.load()
@@ -158,9 +156,8 @@ def test_the_way_back_is_closed_by_commits_and_without_the_files(lake: CatalogLa
     assert lake.load().metadata.snapshots == made.metadata.snapshots
 
 
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
 def test_a_server_that_cannot_is_not_asked(lake: CatalogLake) -> None:
-    if not isinstance(lake, RestLake):
-        pytest.skip("the others can")
     made = make_plain(lake)
     files = lake.files()
     for dry_run in (True, False):
