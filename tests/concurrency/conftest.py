@@ -17,13 +17,16 @@ KINDS = ("sqlite", "postgres", pytest.param("hive", marks=pytest.mark.hive))
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     made: dict[str, Any] = {
         "sqlite": lambda: sqlite_lake(tmp_path),
         "postgres": lambda: PostgresLake(tmp_path, request.getfixturevalue("postgres")),
         "hive": lambda: HiveLake(tmp_path, request.getfixturevalue("metastore").uri),
     }
-    return Place(made[request.param]())
+    lake = made[request.param]()
+    yield Place(lake)
+    if isinstance(lake, PostgresLake):
+        lake.close()
 
 
 @pytest.fixture(scope="package")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ RETRIED = {**ONCE, "commit.retry.num-retries": "2", "commit.retry.min-wait-ms": 
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> TestLake:
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestLake]:
     if request.param == "sqlite":
-        return sqlite_lake(tmp_path)
-    return PostgresLake(tmp_path, request.getfixturevalue("postgres"))
+        yield sqlite_lake(tmp_path)
+        return
+    with closing(PostgresLake(tmp_path, request.getfixturevalue("postgres"))) as made:
+        yield made
 
 
 @pytest.fixture

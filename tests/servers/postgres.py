@@ -23,7 +23,7 @@ from tests.servers.running import free_ports
 
 # The server's parent: it stops the server when the tests' end of the pipe is gone.
 _KEEPER = '"$@" & server=$!; cat > /dev/null; kill -INT $server 2> /dev/null; wait $server'
-_SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "max_connections": "60", "shared_buffers": "16MB"}
+_SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "max_connections": "100", "shared_buffers": "16MB"}
 
 
 def binaries() -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,5 +13,6 @@ from tests.servers.postgres import Postgres
 
 
 @pytest.fixture
-def lake(postgres: Postgres, tmp_path: Path) -> PostgresLake:
-    return PostgresLake(tmp_path, postgres)
+def lake(postgres: Postgres, tmp_path: Path) -> Iterator[PostgresLake]:
+    with closing(PostgresLake(tmp_path, postgres)) as made:
+        yield made
