@@ -85,9 +85,10 @@ SQL = Section(
         ),
         row("`CALL` of `expire_snapshots`, `remove_orphan_files`", "call.expire_snapshots", "call.remove_orphan_files"),
         row(
-            "`CALL` of `rewrite_data_files`, `rewrite_manifests`, `optimize`",
+            "`CALL` of `rewrite_data_files`, `rewrite_manifests`, `optimize`, `rotate`",
             "call.rewrite_data_files",
             "call.rewrite_manifests",
+            "call.rotate",
             "call.optimize",
             "call.rewrite_data_files/z-order",
             remark="rows and row ids stay",

@@ -161,6 +161,7 @@ PROCEDURES = [
         {
             "rewrite_data_files": "table => '{name}', options => map('rewrite-all', 'true')",
             "optimize": "table => '{name}', options => map('min-input-files', '2', 'expire', 'false', 'leftovers', 'false')",
+            "rotate": "table => '{name}', level => 'data'",
             "rewrite_manifests": "'{name}'",
             "rewrite_data_files/z-order": "table => '{name}', sort_order => 'zorder(id, city)', options => map('rewrite-all', 'true')",
         },
