@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.line_process import LineProcess
 from tests.helpers.spark import WARM, spark_environment
-
-_SECONDS = 300.0
 
 
 class SparkJobs:
@@ -24,42 +20,20 @@ class SparkJobs:
 
     def __init__(self, folder: Path) -> None:
         self._environment = dict(os.environ)
-        self._folder = folder
-        self._log = folder / "errors.log"
-        self._process: subprocess.Popen[str] | None = None
+        program = ["tests.services.kms.spark_job", str(folder / "warehouse")]
+        self._process = LineProcess(program, {**self._environment, **spark_environment(WARM)}, folder / "errors.log")
 
     def run(self, properties: Mapping[str, str], calls: Path) -> dict[str, Any]:
         """Run one job with what the environment has more than when this was made."""
         more = {name: value for name, value in os.environ.items() if self._environment.get(name) != value}
         more.pop("PYTEST_CURRENT_TEST", None)
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        print(json.dumps({"properties": dict(properties), "calls": str(calls), "environment": more}), file=process.stdin, flush=True)
-        limit = threading.Timer(_SECONDS, process.kill)
-        limit.start()
-        told = next((line for line in process.stdout if line.startswith("{")), None)
-        limit.cancel()
+        job = {"properties": dict(properties), "calls": str(calls), "environment": more}
+        told = self._process.ask(job, is_answer=lambda line: line.startswith("{"))
         if told is None:
             self.end()
-        assert told is not None, self._log.read_text(errors="replace")[-5000:]
+        assert told is not None, self._process.told()[-5000:]
         return json.loads(told)
 
     def end(self) -> None:
-        """End the process, if one was started; it sees the end of its input."""
-        if self._process is not None:
-            with self._process as process:
-                assert process.stdin is not None
-                process.stdin.close()
-                process.wait(60)
-            self._process = None
-
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.services.kms.spark_job", str(self._folder / "warehouse")],
-                    env={**self._environment, **spark_environment(WARM)},
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                )  # fmt: skip
-        return self._process
+        """End the process."""
+        self._process.end()
