@@ -23,7 +23,8 @@ from requests import ConnectionError as RequestsConnectionError
 from icelock.catalog.hive.parameters import row_parameters
 from icelock.table.encryption import TableEncryption
 from tests.helpers.hive_faults import Faults
-from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.lakes.closing import ClosingLake
+from tests.lakes.sqlite import KEYED, people
 from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
 from tests.servers.rest import RestServer
@@ -32,7 +33,7 @@ POINT = "UPDATE iceberg_tables SET metadata_location = {0} WHERE table_namespace
 QUICK = {"commit.status-check.num-retries": "2", "commit.status-check.min-wait-ms": "20"}
 
 
-class CatalogLake(TestLake):
+class CatalogLake(ClosingLake):
     """The SQL catalog on sqlite; others say what differs."""
 
     __test__ = False
@@ -42,27 +43,11 @@ class CatalogLake(TestLake):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.space = f"db_{uuid.uuid4().hex[:12]}"
-        self.opened: list[Any] = []
         self.begin()
         self.calls.take()
 
     def begin(self) -> None:
         self.catalog().create_namespace(self.space)
-
-    def catalog(self, **more: str) -> Any:
-        made = super().catalog(**more)
-        self.opened.append(made)
-        return made
-
-    def without_kms(self) -> Any:
-        made = super().without_kms()
-        self.opened.append(made)
-        return made
-
-    def close(self) -> None:
-        """Close every catalog: psycopg warns of connections that are left open."""
-        for catalog in self.opened:
-            catalog.close()
 
     def name(self, table: str = "t") -> str:
         return f"{self.space}.{table}"
