@@ -35,7 +35,8 @@ ROTATION_KEK: Final = "icelock.rotation-kek"
 CONVERTED_FROM: Final = "icelock.converted-from"
 # The same, once the removal of its files was begun (``table.plain_origin``).
 REMOVING_PLAIN: Final = "icelock.removing-plain"
-_TABLE: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, CONVERTED_FROM, REMOVING_PLAIN)
+PLAIN_ORIGIN: Final = (REMOVING_PLAIN, CONVERTED_FROM)
+OF_TABLES: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, *PLAIN_ORIGIN)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
 PLAINTEXT_FILES: Final = "icelock.plaintext-files"
@@ -182,7 +183,7 @@ def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], wh
 
 def check_table_properties(properties: Mapping[str, str]) -> None:
     """Refuse unknown or misspelt ``encryption.*``, ``kms.*`` and ``icelock.*`` table properties."""
-    _refuse_unknown(properties, _TABLE, "table")
+    _refuse_unknown(properties, OF_TABLES, "table")
     if ENCRYPTION_KEY_ID in properties:
         encryption_key_id(properties)
     data_key_length(properties)
@@ -193,12 +194,12 @@ def check_misplaced(given: Iterable[str]) -> None:
     for name in given:
         folded = _folded(name)
         of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
-        if name in _TABLE or not (of_table or folded in _SPELT or _family(folded)):
+        if name in OF_TABLES or not (of_table or folded in _SPELT or _family(folded)):
             continue
         near = difflib.get_close_matches(name.lower(), OPTIMIZE, n=1, cutoff=0.8)
         of_table = of_table or (near[0] if near else "")
         meant = _SPELT.get(folded) or of_table
-        hint = f"did you mean {of_table!r}?" if of_table in _TABLE else f"set {meant!r} for the catalog" if meant else "no table has it"
+        hint = f"did you mean {of_table!r}?" if of_table in OF_TABLES else f"set {meant!r} for the catalog" if meant else "no table has it"
         raise PolicyError(f"unknown table property {name!r}; {hint}")
 
 

@@ -178,7 +178,7 @@ class _Audit:
             reached,
             (str(row.get("statistics-path")) for row in document.statistics),
             metadata_bytes=self._subject.metadata_bytes,
-            converted=not {names.CONVERTED_FROM, names.REMOVING_PLAIN}.isdisjoint(document.properties),
+            converted=any(name in document.properties for name in names.PLAIN_ORIGIN),
         )
         objects.look(kept.io, document.location, self._findings, progress)
         return objects.tallies()

@@ -23,7 +23,7 @@ _SAME: Final = (
     *("location", "last_column_id", "schemas", "current_schema_id", "partition_specs", "default_spec_id", "last_partition_id"),
     *("sort_orders", "default_sort_order_id"),
 )
-_CHANGED: Final = frozenset({*names.FIXED, names.CONVERTED_FROM, names.REMOVING_PLAIN, names.FORMAT_VERSION, "write.format.default"})
+_CHANGED: Final = frozenset({*names.FIXED, *names.PLAIN_ORIGIN, names.FORMAT_VERSION, "write.format.default"})
 
 
 def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str) -> None:

@@ -19,7 +19,6 @@ from typing import Final
 from icelock import properties as names
 from icelock.errors import PolicyError
 
-_NAMES: Final = (names.REMOVING_PLAIN, names.CONVERTED_FROM)
 _DIGEST: Final = " sha256:"
 
 
@@ -40,7 +39,7 @@ class PlainOrigin:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> PlainOrigin | None:
         """Return what the properties of a table say; None if it was not converted, or its plain files were removed."""
-        name = next((name for name in _NAMES if name in properties), None)
+        name = next((name for name in names.PLAIN_ORIGIN if name in properties), None)
         if name is None:
             return None
         location, found, digest = properties[name].rpartition(_DIGEST)
@@ -80,7 +79,7 @@ def check_origin_set(now: Mapping[str, str], updates: Mapping[str, str], *, tabl
     Raises:
         PolicyError: it would be set or changed.
     """
-    for name in _NAMES:
+    for name in names.PLAIN_ORIGIN:
         step = name == names.REMOVING_PLAIN and updates.get(name) == now.get(names.CONVERTED_FROM)
         if name in updates and updates[name] != now.get(name) and not step:
             raise PolicyError(f"table {table}: {name} is set by icelock convert alone; it can be removed, and not set")

@@ -69,6 +69,15 @@ def test_encryption_settings_among_table_properties_are_ignored_with_one_warning
     assert "s3.secret-access-key" not in settings
 
 
+def test_no_property_that_icelock_sets_is_told_of(lake: StubLake, caplog) -> None:
+    """A rotation and a removal of plain files that are under way; each names itself in the table's properties."""
+    lake.table(rows=1)
+    lake.kept["properties"].update({"icelock.rotation-kek": "k", "icelock.removing-plain": "file:///x", "icelock.optimize.expire": "false"})
+    with caplog.at_level(logging.WARNING, "icelock"):
+        assert ids(lake.catalog().load_table("db.t")) == [0]
+    assert not caplog.records
+
+
 def test_a_kms_gets_the_clients_settings_and_none_of_the_server(lake: StubLake, stub: RestStub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that storage has as well (regions, tokens) go to the storage, not to the KMS."""
     stub.overrides = stub.table_config = {**EVIL, "client.region": "attacker-1", "gcs.oauth2.token": "attacker", "s3.endpoint": "http://x"}

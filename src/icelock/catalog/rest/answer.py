@@ -52,8 +52,7 @@ class TableAnswer:
         config, ignored = rest_settings.of_table(_settings(body.get("config"), what=what))
         credentials, strange = storage_credentials(body.get("storage-credentials"), what=what)
         parsed = parse_metadata_object(metadata, location=location or f"staged metadata of table {table}")
-        of_tables = (*names.FIXED, *names.OPTIMIZE, names.CONVERTED_FROM, names.REMOVING_PLAIN)
-        own = [name for name in parsed.properties if is_own(name) and name not in of_tables]
+        own = [name for name in parsed.properties if is_own(name) and name not in names.OF_TABLES]
         return cls(metadata=parsed, location=location, config=config, credentials=credentials, ignored=(*ignored, *strange, *own))
 
     def storage_config(self, place: str) -> Mapping[str, str]:
