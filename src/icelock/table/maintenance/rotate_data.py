@@ -65,9 +65,11 @@ class RotatedData:
         left = 0
         for _ in range(_PASSES):
             done += [self._compaction(branch).run() for branch in _branches(self._table.metadata) if self._left(branch)]
-            sealed += [self._seal(branch) for branch in _branches(self._table.refresh().metadata) if self._is_left_empty(branch)]
-            left = sum(map(self._left, _branches(self._table.refresh().metadata)))
-            if not left and not any(map(self._is_left_empty, _branches(self._table.metadata))):
+            branches = _branches(self._table.refresh().metadata)
+            sealed += [self._seal(branch) for branch in branches if not self._is_sealed(branch) and not self._left(branch)]
+            branches = _branches(self._table.refresh().metadata)
+            left = sum(map(self._left, branches))
+            if not left and all(map(self._is_sealed, branches)):
                 self._finish()
                 break
         encryption = self._table.encryption
@@ -102,11 +104,11 @@ class RotatedData:
         entries = (entry for one in older for entry in one.fetch_manifest_entry(io, discard_deleted=True))
         return sum(_is_older(entry.data_file, done) for entry in entries)
 
-    def _is_left_empty(self, branch: str) -> bool:
-        """Whether a branch's snapshot is sealed under an older KEK, and has no live file."""
+    def _is_sealed(self, branch: str) -> bool:
+        """Whether a branch's snapshot is sealed under the rotation's KEK, or a later one."""
         metadata = self._table.metadata
         head = metadata.snapshot_by_name(branch)
-        return head is not None and head.sequence_number not in numbers_under(metadata, self._keys.kek) and not self._left(branch)
+        return head is None or head.sequence_number in numbers_under(metadata, self._keys.kek)
 
     def _seal(self, branch: str) -> int:
         """Commit a snapshot that changes nothing; return its id. Files that other writers add meanwhile stay."""

@@ -110,7 +110,9 @@ class RotatedKeys:
     def _unfinished(self) -> str | None:
         """Return the KEK of a rotation of data that was not finished, if it is still the one that new snapshots use."""
         marked = self._table.metadata.properties.get(names.ROTATION_KEK) if self._level == "data" else None
-        return marked if marked in {use.kek for use in self._uses() if use.for_new_snapshots} else None
+        if marked is None:
+            return None
+        return marked if any(use.kek == marked and use.for_new_snapshots for use in self._uses()) else None
 
     def _uses(self) -> tuple[KekUse, ...]:
         encryption = self._table.encryption
