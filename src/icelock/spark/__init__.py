@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from icelock.spark.change_rows import add_files, delete, upsert
     from icelock.spark.driver.result import ChangeResult
-    from icelock.spark.maintain_tables import compact, optimize, rewrite_deletes, rotate
+    from icelock.spark.maintain_tables import compact, convert, optimize, rewrite_deletes, rotate
     from icelock.spark.merge_rows import merge
     from icelock.spark.read_table import read
     from icelock.spark.session import register

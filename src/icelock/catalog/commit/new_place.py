@@ -10,15 +10,14 @@ Not here: a REST server, which says itself where a table goes.
 from __future__ import annotations
 
 import uuid
+from itertools import islice
 from typing import Any, Final
 
 from pyiceberg.io import FileIO
-from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.io.listing import list_files
-from icelock.metadata.table_metadata import read_metadata
-from icelock.table.maintenance.neighbours import may_have_table
+from icelock.table.maintenance.neighbours import may_have_table, uuid_in
 
 _METADATA_FILE: Final = ".metadata.json"
 
@@ -42,18 +41,11 @@ def new_place(catalog: Any, folder: str) -> str:
 def _is_taken(catalog: Any, folder: str) -> bool:
     io: FileIO = catalog._load_file_io(location=folder)
     try:
-        listed = [file.location for file in list_files(io, f"{folder.rstrip('/')}/metadata")]
+        listed = (file.location for file in list_files(io, f"{folder.rstrip('/')}/metadata"))
+        versions = list(islice((location for location in listed if location.endswith(_METADATA_FILE)), 2))
     except Exception:  # noqa: BLE001 - a storage that cannot list, or not here: a creation goes on as if it were empty
         return False
-    versions = [location for location in listed if location.endswith(_METADATA_FILE)]
     if len(versions) != 1:
         return bool(versions)
-    found = _metadata(io, versions[0])
-    return found is not None and may_have_table(catalog, {str(found.table_uuid): versions[0]})
-
-
-def _metadata(io: FileIO, location: str) -> TableMetadata | None:
-    try:
-        return read_metadata(io.new_input(location))
-    except Exception:  # noqa: BLE001 - half a file of a writer that was killed
-        return None
+    found = uuid_in(io, versions[0])
+    return found is not None and may_have_table(catalog, {found: versions[0]})

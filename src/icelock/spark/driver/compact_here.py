@@ -26,6 +26,7 @@ from pyspark.sql import types as sp
 from pyspark.sql.pandas.functions import arrow_udf
 
 from icelock.arrow.write.context import WriteContext
+from icelock.io.file_io import storage_of
 from icelock.keys.entropy import SystemEntropy
 from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.manifest import DataFile
@@ -46,6 +47,7 @@ from icelock.spark.task.splits import Split
 from icelock.spark.task.write import WritePlan
 from icelock.table.maintenance.compact import CompactWork, combine_here
 from icelock.table.maintenance.compact_plan import PlannedGroup
+from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -74,7 +76,7 @@ class CombineByTasks:
 
     def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write all groups in one job."""
-        job = Job(work.write, storage_of(self._table))
+        job = Job(work.write, storage_for_tasks(self._table))
         plan = CombinePlan(read=self._read_plan(work), write=job.plan)
         try:
             with job.leaving_nothing():
@@ -89,7 +91,7 @@ class CombineByTasks:
 
     def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
         """Write one group in its order."""
-        job = Job(work.write, storage_of(self._table))
+        job = Job(work.write, storage_for_tasks(self._table))
         try:
             with job.leaving_nothing():
                 rows = self._in_order(work, group, self._rows(work, group))
@@ -132,12 +134,12 @@ class CombineByTasks:
 
 def read_plan_of(table: Table, scan: DataScan, schema: Schema, rows: sp.StructType | None = None) -> ReadPlan:
     """Return what tasks need to read columns of a scan's files; ``rows`` is Spark's form of them, if they go to Spark."""
-    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), storage_of(table), table.metadata.location)
+    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), storage_for_tasks(table), table.metadata.location)
 
 
-def storage_of(table: Table) -> dict[str, str]:
+def storage_for_tasks(table: AnyTable) -> dict[str, str]:
     """Return the settings of a table's storage that executors may have."""
-    return executor_properties(table.storage.properties, table.catalog.properties)
+    return executor_properties(storage_of(table.io).properties, table.catalog.properties)
 
 
 class Job:

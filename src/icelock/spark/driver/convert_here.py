@@ -19,13 +19,11 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.context import WriteContext
-from icelock.io.file_io import storage_of
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
-from icelock.spark.driver.compact_here import Job
+from icelock.spark.driver.compact_here import Job, storage_for_tasks
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
-from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.task.combine import CombinePlan, combine_sealed
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
@@ -41,7 +39,7 @@ class ConvertByTasks:
     def __init__(self, spark: SparkSession, table: AnyTable) -> None:
         self._spark = spark
         self._location = table.metadata.location
-        self._storage = executor_properties(storage_of(table.io).properties, table.catalog.properties)
+        self._storage = storage_for_tasks(table)
 
     def __call__(
         self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy

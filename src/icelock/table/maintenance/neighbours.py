@@ -56,7 +56,7 @@ class OtherTables:
         if self._outside is not None:
             return self._outside
         own, storage = str(self._table.metadata.table_uuid), self._table.storage
-        uuids = ExecutorFactory.get_or_create().map(lambda location: _uuid_in(storage, location), self._unknown)
+        uuids = ExecutorFactory.get_or_create().map(lambda location: uuid_in(storage, location), self._unknown)
         others = [(uuid, location) for uuid, location in zip(uuids, self._unknown, strict=True) if uuid and uuid != own]
         counts = Counter(uuid for uuid, _ in others)
         later = next((location for uuid, location in others if counts[uuid] > 1), None)
@@ -87,7 +87,7 @@ def check_alone(table: OpenTable, known: Container[str]) -> None:
     refuse_other_tables(others.found(), table=".".join(table.name()))
 
 
-def _uuid_in(io: FileIO, location: str) -> str | None:
+def uuid_in(io: FileIO, location: str) -> str | None:
     """Return the uuid of a metadata file's table; None if it cannot be read."""
     try:
         return str(read_metadata(io.new_input(location)).table_uuid)
