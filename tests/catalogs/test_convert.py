@@ -165,3 +165,20 @@ def test_a_server_that_cannot_is_not_asked(lake: CatalogLake) -> None:
             convert(lake.load(), key_id="keyA", dry_run=dry_run)
     assert lake.files() == files
     assert json.loads(Path(made.metadata_location.removeprefix("file:")).read_text())["format-version"] == 2
+
+
+def test_a_copy_leaves_the_plain_table_alone(lake: CatalogLake) -> None:
+    """Every catalog makes it: also a server, which cannot convert a table under its own name."""
+    made = make_plain(lake)
+    plain, name = made.metadata, f"{lake.name()}_copy"
+    done = convert(lake.load(), key_id="keyA", copy_to=name)
+    copy = lake.catalog().load_table(name)
+    assert ids(copy) == [number for number in range(15) if number != 3]
+    assert (done.files, done.snapshot_id) == (2, copy.metadata.current_snapshot_id)
+    assert (copy.metadata.format_version, copy.properties["encryption.key-id"]) == (3, "keyA")
+    assert lake.load().metadata == plain
+    (report,) = audit(lake.catalog(), name, depth=["bytes", "foreign"]).tables
+    assert (report.counts, report.objects["plain, reached"].files) == ({}, 0)
+    assert "differs" not in report.statements.values()
+    copy.append(people(100, 2))
+    assert ids(lake.catalog().load_table(name))[-2:] == [100, 101]

@@ -68,6 +68,22 @@ def test_a_call(sql: Any, spark_lake: TestLake, jobs: list[int]) -> None:
     assert sql(f"select max(id) from {TABLE}") == [(100,)]
 
 
+def test_a_copy_goes_by_names(sql: Any, spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    """The plain table has another id for ``city`` than the copy, whose ids begin anew."""
+    table = plain_table(spark_lake)
+    with table.update_schema() as change:
+        change.delete_column("name").rename_column("city", "town")
+    before = sorted((row["id"], row["town"]) for row in table.scan().to_arrow().to_pylist())
+    [(files, _, added, snapshot, _, plain)] = sql("call test.system.convert(table => 'db.t', key_id => 'keyA', copy_to => 'db.copy')")
+    assert (files, added, plain, jobs) == (2, 2, 0, [2])
+    assert sorted(sql("select id, town from test.db.copy")) == before
+    found = spark_lake.catalog().load_table("db.copy")
+    assert ([field.field_id for field in found.schema().fields], found.metadata.current_snapshot_id) == ([1, 2], snapshot)
+    icelock.spark.convert(spark, TABLE, key_id="keyA", copy_to="test.db.other")
+    assert sorted(sql("select id, town from test.db.other")) == before
+    assert plain_catalog(spark_lake).load_table("db.t").metadata == table.metadata
+
+
 def test_a_task_that_fails_leaves_the_table_as_it_was(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
     table = plain_table(spark_lake)
     (path,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]

@@ -17,7 +17,7 @@ import click
 from rich.console import Group, RenderableType
 
 from icelock.cli.output import emit, escape, json_option, progress
-from icelock.cli.table_names import load_any_table, table_argument
+from icelock.cli.table_names import catalog_and_name, load_any_table, table_argument
 from icelock.errors import PolicyError
 from icelock.maintenance import convert as convert_table
 from icelock.maintenance import remove_plain as remove_plain_files
@@ -33,6 +33,7 @@ _COPIES: Final = "backups, and older versions that a bucket keeps, still hold th
 @click.option("--key-id", metavar="KEY", help="The master key of the encrypted table.")
 @click.option("--data-key-length", type=click.Choice(["16", "24", "32"]), help="Bytes of its keys; 16 if left out.")
 @click.option("--drop-refs", is_flag=True, help="Branches and tags beside main may go, with the history.")
+@click.option("--copy-to", metavar="TABLE", help="Make a new encrypted table of this name, and leave the plain one alone.")
 @click.option("--remove-plain", is_flag=True, help="Delete the plain files of a table that was converted, if an audit proves it whole.")
 @click.option("--undo", is_flag=True, help="Make a table that was converted the plain one that it was, while its plain files are there.")
 @click.option("--drop-commits", is_flag=True, help="undo: what was committed since the switch may be lost.")
@@ -44,17 +45,19 @@ def convert(
     key_id: str | None,
     data_key_length: str | None,
     drop_refs: bool,
+    copy_to: str | None,
     remove_plain: bool,
     undo: bool,
     drop_commits: bool,
     dry_run: bool,
 ) -> None:
-    """Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that.
+    """Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that. Or a copy (--copy-to).
 
     TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. It stays readable and writable meanwhile. Its current
     state is kept, older snapshots go. The plain files stay until --remove-plain; as long as they are there, --undo is the way back.
     """
-    if (remove_plain or undo) and (key_id is not None or data_key_length is not None or drop_refs or (remove_plain and undo)):
+    given = [option for option in (key_id, data_key_length, copy_to) if option is not None]
+    if (remove_plain or undo) and (given or drop_refs or (remove_plain and undo)):
         raise click.UsageError("--remove-plain and --undo are steps of their own: leave the other options out")
     if drop_commits and not undo:
         raise click.UsageError("--drop-commits goes with --undo")
@@ -67,12 +70,15 @@ def convert(
         return
     if key_id is None:
         raise click.UsageError("--key-id is missing: the master key of the encrypted table")
+    to_catalog, to = (None, None) if copy_to is None else catalog_and_name(catalog, copy_to)
     with progress(f"convert {table}") as told:
         done = convert_table(
             load_any_table(catalog, table),
             key_id=key_id,
             data_key_length=None if data_key_length is None else int(data_key_length),
             drop_refs=drop_refs,
+            copy_to=to,
+            copy_catalog=to_catalog,
             dry_run=dry_run,
             progress=told,
         )
@@ -99,7 +105,10 @@ def _emit(table: str, found: Mapping[str, Any], view: Any) -> None:
 
 def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
     name, key = escape(table), escape(found["key_id"])
-    if found["dry_run"]:
+    if found["copied_to"] is not None:
+        done = f"{'would be' if found['dry_run'] else 'is'} copied to {escape(found['copied_to'])}, encrypted under master key {key}"
+        lines = [f"{name} {done}: {found['files']} data files, {found['bytes']} bytes; it stays as it is, plain"]
+    elif found["dry_run"]:
         lines = [f"{name} would be encrypted under master key {key}: {found['files']} data files, {found['bytes']} bytes"]
     else:
         made = f"{found['files']} data files became {found['added_files']} ({found['added_bytes']} bytes) in {found['rounds']} rounds"

@@ -49,7 +49,7 @@ def load_table(catalog: str | None, name: str) -> Table:
     Raises:
         PolicyError: it is no table's name, or the table is not there, or plain.
     """
-    return open_table(*_place_of(catalog, name))
+    return open_table(*catalog_and_name(catalog, name))
 
 
 def load_any_table(catalog: str | None, name: str) -> AnyTable:
@@ -58,10 +58,15 @@ def load_any_table(catalog: str | None, name: str) -> AnyTable:
     Raises:
         PolicyError: it is no table's name, or the table is not there.
     """
-    return _found(*_place_of(catalog, name))
+    return _found(*catalog_and_name(catalog, name))
 
 
-def _place_of(catalog: str | None, name: str) -> tuple[EncryptedCatalog, str]:
+def catalog_and_name(catalog: str | None, name: str) -> tuple[EncryptedCatalog, str]:
+    """Return the catalog of a table, and its name there, by the name that a command got.
+
+    Raises:
+        PolicyError: it is no table's name.
+    """
     if catalog is None and len(name.split(".")) >= _WITH_CATALOG:
         catalog, name = split_name(name)
     elif catalog is None:

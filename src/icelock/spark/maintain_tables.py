@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -115,12 +115,14 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
     key_id: str,
     data_key_length: int | None = None,
     drop_refs: bool = False,
+    copy_to: str | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Make an encrypted table of the plain ``catalog.namespace.table``, as ``icelock.maintenance.convert`` does, by Spark's tasks.
 
-    Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one.
+    Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one. ``copy_to`` is the new
+    table, ``catalog.namespace.table``.
 
     Raises:
         PolicyError: the session is not registered, or is one of Spark Connect; or as ``icelock.maintenance.convert``. Nothing was written.
@@ -129,9 +131,18 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
         CommitFailedException, CommitStateUnknownException: as ``icelock.maintenance.convert``.
     """
     name = TableName.parse(table)
-    with _catalog(spark, name) as catalog:
+    to = None if copy_to is None else TableName.parse(copy_to)
+    with _catalog(spark, name) as catalog, nullcontext(catalog) if to is None else _catalog(spark, to) as to_catalog:
         return convert_loaded(
-            spark, catalog, name, key_id=key_id, data_key_length=data_key_length, drop_refs=drop_refs, dry_run=dry_run, progress=progress
+            spark,
+            catalog,
+            name,
+            key_id=key_id,
+            data_key_length=data_key_length,
+            drop_refs=drop_refs,
+            copy_to=None if to is None else (to_catalog, to.identifier),
+            dry_run=dry_run,
+            progress=progress,
         )
 
 
@@ -143,24 +154,28 @@ def convert_loaded(  # noqa: PLR0913 - as convert
     key_id: str,
     data_key_length: int | None,
     drop_refs: bool,
+    copy_to: tuple[EncryptedCatalog, tuple[str, ...]] | None,
     dry_run: bool,
     progress: Progress | None = None,
 ) -> Converted:
-    """Do the work of ``convert`` on an open catalog."""
+    """Do the work of ``convert`` on open catalogs; ``copy_to`` is the new table's, and its name."""
     from icelock.spark.driver.convert_here import ConvertByTasks
     from icelock.table.maintenance.convert import convert as convert_table
 
     found = any_table_of(catalog, name)
+    to_catalog, to = copy_to or (None, None)
     done = convert_table(
         found,
         key_id=key_id,
         data_key_length=data_key_length,
         drop_refs=drop_refs,
+        copy_to=to,
+        copy_catalog=to_catalog,
         dry_run=dry_run,
         progress=progress,
-        write=ConvertByTasks(spark, found),
+        write=ConvertByTasks(spark, found, to_catalog),
     )
-    if not dry_run:
+    if not dry_run and to is None:
         read_again(spark, str(name), str(found.metadata.table_uuid))
     return done
 

@@ -73,9 +73,21 @@ def test_an_empty_table_has_no_plain_files(configured_lake: TestLake) -> None:
     assert "plain files" not in run("convert", "test.db.t", "--key-id", "keyA").stdout
 
 
+def test_a_copy(table: Any, configured_lake: TestLake) -> None:
+    plan = done("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", "--dry-run")
+    assert (plan["files"], plan["copied-to"], plan["snapshot-id"]) == (2, "db.copy", None)
+    shown = run("convert", "db.t", "--catalog", "test", "--key-id", "keyA", "--copy-to", "db.copy").stdout
+    assert "db.t is copied to db.copy, encrypted under master key keyA: 2 data files" in shown
+    catalog = configured_lake.catalog()
+    assert ids(catalog.load_table("db.copy")) == list(range(20))
+    assert catalog.load_table("db.t").metadata == table.metadata
+    assert "already exists" in run("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", code=1).stderr
+
+
 def test_wrong_input(table: Any, configured_lake: TestLake) -> None:
     assert "--key-id is missing" in run("convert", "test.db.t", code=2).stderr
     assert "steps of their own" in run("convert", "test.db.t", "--key-id", "keyA", "--remove-plain", code=2).stderr
+    assert "steps of their own" in run("convert", "test.db.t", "--copy-to", "test.db.u", "--undo", code=2).stderr
     for step in ("--remove-plain", "--undo"):
         assert "test.db.t is plain: it was not converted" in run("convert", "test.db.t", step, code=1).stderr
     assert "has no table db.u" in run("convert", "test.db.u", "--key-id", "keyA", code=1).stderr

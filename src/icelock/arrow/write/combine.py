@@ -39,22 +39,24 @@ def combine_files(  # noqa: PLR0913 - what is read, how it is written, and its o
     task_id: int,
     entropy: Entropy,
     arrange: Arrange | None = None,
+    by_name: bool = False,
 ) -> list[DataFile]:
     """Write the live rows of data files to new files; return their manifest entries.
 
     Args:
         read: of the table; its filter does not matter.
-        write: a context by ``with_lineage``.
+        write: a context by ``with_lineage``; another's if the rows go to another table.
         tasks: the data files.
         task_id: part of the names of new files.
         entropy: where keys come from.
         arrange: the order of rows over all files; None: file after file, sorted by ``write.sort_order`` within row groups.
+        by_name: whether columns go by the names of ``read.schema``, for another table, whose ids are its own.
 
     Raises:
         IntegrityError: a file fails authentication, or storage does not hold what was written; nothing is left.
         PolicyError: a file or column that is not read or written here.
     """
-    every_row = replace(read, schema=write.schema, row_filter=AlwaysTrue())
+    every_row = replace(read, schema=read.schema if by_name else write.schema, row_filter=AlwaysTrue())
     rows: Iterator[pa.RecordBatch] = (batch for task in tasks for batch in read_task(every_row, task))
     if arrange is not None:
         rows = _arranged(rows, write, arrange)

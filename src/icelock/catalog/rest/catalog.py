@@ -134,7 +134,7 @@ class RestStore(Store[RestCatalog]):
         """Refuse: the protocol cannot say that a commit is made only if nobody has added a branch, whose plain snapshot would be left."""
         raise PolicyError(
             f"table {'.'.join(name)} is of a REST server, whose protocol has no commit that replaces all snapshots: it is not converted "
-            "there in this version; create an encrypted table and copy the rows (INSERT INTO ... SELECT)"
+            "there in this version; make an encrypted copy of it (icelock convert --copy-to, copy_to)"
         )
 
     def load(self, name: Identifier) -> IcebergTable:

@@ -19,11 +19,13 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.context import WriteContext
+from icelock.catalog.base import EncryptedCatalog
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.driver.compact_here import Job, storage_for_tasks
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.task.combine import CombinePlan, combine_sealed
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
@@ -34,28 +36,30 @@ _AT_ONCE: Final = 2000  # files of a job: what a failure costs, and the messages
 
 
 class ConvertByTasks:
-    """``WriteFiles`` for a plain table, in one session."""
+    """``WriteFiles`` for a plain table, in one session; ``to`` is the catalog of a copy, if it is another's."""
 
-    def __init__(self, spark: SparkSession, table: AnyTable) -> None:
+    def __init__(self, spark: SparkSession, table: AnyTable, to: EncryptedCatalog | None = None) -> None:
         self._spark = spark
+        self._to = to
         self._location = table.metadata.location
         self._storage = storage_for_tasks(table)
 
     def __call__(
-        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
     ) -> Generator[tuple[int, list[DataFile]]]:
         """Write the rows of data files; see ``WriteFiles``."""
         if bytes_of(tasks) <= SMALL:
-            yield from write_here(read, write, tasks, entropy)
+            yield from write_here(read, write, tasks, entropy, by_name=by_name)
             return
         for start in range(0, len(tasks), _AT_ONCE):
-            yield from enumerate(self._written(read, write, tasks[start : start + _AT_ONCE]), start)
+            yield from enumerate(self._written(read, write, tasks[start : start + _AT_ONCE], by_name=by_name), start)
 
-    def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask]) -> list[list[DataFile]]:
+    def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool) -> list[list[DataFile]]:
         """Write some files in one job."""
-        job = Job(write, self._storage)
-        every_row = replace(read, schema=write.schema, row_filter=AlwaysTrue())
-        plan = CombinePlan(read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location), write=job.plan)
+        to = self._storage if self._to is None else executor_properties(write.io.properties, self._to.properties)
+        job = Job(write, to)
+        every_row = replace(read, schema=read.schema if by_name else write.schema, row_filter=AlwaysTrue())
+        plan = CombinePlan(read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location), write=job.plan, by_name=by_name)
         with job.leaving_nothing():
             messages = run_splits(self._spark, [Split([task]) for task in tasks], partial(combine_sealed, plan))
             return [written.files for _, written in zip(tasks, job.opened(messages), strict=True)]

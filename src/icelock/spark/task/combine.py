@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinePlan:
-    """What all tasks of the job share."""
+    """What all tasks of the job share; ``by_name`` as ``combine_files``."""
 
     read: ReadPlan
     write: WritePlan
+    by_name: bool = False
 
 
 def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
@@ -37,7 +38,8 @@ def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]
     running = TaskContext.get()
     number, attempt = (0, 0) if running is None else (running.partitionId(), running.attemptNumber())
     tasks = [task for split in open_splits(key, rows) for task in split.tasks]
-    files = combine_files(plan.read.context(), plan.write.context(), tasks, task_id=number, entropy=SystemEntropy())
+    read, write = plan.read.context(), plan.write.context()
+    files = combine_files(read, write, tasks, task_id=number, entropy=SystemEntropy(), by_name=plan.by_name)
     return SealedFiles.of(FilesWritten(files, retried=attempt > 0), plan.write.sender)
 
 

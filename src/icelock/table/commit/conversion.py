@@ -18,7 +18,7 @@ Not here: writing files (``table.maintenance.convert``), which changes are allow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyiceberg.table import update as ice
@@ -44,15 +44,19 @@ _ORC: Final = "orc"
 
 
 def encrypted_properties(plain: TableMetadata, *, key_id: str, data_key_length: int | None, origin: PlainOrigin) -> dict[str, str]:
-    """Return the properties of the encrypted table: those of the plain one, its key, and where it comes from.
+    """Return the properties of the encrypted table: those of the plain one, its key, and where it comes from."""
+    kept = {name: value for name, value in plain.properties.items() if name not in {names.FORMAT_VERSION, names.REMOVING_PLAIN}}
+    return {**with_key(kept, key_id=key_id, data_key_length=data_key_length), origin.name: origin.value}
+
+
+def with_key(properties: Mapping[str, str], *, key_id: str, data_key_length: int | None) -> dict[str, str]:
+    """Return a plain table's properties with a key.
 
     ``write.format.default=orc`` becomes ``parquet``, since Iceberg cannot encrypt ORC files.
     """
-    kept = {name: value for name, value in plain.properties.items() if name not in {names.FORMAT_VERSION, names.REMOVING_PLAIN}}
-    if kept.get(FORMAT, "").lower() == _ORC:
-        kept[FORMAT] = PARQUET
+    format_ = {FORMAT: PARQUET} if properties.get(FORMAT, "").lower() == _ORC else {}
     length = {} if data_key_length is None else {names.DATA_KEY_LENGTH: str(data_key_length)}
-    return {**kept, names.ENCRYPTION_KEY_ID: key_id, **length, origin.name: origin.value}
+    return {**properties, **format_, names.ENCRYPTION_KEY_ID: key_id, **length}
 
 
 def without_snapshots(plain: TableMetadata, properties: dict[str, str], *, location: str) -> TableMetadataV3:

@@ -11,7 +11,10 @@ certainly failed deletes what was written for it; one whose outcome is unknown d
 
 The plain files stay, for readers that are at work and for a way back, until ``icelock.maintenance.remove_plain``.
 
-Not here: what may differ afterwards (``table.conversion_guard``), the plain files (``table.maintenance.plain_files``).
+With ``copy_to`` a new encrypted table is made instead.
+
+Not here: what may differ afterwards (``table.conversion_guard``), the plain files (``table.maintenance.plain_files``), a copy
+(``table.maintenance.convert_copy``).
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
 from icelock.errors import CommitError, PolicyError
@@ -33,7 +37,8 @@ from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.commit.conversion import check_refs, encrypted_properties, stage_converted, without_snapshots
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
 from icelock.table.guard import check_new_table
-from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, context_of, write_here
+from icelock.table.maintenance.convert_copy import Copy
+from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, checked, context_of, write_here
 from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import AnyTable
@@ -59,7 +64,8 @@ class Converted(Shown):
         added_bytes: their size on storage; likewise.
         rounds: how often the table was looked at before the switch.
         turn_seconds: for how long other writers of the catalog had to wait at the switch.
-        snapshot_id: of the one snapshot of the encrypted table.
+        snapshot_id: of the one snapshot of the encrypted table; a copy of no rows has none.
+        copied_to: the name of the new table, of a copy; the plain one is left alone.
         dropped_refs: branches and tags that are gone with the history.
         plain_files: all files of the plain table that hold rows, bounds or partition values, of its whole history: they stay on storage.
         dry_run: whether nothing was done.
@@ -73,6 +79,7 @@ class Converted(Shown):
     rounds: int = 0
     turn_seconds: float = 0.0
     snapshot_id: int | None = None
+    copied_to: str | None = None
     dropped_refs: tuple[str, ...] = ()
     plain_files: tuple[str, ...] = ()
     dry_run: bool = False
@@ -85,6 +92,8 @@ def convert(
     data_key_length: int | None = None,
     history: History = "drop",
     drop_refs: bool = False,
+    copy_to: str | Identifier | None = None,
+    copy_catalog: Any = None,
     dry_run: bool = False,
     progress: Progress | None = None,
     write: WriteFiles = write_here,
@@ -100,6 +109,9 @@ def convert(
         data_key_length: bytes of the keys: 16 (if left out), 24 or 32.
         history: ``"drop"``: the current state of the main branch is kept, and no older snapshot.
         drop_refs: whether other branches and tags may go, too.
+        copy_to: make a new table of this name instead, with the rows of the main branch, and leave this one alone
+            (``table.maintenance.convert_copy``).
+        copy_catalog: one of icelock's catalogs, where that is made; the table's own catalog, if left out.
         dry_run: only check, and say what would be done.
         progress: told the bytes of data files that were read so far, and of all.
         write: who writes the rows; this process, if left out.
@@ -111,18 +123,50 @@ def convert(
         CommitFailedException: other writers were faster each time; likewise.
         CommitStateUnknownException: the catalog did not say what became of the switch; nothing was deleted.
         CommitError: the catalog did not keep what was committed; likewise.
+        TableAlreadyExistsError, NoSuchNamespaceError: there is no room for the copy; nothing was written, or what was is deleted.
     """
+    told = progress or (lambda _done, _all: None)
     if history != "drop":
         raise PolicyError(f"history is {history!r}; it must be 'drop': older snapshots cannot be converted in this version")
-    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=progress, write=write)
+    if copy_to is not None:
+        catalog: Any = copy_catalog or table.catalog
+        newest: Any = table.catalog.load_table(table.name())
+        copy = Copy(table=newest, to=copy_to, catalog=catalog, key_id=key_id, data_key_length=data_key_length, progress=told, write=write)
+        return _copied(copy, dry_run=dry_run)
+    if copy_catalog is not None:
+        raise PolicyError("copy_catalog is where a copy is made: name the new table, too (copy_to)")
+    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=told, write=write)
     return conversion.plan() if dry_run else conversion.run()
+
+
+def _copied(copy: Copy, *, dry_run: bool) -> Converted:
+    """Make a copy of the newest version, or say what it would be."""
+    transaction, plan = copy.begin(), Plan.of(copy.table)
+    planned = Converted(
+        key_id=copy.key_id,
+        files=len(plan.tasks),
+        bytes=plan.size,
+        rounds=1,
+        copied_to=".".join(transaction.staged.table.name()),
+        dry_run=dry_run,
+    )
+    if dry_run:
+        checked(transaction.staged.write_context(), transaction.staged.entropy)
+        return planned
+    files, made = copy.run(transaction, plan)
+    return replace(
+        planned,
+        added_files=len(files),
+        added_bytes=sum(file.file_size_in_bytes for file in files),
+        snapshot_id=made.metadata.current_snapshot_id,
+    )
 
 
 class _Conversion:
     """One call of ``convert``."""
 
     def __init__(
-        self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress | None, write: WriteFiles
+        self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress, write: WriteFiles
     ) -> None:
         self._table = table
         catalog: Any = table.catalog
@@ -130,7 +174,7 @@ class _Conversion:
         self._key_id = key_id
         self._length = data_key_length
         self._drop_refs = drop_refs
-        self._progress = progress or (lambda _done, _all: None)
+        self._progress = progress
         if not hasattr(self._catalog, "commit_conversion"):
             raise PolicyError(
                 f"table {self._name} is not of one of icelock's catalogs, which alone convert: load it by icelock.load_catalog"
@@ -306,7 +350,7 @@ class _Conversion:
 
     def _clean_up(self, error: BaseException) -> None:
         """Delete what was written if it is certainly in no version of the table."""
-        files = [file.file_path for written in self._written.files.values() for file in written]
+        files = self._written.paths
         if not self._certain:
             error.add_note(f"The switch of table {self._name} may have been made; its {len(files)} data files were left in place")
         elif files:

@@ -96,22 +96,28 @@ class WriteFiles(Protocol):
     """Writes the live rows of data files to new ones: ``write_here``, or an engine."""
 
     def __call__(
-        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
     ) -> Generator[tuple[int, list[DataFile]]]:
         """Yield the number of each data file with its new files, in any order; after an error no file is left that was not yielded."""
 
 
 @dataclass(kw_only=True)
 class Written:
-    """What was written so far, by source; ``by`` whom."""
+    """What was written so far, by source; ``by`` whom, and whether columns go ``by_name`` (``combine_files``)."""
 
     entropy: Entropy
     by: WriteFiles
+    by_name: bool = False
     files: dict[Source, list[DataFile]] = field(default_factory=dict)
 
     def missing(self, plan: Plan) -> dict[Source, ScanTask]:
         """Return what of a plan is not written yet."""
         return {source: task for source, task in plan.tasks.items() if source not in self.files}
+
+    @property
+    def paths(self) -> list[str]:
+        """The locations of all files."""
+        return [file.file_path for files in self.files.values() for file in files]
 
     def of(self, plan: Plan) -> list[DataFile]:
         """Return the files with the rows of a plan, as new ones of a commit."""
@@ -141,7 +147,7 @@ class Written:
         sources, tasks = list(missing), list(missing.values())
         if not tasks:
             return
-        with closing(self.by(plan.read, context, tasks, self.entropy)) as written:
+        with closing(self.by(plan.read, context, tasks, self.entropy, by_name=self.by_name)) as written:
             for number, files in written:
                 self.files[sources[number]] = files
                 _check_whole(tasks[number], files)
@@ -160,14 +166,14 @@ def _check_whole(task: ScanTask, files: Sequence[DataFile]) -> None:
 
 
 def write_here(
-    read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy
+    read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
 ) -> Generator[tuple[int, list[DataFile]]]:
     """Write the rows of data files by threads of this process; see ``WriteFiles``."""
     left = iter(enumerate(tasks))
     running: dict[Future[list[DataFile]], int] = {}
 
     def one(number: int, task: ScanTask) -> list[DataFile]:
-        return combine_files(read, write, [task], task_id=number, entropy=entropy)
+        return combine_files(read, write, [task], task_id=number, entropy=entropy, by_name=by_name)
 
     with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
         try:
@@ -191,9 +197,12 @@ def context_of(staged: Staged, plain: TableMetadata) -> WriteContext:
         PolicyError: settings, types or columns that an encrypted table cannot have; nothing was written.
     """
     context = staged.write_context()
-    if isinstance(plain, TableMetadataV3):
-        context = with_lineage(context)
-    DataFileWriter(context, task_id=0, entropy=staged.entropy)  # checks, and creates nothing before the first row
+    return checked(with_lineage(context) if isinstance(plain, TableMetadataV3) else context, staged.entropy)
+
+
+def checked(context: WriteContext, entropy: Entropy) -> WriteContext:
+    """Return a context that can be written with; errors as ``context_of``."""
+    DataFileWriter(context, task_id=0, entropy=entropy)  # checks, and creates nothing before the first row
     return context
 
 

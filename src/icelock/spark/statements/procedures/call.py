@@ -48,13 +48,17 @@ class Call:
     @property
     def name(self) -> TableName:
         """The table, with or without its catalog; without a namespace it is in the session's, if that is of this catalog."""
-        parts = self.parts("table")
+        return self.name_of("table")
+
+    def name_of(self, argument: str) -> TableName:
+        """Return the table of this catalog that an argument names; see ``name``."""
+        parts = self.parts(argument)
         if len(parts) > _NAMESPACE_AND_TABLE and parts[0] == self.catalog:
             parts = parts[1:]
         if len(parts) < _NAMESPACE_AND_TABLE:
             sessions = self.session.spark.catalog
             if sessions.currentCatalog() != self.catalog:
-                raise PolicyError(f"{self.procedure}: table is {self['table']!r}, without a namespace: name it namespace.table")
+                raise PolicyError(f"{self.procedure}: {argument} is {self[argument]!r}, without a namespace: name it namespace.table")
             parts = (*sessions.currentDatabase().split("."), *parts)
         return TableName(catalog=self.catalog, identifier=parts)
 

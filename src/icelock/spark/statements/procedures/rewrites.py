@@ -59,6 +59,7 @@ def _optimize(call: Call) -> Sequence[Sequence[Any]]:
 
 
 def _convert(call: Call) -> Sequence[Sequence[Any]]:
+    to = None if call["copy_to"] is None else call.name_of("copy_to")
     done = convert_loaded(
         call.session.spark,
         call.session.catalog(call.catalog),
@@ -66,6 +67,7 @@ def _convert(call: Call) -> Sequence[Sequence[Any]]:
         key_id=call.required("key_id"),
         data_key_length=call["data_key_length"],
         drop_refs=bool(call["drop_refs"]),
+        copy_to=None if to is None else (call.session.catalog(to.catalog), to.identifier),
         dry_run=bool(call["dry_run"]),
     )
     return [(done.files, done.bytes, done.added_files, done.snapshot_id, ", ".join(done.dropped_refs), len(done.plain_files))]
@@ -102,9 +104,9 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         run=_rewrite_position_delete_files,
     ),
     "convert": Procedure(
-        description="Make an encrypted table of a plain one, under its own name",
+        description="Make an encrypted table of a plain one, under its own name, or as another one",
         parameters={**_TABLE, "key_id": "string"},
-        optional={"data_key_length": "int", "drop_refs": "boolean", "dry_run": "boolean"},
+        optional={"data_key_length": "int", "drop_refs": "boolean", "dry_run": "boolean", "copy_to": "string"},
         result="data_files_count int not null, data_files_bytes bigint not null, added_data_files_count int not null, snapshot_id bigint, "
         "dropped_refs string not null, plain_files_count int not null",
         run=_convert,
