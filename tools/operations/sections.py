@@ -332,6 +332,7 @@ SECTIONS = (
                 "spark.optimize",
                 remark="rows and row ids stay",
             ),
+            row("`icelock.spark.audit`", "spark.audit", remark="as `icelock.maintenance.audit`, its files opened by tasks"),
             row("`icelock.spark.convert` of an encrypted table", "spark.convert", remark="[it is for plain tables](how-to/convert.md)"),
             row("`icelock.spark.add_files` as it is", "spark.add_files", remark="it would take plain files in"),
             row(

@@ -176,6 +176,7 @@ FUNCTIONS = [
         Outcome.READS,
         {
             "attach": lambda p: icelock.spark.attach(p.spark, f"{CATALOG}.db", prefix="attached_", replace=True),
+            "audit": lambda p: icelock.spark.audit(p.spark, p.full, depth="bytes"),
             "read": lambda p: icelock.spark.read(p.spark, p.full).count(),
             "read/native": lambda p: icelock.spark.read(p.spark, p.full, row_filter="id > 3", engine="native").collect(),
             "read/python": lambda p: icelock.spark.read(p.spark, p.full, columns=["id"], branch="side", engine="python").collect(),

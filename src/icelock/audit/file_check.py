@@ -1,12 +1,15 @@
-"""``check_file``: one file, opened with its key. A function of its arguments alone, so that it can run in a thread or a task.
+"""``check_file``: one file, opened with its key; ``check_files``: many of them, in threads.
 
-Not here: which files there are (``audit.table``).
+Both are functions of their arguments alone, so that a task of Spark can call them too (``spark.task.check_files``). Not here: which files
+there are (``audit.walk``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from pyiceberg.io import FileIO
 
@@ -17,6 +20,7 @@ from icelock.audit.streams import Ags1Blocks
 from icelock.format.key_metadata import KeyMetadata
 
 _STREAMS: Final = frozenset({"AVRO", "PUFFIN"})
+_WAITING: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,47 @@ class FileTask:
     records: int | None
     key: KeyMetadata
     every_byte: bool
+
+
+class Checked(NamedTuple):
+    """What was found: ``code`` of a finding, None if the file could not be looked at; ``sentence`` is empty for a sound file."""
+
+    path: str
+    code: str | None = None
+    sentence: str = ""
+
+
+class CheckFiles(Protocol):
+    """What opens files: in threads of this process (``check_files``), or in Spark's tasks (``spark.driver.audit_here``)."""
+
+    def __call__(self, io: FileIO, tasks: Iterable[FileTask], *, threads: int) -> Iterator[Checked]:
+        """Yield what was found in each file, in any order; of ``tasks`` only some are taken before the first is yielded."""
+        ...
+
+
+def check_files(io: FileIO, tasks: Iterable[FileTask], *, threads: int) -> Iterator[Checked]:
+    """Yield what was found in each file, in any order. Few files wait at a time, however many there are."""
+    running: set[Future[Checked]] = set()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="icelock-audit")
+    try:
+        for task in tasks:
+            running.add(pool.submit(_checked, io, task))
+            if len(running) >= threads * _WAITING:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
+        yield from (one.result() for one in running)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _checked(io: FileIO, task: FileTask) -> Checked:
+    try:
+        check_file(io, task)
+    except Fault as e:
+        return Checked(task.path, e.code, e.sentence)
+    except Exception as e:  # noqa: BLE001 - whatever it is, the other files are looked at, and it is said
+        return Checked(task.path, None, f"{type(e).__name__}: {e}")
+    return Checked(task.path)
 
 
 def check_file(io: FileIO, task: FileTask) -> None:

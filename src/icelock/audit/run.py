@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock import properties as names
+from icelock.audit.file_check import CheckFiles, check_files
 from icelock.audit.options import AuditOptions, Progress
 from icelock.audit.report import AuditReport, TableReport
 from icelock.audit.table import Subject, audit_table, could_not_look
@@ -50,9 +51,22 @@ def audit(  # noqa: PLR0913 - keywords
         PolicyError: there is no such table or namespace, or an unknown option.
     """
     options = AuditOptions.of(depth, snapshots=snapshots, threads=threads, most=most_findings)
+    return audit_tables(catalog, name, options, check_files, progress=progress, told=told)
+
+
+def audit_tables(  # noqa: PLR0913 - as audit
+    catalog: EncryptedCatalog,
+    name: str,
+    options: AuditOptions,
+    check: CheckFiles,
+    *,
+    progress: Progress | None = None,
+    told: Told | None = None,
+) -> AuditReport:
+    """Do the work of ``audit``, whose files ``check`` opens."""
     reports = []
     for table in sorted(tables_below(catalog, name, is_table=lambda table: _is_there(catalog, table))):
-        reports.append(_audited(catalog, table, options, progress))
+        reports.append(_audited(catalog, table, options, check, progress))
         if told is not None:
             told(reports[-1])
     return AuditReport(catalog=catalog.name or "", name=name, made_ms=options.now_ms, tables=tuple(reports))
@@ -68,11 +82,12 @@ def _is_there(catalog: EncryptedCatalog, name: str) -> bool:
     return True
 
 
-def _audited(catalog: EncryptedCatalog, name: str, options: AuditOptions, progress: Progress | None) -> TableReport:
+def _audited(catalog: EncryptedCatalog, name: str, options: AuditOptions, check: CheckFiles, progress: Progress | None) -> TableReport:
     try:
         kept = catalog.kept(name)
         limit = names.limit(catalog.properties, names.LIMIT_METADATA_BYTES)
-        return audit_table(Subject(name=name, kept=kept, kms=catalog.encryption.kms, metadata_bytes=limit), options, progress)
+        subject = Subject(name=name, kept=kept, kms=catalog.encryption.kms, metadata_bytes=limit, check_files=check)
+        return audit_table(subject, options, progress)
     except NoSuchTableError:
         return could_not_look(name, NoSuchTableError("the table was dropped meanwhile"))
     except Exception as e:  # noqa: BLE001 - whatever it is, the other tables are looked at, and it is said

@@ -13,6 +13,7 @@ from typing import Final
 from icelock import properties as names
 from icelock.audit.document import Document, SnapshotRow, read_document
 from icelock.audit.fault import Fault
+from icelock.audit.file_check import CheckFiles, check_files
 from icelock.audit.findings import Findings, Severity
 from icelock.audit.keys import LIFE_MS, Kek, KeyTree
 from icelock.audit.objects import Objects
@@ -32,12 +33,13 @@ _KINDS: Final = ("manifest lists", "manifests", "data files", "delete files", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A table to audit: its name, what the catalog keeps, how to get a KMS client, and the most bytes of a metadata file."""
+    """A table to audit: its name, what the catalog keeps, how to get a KMS client, the most bytes of a metadata file, what opens files."""
 
     name: str
     kept: Kept
     kms: Callable[[], KmsClient]
     metadata_bytes: int = names.LIMITS[names.LIMIT_METADATA_BYTES]
+    check_files: CheckFiles = check_files
 
 
 def audit_table(subject: Subject, options: AuditOptions, progress: Progress | None = None) -> TableReport:
@@ -75,7 +77,7 @@ class _Audit:
         self._subject, self._document, self._options, self._findings = subject, document, options, findings
         self._length = self._data_key_length()
         self._reached = Reached(findings, data_key_length=self._length)
-        self._walk = Walk(subject.kept.io, options, findings, self._reached)
+        self._walk = Walk(subject.kept.io, options, findings, self._reached, subject.check_files)
 
     def run(self, report: TableReport, progress: Progress | None) -> TableReport:
         document, findings, kept = self._document, self._findings, self._subject.kept

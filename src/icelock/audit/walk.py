@@ -1,25 +1,23 @@
 """``Walk``: from the manifest lists of snapshots to every file, each list, manifest and file opened once.
 
-Lists and manifests are read one after another here; data and delete files are opened by threads, of which few wait at a time, so that
-memory does not grow with their number beyond a path and two hashes each.
+Lists and manifests are read one after another here. Data and delete files go to ``CheckFiles``, which takes some at a time, so that memory
+does not grow with their number beyond a path and two hashes each.
 
-Not here: keys of lists (``audit.keys``), one file (``audit.file_check``).
+Not here: keys of lists (``audit.keys``), opening files (``audit.file_check``).
 """
 
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, TypeVar, cast
+from typing import BinaryIO, Final, TypeVar, cast
 
 from pyiceberg.io import FileIO
 
 from icelock.audit.document import SnapshotRow
 from icelock.audit.fault import Fault
-from icelock.audit.file_check import FileTask, check_file
+from icelock.audit.file_check import CheckFiles, FileTask
 from icelock.audit.findings import Findings
 from icelock.audit.manifests import FileRow, ManifestRow, file_rows, manifest_rows
 from icelock.audit.options import AuditOptions, Progress
@@ -29,7 +27,6 @@ from icelock.audit.streams import Ags1Blocks, Ags1Plain
 from icelock.format.key_metadata import KeyMetadata
 from icelock.properties import LIMIT_MANIFEST_BYTES, LIMITS
 
-_WAITING: Final = 4
 _LONGEST_PLAIN: Final = LIMITS[LIMIT_MANIFEST_BYTES]
 _Row = TypeVar("_Row")
 
@@ -57,12 +54,10 @@ class SnapshotFound:
 class Walk:
     """One walk over one table."""
 
-    def __init__(self, storage: FileIO, options: AuditOptions, findings: Findings, reached: Reached) -> None:
-        self._io, self._options, self._findings, self.reached = storage, options, findings, reached
+    def __init__(self, storage: FileIO, options: AuditOptions, findings: Findings, reached: Reached, check: CheckFiles) -> None:
+        self._io, self._options, self._findings, self._check, self.reached = storage, options, findings, check, reached
         self._manifests: dict[str, Manifest] = {}
-        self._free = threading.BoundedSemaphore(options.threads * _WAITING)
-        self._lock = threading.Lock()
-        self._expected = self._done = 0
+        self._expected = 0
         self.snapshots: list[SnapshotFound] = []
 
     def read_list(self, snapshot: SnapshotRow, key: KeyMetadata | None, kek: tuple[str, int] | None) -> None:
@@ -86,11 +81,20 @@ class Walk:
 
     def read_manifests(self, progress: Progress | None) -> None:
         """Read every manifest that the lists name, and open every file that these name."""
-        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="icelock-audit") as pool:
-            for path, manifest in self._manifests.items():
-                self._read_manifest(path, manifest, lambda task: self._submit(pool, task, progress))
+        for done, checked in enumerate(self._check(self._io, self._files(), threads=self._options.threads), 1):
+            if checked.code is not None:
+                self._findings.add(checked.code, checked.path, checked.sentence)
+            elif checked.sentence:
+                self._findings.could_not_look(checked.path, checked.sentence)
+            if progress is not None:
+                progress(done, max(done, self._expected))
 
-    def _read_manifest(self, path: str, manifest: Manifest, submit: Callable[[FileTask], None]) -> None:
+    def _files(self) -> Iterator[FileTask]:
+        """Yield the encrypted files that manifests name, each once."""
+        for path, manifest in self._manifests.items():
+            yield from self._files_of(path, manifest)
+
+    def _files_of(self, path: str, manifest: Manifest) -> Iterator[FileTask]:
         row = manifest.row
         key = None if row.key_metadata is None else self.reached.key_of(path, row.key_metadata, row.length)
         self.reached.meet(path, "manifests", row.length, key, manifest.keks)
@@ -105,9 +109,10 @@ class Walk:
                 manifest.bytes += file.size
                 manifest.encrypted += file.key_metadata is not None
                 manifest.plain += file.key_metadata is None
-            self._file(file, manifest.keks, submit)
+            yield from self._task(file, manifest.keks)
 
-    def _file(self, file: FileRow, keks: int, submit: Callable[[FileTask], None]) -> None:
+    def _task(self, file: FileRow, keks: int) -> Iterator[FileTask]:
+        """Yield a file that is encrypted, and was not met before."""
         if file.key_metadata is None:
             if self.reached.meet(file.path, file.kind, file.size, None, keks):
                 self._findings.add("plain-file", file.path, f"snapshots reach it ({file.kind}), and its entry has no key")
@@ -115,7 +120,7 @@ class Walk:
         key = self.reached.key_of(file.path, file.key_metadata, file.size)
         if key is not None and self.reached.meet(file.path, file.kind, file.size, key, keks):
             records = file.records if file.format == "PARQUET" else None
-            submit(FileTask(path=file.path, format=file.format, records=records, key=key, every_byte=self._options.every_byte))
+            yield FileTask(path=file.path, format=file.format, records=records, key=key, every_byte=self._options.every_byte)
 
     def _rows(self, path: str, key: KeyMetadata | None, parse: Callable[[BinaryIO], Iterator[_Row]]) -> Iterator[_Row]:
         """Open a list or manifest and yield its rows; what is wrong with it becomes a finding, and ends them."""
@@ -129,23 +134,6 @@ class Walk:
             self._findings.add("file-missing", path, "a snapshot needs it, and storage does not have it")
         except OSError as e:
             self._findings.could_not_look(path, f"{type(e).__name__}: {e}")
-
-    def _submit(self, pool: ThreadPoolExecutor, task: FileTask, progress: Progress | None) -> None:
-        self._free.acquire()
-        future = pool.submit(check_file, self._io, task)
-        future.add_done_callback(lambda done: self._checked(task, done, progress))
-
-    def _checked(self, task: FileTask, done: Future[Any], progress: Progress | None) -> None:
-        self._free.release()
-        error = done.exception()
-        if isinstance(error, Fault):
-            self._findings.add(error.code, task.path, error.sentence)
-        elif error is not None:
-            self._findings.could_not_look(task.path, f"{type(error).__name__}: {error}")
-        with self._lock:
-            self._done += 1
-            if progress is not None:
-                progress(self._done, max(self._done, self._expected))
 
 
 def _whole(stored: StoredBytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from icelock.spark.change_rows import add_files, delete, upsert
     from icelock.spark.driver.result import ChangeResult
-    from icelock.spark.maintain_tables import compact, convert, optimize, rewrite_deletes, rotate
+    from icelock.spark.maintain_tables import audit, compact, convert, optimize, rewrite_deletes, rotate
     from icelock.spark.merge_rows import merge
     from icelock.spark.read_table import read
     from icelock.spark.session import register
@@ -22,6 +22,7 @@ __all__ = [
     "ChangeResult",
     "add_files",
     "attach",
+    "audit",
     "compact",
     "convert",
     "delete",
@@ -41,6 +42,7 @@ _MODULES: Final = {
     "ChangeResult": "driver.result",
     "add_files": "change_rows",
     "attach": "sql_tables",
+    "audit": "maintain_tables",
     "compact": "maintain_tables",
     "convert": "maintain_tables",
     "delete": "change_rows",

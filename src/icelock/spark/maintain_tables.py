@@ -1,12 +1,13 @@
-"""``icelock.spark.compact``, ``convert``, ``rewrite_deletes``, ``rotate``, ``optimize``: maintenance whose work on files Spark's tasks do.
+"""``icelock.spark.audit``, ``compact``, ``convert``, ``rewrite_deletes``, ``rotate``, ``optimize``: Spark's tasks do the work on files.
 
-Not here: which files, and commits (``table.maintenance``), jobs (``spark.driver.compact_here``, ``spark.driver.find_deleted_here``).
+Not here: which files, and commits (``table.maintenance``, ``audit``), jobs (``spark.driver.compact_here``, ``find_deleted_here``,
+``convert_here``, ``audit_here``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from icelock.spark.settings.session import is_classic, settings_of
 if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
 
+    from icelock.audit.report import AuditReport
     from icelock.catalog.base import EncryptedCatalog
     from icelock.table.maintenance.compact import Compacted, Progress
     from icelock.table.maintenance.convert import Converted
@@ -178,6 +180,51 @@ def convert_loaded(  # noqa: PLR0913 - as convert
     if not dry_run and to is None:
         read_again(spark, str(name), str(found.metadata.table_uuid))
     return done
+
+
+def audit(  # noqa: PLR0913 - as icelock.maintenance.audit
+    spark: SparkSession,
+    name: str,
+    *,
+    depth: str | Iterable[str] = "open",
+    snapshots: str = "all",
+    threads: int = 8,
+    most_findings: int = 100,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Audit ``catalog.namespace.table``, or all tables of ``catalog.namespace`` or of ``catalog``, as ``icelock.maintenance.audit`` does.
+
+    Spark's tasks open data and delete files, with ``threads`` threads a task: the calling process sends each task the keys of its files,
+    sealed, and reads metadata, manifest lists and manifests itself. What takes less time than a job, it does too.
+
+    Raises:
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``icelock.maintenance.audit``.
+    """
+    parsed = TableName.parse_any(name)
+    with _catalog(spark, parsed) as catalog:
+        return audit_loaded(
+            spark, catalog, parsed, depth=depth, snapshots=snapshots, threads=threads, most_findings=most_findings, progress=progress
+        )
+
+
+def audit_loaded(  # noqa: PLR0913 - as audit
+    spark: SparkSession,
+    catalog: EncryptedCatalog,
+    name: TableName,
+    *,
+    depth: str | Iterable[str],
+    snapshots: str,
+    threads: int = 8,
+    most_findings: int = 100,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Do the work of ``audit`` on an open catalog."""
+    from icelock.audit.options import AuditOptions
+    from icelock.audit.run import audit_tables
+    from icelock.spark.driver.audit_here import CheckByTasks
+
+    options = AuditOptions.of(depth, snapshots=snapshots, threads=threads, most=most_findings)
+    return audit_tables(catalog, ".".join(name.identifier), options, CheckByTasks(spark, catalog), progress=progress)
 
 
 def optimize(  # noqa: PLR0913 - as icelock.maintenance.optimize_tables

@@ -23,7 +23,6 @@ from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.messages import SealedFiles
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_files, rewrite_sealed
-from icelock.spark.task.splits import Split
 
 SMALL: Final = 8 << 20
 _FEW_ROWS: Final = 1_000_000  # a small file of equal values may hold very many
@@ -46,7 +45,7 @@ def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[Rewrit
 
 
 def run_splits(
-    spark: SparkSession, splits: Sequence[Split], work: Callable[[bytes, Iterator[pa.RecordBatch]], SealedFiles]
+    spark: SparkSession, splits: Sequence[object], work: Callable[[bytes, Iterator[pa.RecordBatch]], SealedFiles]
 ) -> list[SealedFiles]:
     """Run a task for each split, which ``work`` gets sealed, with the key that opens it; return the messages in the splits' order."""
     entropy = SystemEntropy()

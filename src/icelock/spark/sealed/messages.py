@@ -124,7 +124,7 @@ class SealedFiles(WriterCommitMessage):
         return f"SealedFiles({len(self.parts)} parts)"
 
 
-def seal_part(written: FilesWritten, sender: Sender, *, part: int, last: bool) -> bytes:
+def seal_part(written: object, sender: Sender, *, part: int, last: bool) -> bytes:
     """Return one part of this task's message."""
     task = TaskContext.get()
     place = Place(task=0 if task is None else task.partitionId(), part=part, last=last)

@@ -56,13 +56,17 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
     target = _positive(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
     weights = [max(task.file_size, cost) for task in tasks]
     number = min(len(tasks), max(math.ceil(sum(weights) / target), parallelism))
+    return [Split([tasks[position] for position in members]) for members in shares(weights, number)]
+
+
+def shares(weights: Sequence[int], number: int) -> list[list[int]]:
+    """Divide things of these weights into so many shares that weigh alike; return their positions, in order. No share is empty."""
     bins: list[tuple[int, int, list[int]]] = [(0, index, []) for index in range(number)]
-    for position in sorted(range(len(tasks)), key=lambda index: -weights[index]):
+    for position in sorted(range(len(weights)), key=lambda index: -weights[index]):
         weight, index, members = heapq.heappop(bins)
         members.append(position)
         heapq.heappush(bins, (weight + weights[position], index, members))
-    chosen = sorted((sorted(members) for _, _, members in bins if members), key=lambda members: members[0])
-    return [Split([tasks[position] for position in members]) for members in chosen]
+    return sorted((sorted(members) for _, _, members in bins if members), key=lambda members: members[0])
 
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from icelock.maintenance import audit
+from icelock.spark.maintain_tables import audit_loaded
 from icelock.spark.statements.procedures.call import Call, Procedure
 
 
 def _audit(call: Call) -> Sequence[Sequence[Any]]:
     depths = str(call["depth"] or "open").replace(",", " ").split()
-    report = audit(
-        call.session.catalog(call.catalog), ".".join(call.name.identifier), depth=depths, snapshots=str(call["snapshots"] or "all")
+    report = audit_loaded(
+        call.session.spark, call.session.catalog(call.catalog), call.name, depth=depths, snapshots=str(call["snapshots"] or "all")
     )
     found = [
         (one.severity.value, one.code, one.what, one.sentence, one.remedy, table.counts[one.code])
