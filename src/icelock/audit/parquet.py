@@ -129,14 +129,15 @@ def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
     place: _Place = (-1, 0, -1)
     position, count = _MAGIC, 0
     missing = set(footer.chunks)
-    dek = key.dek.reveal()
+    verifier = aes_gcm.Verifier(key.dek.reveal())
     while position < footer.start:
-        prefix = stored.read(position, _LENGTH.size)
+        prefix = stored.view(position, _LENGTH.size)
         length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else 0
         if not aes_gcm.OVERHEAD <= length <= footer.start - position - _LENGTH.size:
             raise _unread(position)
-        message = memoryview(stored.read(position + _LENGTH.size, length))
-        found = next((one for one in _candidates(place, position, footer) if _opens(dek, message, footer.aad, one)), None)
+        message = stored.view(position + _LENGTH.size, length)
+        candidates = _candidates(place, position, footer)
+        found = next((one for one in candidates if verifier.authenticates(message, crypto.module_aad(footer.aad, *one))), None)
         if found is None:
             raise _unread(position)
         missing.discard(position)
@@ -168,14 +169,6 @@ def _candidates(last: _Place, position: int, footer: Footer) -> Iterator[_Place]
         if kind == crypto.BLOOM_HEADER:
             yield crypto.BLOOM_BITS, group, column
     yield from ((after, *where) for after, *where in product(_AFTER_PAGES, range(footer.groups), range(footer.columns)))
-
-
-def _opens(dek: bytes, message: memoryview, aad: bytes, place: _Place) -> bool:
-    try:
-        aes_gcm.decrypt(dek, message, crypto.module_aad(aad, *place))
-    except IntegrityError:
-        return False
-    return True
 
 
 def _unread(position: int) -> Fault:

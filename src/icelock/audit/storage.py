@@ -10,6 +10,10 @@ from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
 
+from icelock.io.locations import split_location
+
+_LOCAL_WINDOW: Final = 256 << 10  # stays in a processor's cache
+_WINDOW: Final = 4 << 20  # a request each
 _FORMATS: Final = {
     b"PAR1": "a plain Parquet file",
     b"PARE": "an encrypted Parquet file",
@@ -47,6 +51,9 @@ class StoredBytes:
             self._stream.close()
             raise
         self._at = self.size
+        self._window = memoryview(bytearray())
+        self._usual = _LOCAL_WINDOW if split_location(location).scheme == "file" else _WINDOW
+        self._window_at = self._held = 0
 
     def read(self, position: int, count: int) -> bytes:
         """Return ``count`` bytes from a position, fewer only if the file ends."""
@@ -62,6 +69,35 @@ class StoredBytes:
             left -= len(piece)
         self._at = position + count - left
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+    def view(self, position: int, count: int) -> memoryview:
+        """Return the same, as bytes of a window that the next view may overwrite: for readers that go through a file from its beginning."""
+        inside = position - self._window_at
+        if inside < 0 or inside + count > self._held:
+            kept = self._window[inside : self._held] if 0 <= inside < self._held else self._window[:0]
+            self._fill(position, bytes(kept), count)
+            inside = 0
+        return self._window[inside : min(inside + count, self._held)]
+
+    def _fill(self, position: int, kept: bytes, count: int) -> None:
+        """Let the window begin at a position, whose first bytes it had, and hold ``count`` bytes at least, if the file has them."""
+        if count > len(self._window):
+            self._window = memoryview(bytearray(max(count, self._usual)))
+        self._window[: len(kept)] = kept
+        self._window_at, self._held = position, len(kept)
+        if position + len(kept) != self._at:
+            self._stream.seek(position + len(kept))
+        while self._held < count and (more := self._into(self._window[self._held :])):
+            self._held += more
+        self._at = position + self._held
+
+    def _into(self, target: memoryview) -> int:
+        """Read some bytes into a buffer, and return how many."""
+        if hasattr(self._stream, "readinto"):
+            return int(self._stream.readinto(target) or 0)
+        piece = self._stream.read(len(target))
+        target[: len(piece)] = piece
+        return len(piece)
 
     def __enter__(self) -> Self:
         return self

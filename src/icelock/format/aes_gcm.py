@@ -66,3 +66,36 @@ def decrypt(key: bytes, message: bytes | memoryview, aad: bytes | None = None) -
         raise IntegrityError(
             f"AES-GCM tag of a message of {len(message)} bytes does not match: bytes were changed, or the key or the AAD is wrong"
         ) from e
+
+
+class Verifier:
+    """Authenticates messages of one key, whose plain bytes nobody wants: they go to a buffer that the next message overwrites.
+
+    Not for several threads.
+
+    Raises:
+        FormatError: the key has the wrong length.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        check_key_length(len(key))
+        self._cipher = AESGCM(key)
+        del key  # error trackers record local variables
+        self._plain = memoryview(bytearray())
+
+    def authenticates(self, message: memoryview, aad: bytes | None = None) -> bool:
+        """Whether the tag of ``nonce | ciphertext | tag`` matches.
+
+        Raises:
+            FormatError: the message is shorter than nonce and tag.
+        """
+        length = len(message) - OVERHEAD
+        if length < 0:
+            raise FormatError(f"an AES-GCM message has at least {OVERHEAD} bytes (nonce and tag), this one has {len(message)}")
+        if len(self._plain) < length:
+            self._plain = memoryview(bytearray(length))
+        try:
+            self._cipher.decrypt_into(message[:NONCE_LENGTH], message[NONCE_LENGTH:], aad, self._plain[:length])
+        except InvalidTag:
+            return False
+        return True

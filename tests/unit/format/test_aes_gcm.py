@@ -101,3 +101,25 @@ def test_errors_do_not_show_the_key():
     with pytest.raises(IntegrityError) as caught:
         aes_gcm.decrypt(key, MESSAGE, b"aad")
     assert "secret" not in str(caught.value)
+
+
+def test_a_verifier_says_of_each_message_whether_its_tag_matches():
+    verifier = aes_gcm.Verifier(KEY)
+    changed = bytearray(MESSAGE)
+    changed[-1] ^= 1
+    longer = aes_gcm.encrypt(KEY, bytes(12), bytes(100_000), b"aad")
+    empty = aes_gcm.encrypt(KEY, bytes(12), b"", b"aad")
+    for message, aad, expected in [
+        (MESSAGE, b"aad", True),
+        (changed, b"aad", False),
+        (MESSAGE, b"bad", False),
+        (longer, b"aad", True),
+        (MESSAGE, b"aad", True),
+        (empty, b"aad", True),
+        (longer[:-1], b"aad", False),
+    ]:
+        assert verifier.authenticates(memoryview(message), aad) is expected
+    with pytest.raises(FormatError, match="at least 28 bytes"):
+        verifier.authenticates(memoryview(MESSAGE)[:27])
+    with pytest.raises(FormatError, match="16, 24 or 32 bytes"):
+        aes_gcm.Verifier(bytes(15))
