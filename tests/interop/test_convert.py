@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from icelock.maintenance import audit, convert, remove_plain
+from icelock.maintenance import audit, convert, remove_plain, undo_conversion
 from tests.interop.session import DATABASE
 from tests.interop.test_plain_tables import MODES, ROWS, create, rows
 
@@ -47,3 +47,59 @@ def test_java_reads_what_it_read_before(engines, new_table, version):
     (report,) = audit(catalog, f"{DATABASE}.{name}", depth=["bytes", "foreign"]).tables
     assert report.objects["plain, reached"].files == 0
     assert not {"plain-object", "plain-object-of-conversion"} & set(report.counts)
+
+
+EVERY = """
+    id bigint NOT NULL, yes boolean, i int, f float, d double, m decimal(9, 2), w decimal(38, 10), day date, at timestamp,
+    wall timestamp_ntz, city string, raw binary, list array<struct<x: int, at: timestamp>>, map map<string, array<bigint>>,
+    place struct<name: string, no: struct<y: int>>
+"""
+VALUES = """
+    SELECT id, id % 2 = 0, int(id), float(id) / 3, -double(id) / 7, CAST(id * 1.25 AS decimal(9, 2)),
+        CAST('-12345678901234567890.0123456789' AS decimal(38, 10)) + id, date_add(DATE '1965-01-01', int(id) * 1000),
+        timestamp_micros(-5000000000000001 + id * 777777777777777),
+        timestamp_ntz'1901-03-04 05:06:07.000008' + make_dt_interval(int(id) * 9999, 1),
+        concat('town-', id % 3, ' \u00e9'), CAST(concat('b', id) AS binary),
+        array(named_struct('x', int(id), 'at', timestamp_micros(id)), null), map(concat('k', id), array(id, null), 'n', null),
+        if(id % 4 = 1, null, named_struct('name', concat('a-', id), 'no', if(id % 4 = 2, null, named_struct('y', int(id)))))
+    FROM range(0, 12, 1, 2)
+    UNION ALL SELECT 99, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+"""
+
+
+def rows_of(java, name):
+    """The rows, as text: Spark's own, with microseconds and every nested value."""
+    return java.sql("SELECT id, to_json(struct(*)), hex(raw), unix_micros(at), CAST(wall AS string) FROM {t} ORDER BY id", t=name).collect()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_orc_becomes_parquet(engines, new_table, version):
+    """Columns by the ids that Java puts into ORC types, deletes in ORC files, two specs, and what was added later."""
+    java, name = engines.java, new_table("orc")
+    properties = {"format-version": version, "write.format.default": "orc", **(MODES if version > 1 else {})}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    java.sql(f"CREATE TABLE {{t}} ({EVERY}) USING iceberg PARTITIONED BY (city) TBLPROPERTIES ({listed})", t=name)
+    java.sql(f"INSERT INTO {{t}} {VALUES}", t=name)
+    java.sql("DELETE FROM {t} WHERE id IN (3, 4, 11)", t=name)
+    java.sql("ALTER TABLE {t} ADD PARTITION FIELD bucket(4, id)", t=name)
+    java.sql("ALTER TABLE {t} RENAME COLUMN place.no TO number", t=name)
+    java.sql("ALTER TABLE {t} DROP COLUMN f", t=name)
+    java.sql("ALTER TABLE {t} ADD COLUMN f int", t=name)
+    java.sql("UPDATE {t} SET f = 1, d = d + 1 WHERE id < 3", t=name)
+    files = java.sql("SELECT content, file_format, count(*) FROM {t}.all_files GROUP BY 1, 2", t=name).collect()
+    assert {row[1] for row in files} == {"ORC"}
+    assert {row[0] for row in files} == ({0} if version == 1 else {0, 1})
+    before = rows_of(java, name)
+    assert [row[0] for row in before] == [0, 1, 2, 5, 6, 7, 8, 9, 10, 99]
+    catalog = engines.ours.catalog
+    convert(catalog.load_table((DATABASE, name)), key_id="keyA")
+    table = catalog.load_table((DATABASE, name))
+    assert table.properties["write.format.default"] == "parquet"
+    java.spark.sql(f"REFRESH TABLE ice.{DATABASE}.{name}")
+    assert rows_of(java, name) == before
+    assert {task.file.file_format.value for task in table.scan().plan_files()} == {"PARQUET"}
+    (report,) = audit(catalog, f"{DATABASE}.{name}", depth=["bytes", "foreign"]).tables
+    assert set(report.counts) == {"plain-object-of-conversion"}
+    undo_conversion(table)
+    java.spark.sql(f"REFRESH TABLE ice.{DATABASE}.{name}")
+    assert rows_of(java, name) == before

@@ -201,7 +201,7 @@ class ParquetInput:
 
     def _mapped(self, error: BaseException) -> IcelockError | None:
         """Return the icelock error for what Arrow raised on this file's bytes, or None for an error of the storage."""
-        if not _is_arrows(error):
+        if not is_arrows(error):
             return None
         if isinstance(error, NotImplementedError):
             return FormatError(f"{self.location} uses a Parquet feature that Arrow lacks: {error}; rewrite it with another engine")
@@ -238,7 +238,7 @@ def _check_seconds(array: pa.Array, where: str) -> None:
             )
 
 
-def _is_arrows(error: BaseException) -> bool:
+def is_arrows(error: BaseException) -> bool:
     """Whether Arrow's decoder raised it; the storage's errors have another class, an errno, or a known text."""
     if isinstance(error, MemoryError):
         return False

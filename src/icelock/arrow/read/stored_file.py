@@ -1,13 +1,15 @@
-"""``StoredFile``: one data or delete file of a plan, with what is needed to open it; and its rows, of Parquet or Avro.
+"""``StoredFile``: one data or delete file of a plan, with what is needed to open it; and its rows, of Parquet, Avro or plain ORC.
 
 Both kinds of files are refused for the same reasons: no key metadata in an encrypted table, damaged key metadata, an unsupported
 format. Of a Parquet file, row groups that the footer's statistics exclude are not read; memory is bounded by a row group's stored bytes
 and one batch.
 
-Columns are matched by field id; an Avro file without ids by the table's name mapping or, without one, by the schema's names, as in Java
-(ProjectionDatumReader). A whole Avro file is read, and its rows are counted: Java took a cut file for a short one (case J-01).
+Columns are matched by field id; an Avro or ORC file without ids by the table's name mapping or, without one, by the schema's names, as in
+Java (ProjectionDatumReader, OrcIterable). A whole Avro or ORC file is read, and its rows are counted: Java took a cut file for a short one
+(case J-01).
 
-Not here: the formats (``io.parquet``, ``io.avro.read``), types (``arrow.read.avro_types``), projection and filters (``arrow.read.task``).
+Not here: the formats (``io.parquet``, ``io.avro.read``, ``io.orc``), types (``arrow.read.avro_types``, ``arrow.read.orc_types``),
+projection and filters (``arrow.read.task``).
 """
 
 from __future__ import annotations
@@ -25,18 +27,22 @@ from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 
 from icelock.arrow.read.avro_types import AvroColumn, avro_columns
 from icelock.arrow.read.file_schema import FileField, file_fields
+from icelock.arrow.read.orc_types import orc_fields
 from icelock.arrow.read.prune import matching_row_groups
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.avro.read import AvroFile, RowDecoder
 from icelock.io.limits import Limits
+from icelock.io.orc import OrcInput
 from icelock.io.parquet import ParquetInput
 from icelock.io.plain_input import RESTORE, PlainInput, plain_refused
 from icelock.plan.task import DeleteFile, ScanTask
 
 _PARQUET: Final = "PARQUET"
+_ORC: Final = "ORC"
 FORMATS: Final = (_PARQUET, "AVRO")
-"""Formats whose rows are read."""
+"""Formats whose rows are read, also encrypted."""
+_PLAIN_FORMATS: Final = (*FORMATS, _ORC)
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 64 << 20
 _SMALL_PART: Final = 2  # of an Avro schema: fastavro is slower with a reader's schema, unless that is a small part
@@ -65,7 +71,8 @@ class StoredFile:
             PolicyError: a plain file where none may be read, or an unsupported format.
             FormatError: key metadata that is damaged.
         """
-        known = tuple(formats) or FORMATS
+        plain = planned.key_metadata is None and allow_plaintext
+        known = tuple(formats) or (_PLAIN_FORMATS if plain else FORMATS)
         file_format = planned.file_format.upper()
         if file_format not in known:
             raise PolicyError(f"{planned.path} is in {planned.file_format}, and only {', '.join(known)} can be read here; rewrite it")
@@ -124,6 +131,58 @@ class ParquetRows:
             first += group.num_rows
 
 
+class OrcRows:
+    """The rows of an open ORC file."""
+
+    def __init__(self, source: OrcInput, schema: pa.Schema, fields: FileField, *, record_count: int) -> None:
+        self.fields = fields
+        self._source = source
+        self._schema = schema
+        self._record_count = record_count
+
+    def batches(self, leaves: Sequence[int], _: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield all rows; a batch has the columns with wanted leaves.
+
+        Raises:
+            IntegrityError: the number of rows differs from the manifest entry's.
+            FormatError: the file is damaged, or has a value that Arrow cannot hold.
+        """
+        if self._source.rows != self._record_count:
+            raise miscounted(self._source.location, str(self._source.rows), self._record_count)
+        wanted = set(leaves)
+        columns = [stored.name for stored in self.fields.children if not wanted.isdisjoint(stored.leaves)]
+        first = 0
+        for stripe in self._stripes(columns):
+            step = batch_rows(stripe.num_rows, stripe.nbytes)
+            for start in range(0, stripe.num_rows, step):
+                yield first + start, stripe.slice(start, step)
+            first += stripe.num_rows
+        if first != self._record_count:
+            raise miscounted(self._source.location, str(first), self._record_count)
+
+    def _stripes(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if not columns:
+            yield from _no_columns(self._source.rows)
+            return
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        for stripe in self._source.stripes(columns):
+            try:
+                arrays = [array.cast(field.type) for array, field in zip(stripe, schema, strict=True)]
+            except pa.ArrowInvalid as e:
+                raise FormatError(f"{self._source.location} has a value that is not of its column's type: {e}; {RESTORE}") from e
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _no_columns(rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows, BATCH_ROWS):
+        yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, rows - start))], names=["row"]).select([])
+
+
+def miscounted(location: str, found: str, said: int) -> IntegrityError:
+    """Return the error for a file that has another number of rows than its manifest entry says."""
+    return IntegrityError(f"{location} has {found} rows, its manifest entry says {said}: it was cut or replaced; {RESTORE}")
+
+
 class AvroRows:
     """The rows of an open Avro file."""
 
@@ -158,21 +217,16 @@ class AvroRows:
         for block in self._file.blocks():
             total += block.rows
             if total > self._record_count:
-                self._refuse(f"more than {self._record_count}")
+                raise miscounted(self._file.location, f"more than {self._record_count}", self._record_count)
             if rows and (len(rows) + block.rows > BATCH_ROWS or size + len(block.data) > BATCH_BYTES):
                 yield rows, size
                 rows, size = [], 0
             rows += decoder.rows(block)
             size += len(block.data)
         if total != self._record_count:
-            self._refuse(str(total))
+            raise miscounted(self._file.location, str(total), self._record_count)
         if rows:
             yield rows, size
-
-    def _refuse(self, found: str) -> None:
-        raise IntegrityError(
-            f"{self._file.location} has {found} rows, its manifest entry says {self._record_count}: it was cut or replaced; {RESTORE}"
-        )
 
     def _decoder(self, columns: Sequence[AvroColumn]) -> RowDecoder:
         stored, wanted = _record(self._columns), _record(columns)
@@ -197,11 +251,14 @@ def _record(columns: Sequence[AvroColumn]) -> dict[str, Any]:
     return {"type": "record", "name": "rows", "fields": [column.decode for column in columns]}
 
 
+Rows = ParquetRows | AvroRows | OrcRows
+
+
 @contextmanager
-def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> Iterator[ParquetRows | AvroRows]:
+def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: NameMapping | None) -> Iterator[Rows]:
     """Open a file for its rows; it is closed after the ``with`` block.
 
-    Both kinds of rows have the file's ``fields``, and ``batches``, which yields in file order the position of a batch's first row and the
+    All kinds of rows have the file's ``fields``, and ``batches``, which yields in file order the position of a batch's first row and the
     batch, with at least the leaf columns asked for. ``schema`` is the table's, ``io`` the storage's own FileIO.
 
     Raises:
@@ -214,9 +271,14 @@ def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: Nam
         with ParquetInput(source, file.key_metadata) as parquet:
             yield ParquetRows(parquet, file_fields(parquet.schema, name_mapping, location=file.path), schema)
         return
+    mapping = name_mapping or create_mapping_from_schema(schema)
+    if file.file_format == _ORC:
+        with OrcInput(source) as orc:
+            typed = orc_fields(orc.schema, location=file.path)
+            yield OrcRows(orc, typed, file_fields(typed, mapping, location=file.path), record_count=file.record_count)
+        return
     with PlainInput(source, file.key_metadata) as plain:
         avro = AvroFile(plain, Limits.of(io.properties))
         columns = avro_columns(avro.schema, location=file.path)
-        mapping = name_mapping or create_mapping_from_schema(schema)
         fields = file_fields(pa.schema([column.field for column in columns]), mapping, location=file.path)
         yield AvroRows(avro, columns, fields, record_count=file.record_count)
