@@ -12,6 +12,10 @@
 # make venv    the environment for development only
 # make clean   remove what the others made
 
+# Images of containers often forbid Python to keep what it compiled: each of the hundreds of processes that tests start would compile
+# PyIceberg and PySpark for itself, which takes longer than most of what they do.
+export PYTHONDONTWRITEBYTECODE :=
+
 PYTHON ?= python3
 # The second environment has a newer Python, if this machine has one: on PATH, or pyenv's.
 NEWER := python3.13 $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python3.13)
