@@ -114,7 +114,7 @@ spark-sql-docs: java $(VENV)/.dev
 	$(BIN)/python -m tests.interop.sql_page
 
 operations-docs: java $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
+	ICELOCK_SWEEPS=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
 	$(BIN)/python -m tools.operations.page
 
 # What no lane does, which is what make ci has beside the lanes.

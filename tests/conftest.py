@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.class_archive import java_options
 from tests.helpers.places import use_memory
+from tests.helpers.turns import of_today
 
 if TYPE_CHECKING:
     from tests.servers.metastore import Metastore
@@ -35,6 +36,23 @@ settings.load_profile("icelock")
 _ALLOCATIONS = 50_000
 
 NO_SKIP = os.environ.get("ICELOCK_NO_SKIP") == "1"
+
+
+_told = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config, items):
+    """Deselect the cells of sweeps whose turn is another day."""
+    chosen = of_today(items, second="spark43" in config.option.markexpr)
+    if len(chosen) < len(items):
+        config.stash[_told] = f"{len(items) - len(chosen)} of {len(items)} tests wait for their day (tests/helpers/turns.py)"
+        config.hook.pytest_deselected(items=[*{*items}.difference(chosen)])
+        items[:] = chosen
+
+
+def pytest_report_collectionfinish(config):
+    return config.stash.get(_told, [])
 
 
 def pytest_collection_finish():

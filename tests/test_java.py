@@ -20,7 +20,7 @@ SOURCES = sorted((Path(classes.__file__).parent / "java").glob("*.java"))
 JARS = Path(pyspark.__file__).parent / "jars"
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_javac_has_no_warning(tmp_path):
     home = os.environ.get("JAVA_HOME")
     javac = shutil.which("javac", path=f"{home}/bin" if home else None)

@@ -18,6 +18,7 @@ from tests.helpers.turns import todays
 from tests.lakes.catalogs import CatalogLake, RestLake
 from tests.lakes.sqlite import people
 
+pytestmark = pytest.mark.turns(3)
 YEAR, MINUTE = 365 * 86_400_000, 60_000
 
 

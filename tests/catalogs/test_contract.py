@@ -26,6 +26,7 @@ from tests.helpers.tables import ids
 from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import KEYED, people
 
+pytestmark = pytest.mark.turns(3)
 _FIRST = {".avro": b"AGS1", ".parquet": b"PARE", ".puffin": b"AGS1"}
 WRITERS = 8
 

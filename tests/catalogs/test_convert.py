@@ -17,6 +17,7 @@ from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import QUICK, CatalogLake, MemoryLake
 from tests.lakes.sqlite import people
 
+pytestmark = pytest.mark.turns(3)
 PLAIN = {"icelock.plain": "true"}
 CONVERTING = pytest.mark.parametrize("lake", [kind for kind in KINDS if kind != "rest"], indirect=True)
 # A server is trusted with metadata, and nobody else sees a catalog in memory.

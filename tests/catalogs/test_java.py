@@ -46,6 +46,7 @@ def _local(location: str) -> Path:
     return Path(location.removeprefix("file://").removeprefix("file:"))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("lake", [*JDBC, "rest"], indirect=True)
 def test_java_keeps_what_makes_the_table_encrypted(lake: CatalogLake) -> None:
     table = lake.make(rows=2)
@@ -100,6 +101,7 @@ def test_what_the_facts_say_after_a_commit_of_javas(lake: CatalogLake) -> None:
         lake.load()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("lake", [*JDBC, "rest"], indirect=True)
 def test_a_pinned_client_follows_java(lake: CatalogLake) -> None:
     """What comes after what was seen is no attack; what Java wrote cannot be edited or taken back either."""

@@ -13,9 +13,10 @@ from icelock.table.table import Table
 from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import KEYED, people
 
-pytestmark = pytest.mark.parametrize(
-    "lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True
-)
+pytestmark = [
+    pytest.mark.parametrize("lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True),
+    pytest.mark.turns(3),
+]
 SCHEMA = people().schema
 PLAIN = {"icelock.plain": "true"}
 # Java's TestJdbcCatalog.testTablePropsDefaultAndOverride: a default, one that the caller gives too, one that is overridden.

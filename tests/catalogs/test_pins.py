@@ -15,9 +15,10 @@ from tests.lakes.catalogs import CatalogLake
 from tests.lakes.sqlite import people
 
 # The in-memory catalog has no other clients.
-pytestmark = pytest.mark.parametrize(
-    "lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True
-)
+pytestmark = [
+    pytest.mark.parametrize("lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True),
+    pytest.mark.turns(3),
+]
 
 
 def pinned(lake: CatalogLake) -> dict[str, str]:

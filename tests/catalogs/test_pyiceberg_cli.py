@@ -52,6 +52,7 @@ def in_process(lake: CatalogLake, monkeypatch: pytest.MonkeyPatch) -> Command:
     return run
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True)
 def test_every_command_works_on_an_encrypted_table(lake: CatalogLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table, name, pyiceberg = lake.make(rows=3, owner="us"), lake.name(), in_process(lake, monkeypatch)
@@ -81,6 +82,7 @@ def test_every_command_works_on_an_encrypted_table(lake: CatalogLake, monkeypatc
     assert lake.files() == {}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("lake", ["sqlite", "rest"], indirect=True)
 def test_the_command_itself(lake: CatalogLake, tmp_path: Path) -> None:
     lake.make(rows=2).append(people(2, 1))

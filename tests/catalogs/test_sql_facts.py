@@ -67,6 +67,7 @@ def _property(name: str, value: str) -> Any:
     return change
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -18,9 +18,10 @@ from tests.lakes.catalogs import CatalogLake, GlueLake, HiveLake
 from tests.lakes.sqlite import KEYED, people
 
 # The in-memory catalog has no other clients.
-pytestmark = pytest.mark.parametrize(
-    "lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True
-)
+pytestmark = [
+    pytest.mark.parametrize("lake", ["sqlite", "rest", "postgres", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True),
+    pytest.mark.turns(3),
+]
 GONE = {"encryption.key-id", "encryption.data-key-length"}
 LENGTH = {"encryption.data-key-length": "32"}
 

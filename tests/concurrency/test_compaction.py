@@ -73,6 +73,7 @@ def over_and_over(place: Place, upkeep: Callable[[Any], int], done: threading.Ev
             return made
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("place", "mode", "upkeep"),
     [("sqlite", "copy-on-write", compact), ("postgres", "merge-on-read", optimize)],

@@ -50,6 +50,7 @@ def assert_appended(table: Any, count: int, *, of_the_server: tuple[str, ...] = 
     assert_whole(table, of_the_server=of_the_server)
 
 
+@pytest.mark.turns(3)
 def test_processes_that_append(processes: Processes, place: Place, tmp_path: Path) -> None:
     """J-06: each with a catalog of its own, under default settings; of 8 x 6 through Hive Java loses 13 to 20."""
     place.make()
@@ -57,6 +58,7 @@ def test_processes_that_append(processes: Processes, place: Place, tmp_path: Pat
     assert_appended(place.load(), APPENDS)
 
 
+@pytest.mark.turns(3)
 def test_threads_that_append_through_one_table_object(place: Place) -> None:
     table = place.make()
     in_threads(lambda number: appends(table, number, APPENDS))
@@ -83,6 +85,7 @@ def test_a_race_through_a_rest_server_under_default_settings(
 MIXED = {("sqlite", "serializable"): "threads", ("sqlite", "snapshot"): "processes", ("postgres", "snapshot"): "threads"}
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("level", todays("isolation levels", sorted(LEVELS), 2))
 def test_writers_that_append_delete_and_overwrite(processes: Processes, place: Place, level: str, tmp_path: Path) -> None:
     table = start_mixed(place, level)

@@ -187,6 +187,7 @@ def test_a_new_table_whose_answer_is_lost(lake: TestLake) -> None:
 # Faults before the database is asked: nothing can have happened, so nothing is left, whatever the error.
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("step", ["load_from_metadata", "_stage_commit", "write"])
 @pytest.mark.parametrize(
     "error", [OSError("the disk is full"), IntegrityError("changed"), KeyUnavailableError("no"), KeyboardInterrupt()], ids=repr
@@ -302,6 +303,7 @@ def test_a_writer_that_takes_no_lock_is_not_overwritten(lake: TestLake, monkeypa
 # PostgreSQL only: the wire, the server's process, the server.
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("request_", ["BEGIN", "FOR UPDATE", "UPDATE iceberg_tables", "COMMIT"])
 def test_the_wire_breaks_at_a_request(postgres: Postgres, tmp_path: Path, request_: str, when: str) -> None:

@@ -84,6 +84,7 @@ def processes(leader: int) -> list[int]:
     return [int(pid) for pid in listed.split()]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("when", "moments"),
     [

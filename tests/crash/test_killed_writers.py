@@ -44,7 +44,7 @@ def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) 
     assert code == 0
     check(restored.lake, operation, landed=True, where=name)
     commit = every_step.index(COMMITTED)
-    for at in in_turn(name, len(every_step), 5, always=(commit - 1, commit)):
+    for at in in_turn(name, len(every_step), 7, always=(commit - 1, commit)):
         lake = restored.again()
         code, steps = server.run(name, stepping(lake.properties()), at, only=MOMENTS)
         where = f"{name}, killed at step {at}: {steps[-1] if steps else 'none'}"

@@ -119,7 +119,7 @@ def chosen(name: str, moments: list[str]) -> list[tuple[int, Kind]]:
     """Return where an operation fails today, and how: at a quarter of its steps, and always beside the commit."""
     cases = [(at, kind) for at, moment in enumerate(moments) for kind in kinds(moment)]
     beside = [number for number, (at, _) in enumerate(cases) if moments[at] in {"after close metadata.json", "after SQL COMMIT"}]
-    return todays(name, cases, 4, always=beside)
+    return todays(name, cases, 7, always=beside)
 
 
 def check_table(restored: Restored, operation: Operation, *, landed: bool, clean: bool, where: str) -> None:

@@ -128,7 +128,7 @@ def test_any_changed_byte_is_a_typed_error_or_changes_nothing(sweep: Sweep, caps
         positions = sorted(draw.sample(positions, MOST[sweep.name]))
     counts: Counter[tuple[str, str]] = Counter()
     unread = sweep.page_indexes()
-    for location, at in (positions[number] for number in in_turn(f"flips, {sweep.name}", len(positions), 4)):
+    for location, at in (positions[number] for number in in_turn(f"flips, {sweep.name}", len(positions), 7)):
         outcome = _outcome(sweep, table, location, at, draw.randrange(1, 256), wanted)
         assert outcome != IDENTICAL or at in unread.get(location, ()), f"byte {at} of {location} has no effect"
         counts[kinds[location], outcome] += 1
@@ -163,7 +163,7 @@ def test_any_changed_byte_of_metadata_json_is_noticed_by_the_hash(sweep: Sweep, 
     draw = random.Random(SEED)
     counts: Counter[str] = Counter()
     unnamed = 0
-    for at in in_turn(f"flips in metadata.json, {sweep.name}", len(data), 4):
+    for at in in_turn(f"flips in metadata.json, {sweep.name}", len(data), 7):
         flip = draw.randrange(1, 256)
         data[at] ^= flip
         try:

@@ -64,6 +64,7 @@ def test_both_readers_agree_on_every_changed_place(place: Place) -> None:
     assert refused > 150
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("row_filter", [AlwaysTrue(), EqualTo("number", 1)])
 @pytest.mark.parametrize("branch", [-1, 2, 5, 63])
 def test_a_branch_that_the_union_has_not_is_refused_by_both_readers(place: Place, branch: int, row_filter: BooleanExpression) -> None:

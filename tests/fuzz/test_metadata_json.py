@@ -105,6 +105,7 @@ def cases(document: dict[str, Any]) -> list[tuple[Any, str, str]]:
     return found if ALL else [*random.Random(13).sample(found, SAMPLE), *always]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("whose", ["ours", "javas"])
 def test_one_change_gives_the_right_rows_or_a_documented_error(request: pytest.FixtureRequest, whose: str) -> None:
     document, opened = request.getfixturevalue(whose)

@@ -72,6 +72,7 @@ def lineage(table: Any) -> dict[int, Any]:
     return {r["id"]: tuple(r.values()) for r in table.scan(selected_fields=LINEAGE).to_arrow().to_pylist()}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "mode", "which"), todays("deletes on Java's tables", CELLS, 3))
 def test_a_delete_leaves_java_s_other_rows_with_their_lineage(tmp_path: Path, name: str, mode: str, which: str) -> None:
     table, java = taken_over(name, tmp_path), expected(name)

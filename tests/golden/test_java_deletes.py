@@ -88,6 +88,7 @@ FILTERS: list[tuple[BooleanExpression, Callable[[dict[str, Any]], bool]]] = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize(("row_filter", "matches"), FILTERS, ids=lambda f: str(f) if isinstance(f, BooleanExpression) else "")
 def test_a_filter_prunes_files_and_deletes_and_no_deleted_row_comes_back(
@@ -209,6 +210,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", TABLES)
 def test_no_row_of_a_table_with_a_damaged_file_is_returned(name: str, damage: str, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def shown(tasks: Any) -> list[Any]:
     return [(repr(task), [at.key_metadata and at.key_metadata.reveal() for at in (task, *task.deletes)]) for task in tasks]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", TABLES)
 def test_both_ways_give_the_same_tasks(name: str, caplog: pytest.LogCaptureFixture) -> None:
     table = icelock.StaticTable.from_metadata(metadata_location(name), catalog_properties(name))

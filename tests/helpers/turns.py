@@ -1,6 +1,7 @@
 """What CI runs of a sweep over many alike cells: a part that changes from day to day, and on the day it is the same everywhere.
 
-``ICELOCK_SWEEPS=all`` runs all of them.
+``ICELOCK_SWEEPS=all`` runs all of them. Cells are chosen by a test (``in_turn``, ``todays``), or they are a test's parameters, and the
+test has the mark ``turns(every)``: then the others are deselected (``of_today``), as are two thirds of what the second Spark repeats.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+import pytest
+
 Cell = TypeVar("Cell")
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
+_SECOND_EVERY: Final = 3
 
 
 def turn(name: str, every: int) -> int:
@@ -33,3 +37,32 @@ def in_turn(name: str, count: int, every: int, *, always: Iterable[int] = ()) ->
 def todays(name: str, cells: Sequence[Cell], every: int, *, always: Iterable[int] = ()) -> list[Cell]:
     """Return the same of the cells themselves."""
     return [cells[number] for number in in_turn(name, len(cells), every, always=always)]
+
+
+def of_today(items: Sequence[pytest.Item], *, second: bool) -> list[pytest.Item]:
+    """Return the tests that are run today, in their order: of each sweep of N tests or more one of N, and what is in no sweep.
+
+    A sweep is the cases of one function that has the mark ``turns(N)``, or of all that name the same one: ``turns(N, sweep="...")``.
+    In the lane of the ``second`` Spark, all that is run on the first one too is a single sweep, but for ``spark43(daily=True)``.
+    """
+    sweeps: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in [] if WHOLE else items:
+        if (sweep := _second_sweep(item) if second else _sweep(item)) is not None:
+            sweeps.setdefault(sweep, []).append(item)
+    waiting: set[pytest.Item] = set()
+    for (name, every), cases in sweeps.items():
+        # In no order of theirs: parameters alternate as the parts do, and a part would have one value of two.
+        shuffled = sorted(cases, key=lambda case: (zlib.crc32(case.nodeid.encode()), case.nodeid))
+        parts = min(every, len(cases))
+        waiting |= {*cases}.difference(shuffled[turn(name, parts) :: parts])
+    return [item for item in items if item not in waiting]
+
+
+def _sweep(item: pytest.Item) -> tuple[str, int] | None:
+    mark = item.get_closest_marker("turns")
+    return mark and (mark.kwargs.get("sweep", item.nodeid.partition("[")[0]), *mark.args)
+
+
+def _second_sweep(item: pytest.Item) -> tuple[str, int] | None:
+    mark = item.get_closest_marker("spark43")
+    return None if mark is None or mark.kwargs.get("daily") else ("the second Spark", _SECOND_EVERY)

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 IDS = "SELECT id, _row_id, _last_updated_sequence_number FROM {t} ORDER BY id"
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_java_reads_what_it_read_before(engines, new_table, version):
     """Merge-on-read: position deletes in version 2, deletion vectors in version 3; an added column; two partition specs."""

@@ -85,7 +85,7 @@ def table_like(draw: random.Random) -> dict[str, Any]:
     return {"by": draw.choice(("", "bucket(2, id)", "s")), "properties": properties}
 
 
-@pytest.mark.parametrize("number", in_turn("random histories", HISTORIES, 4))
+@pytest.mark.parametrize("number", in_turn("random histories", HISTORIES, 7))
 def test_random_history(engines, new_table, number):
     draw = random.Random(SEED * 1000 + number)
     history = History(engines, new_table("random"), draw)

@@ -142,6 +142,7 @@ def crossing(request) -> Crossing:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.turns(3)
 def test_java_makes_a_table_and_both_write_and_read_it(crossing, new_table):
     table = new_table("kms_java_made")
     crossing.java_creates(table)

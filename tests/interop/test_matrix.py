@@ -1,7 +1,7 @@
 """The live matrix: one feature, one writer, one reader, and rows that are equal.
 
-``ICELOCK_MATRIX=all`` runs every cell, for docs/interop.md, and so does ``ICELOCK_SWEEPS=all``. Otherwise the four cells of a feature take
-turns, a day each, and those of features with a cell that is refused or missing are all run.
+``ICELOCK_MATRIX=all`` runs every cell, for docs/interop.md, and so does ``ICELOCK_SWEEPS=all``. Otherwise one of seven runs, others
+each day.
 """
 
 from __future__ import annotations
@@ -35,14 +35,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 WHOLE = turns.WHOLE or os.environ.get("ICELOCK_MATRIX") == "all"
 
 
-def _chosen(feature: Feature) -> tuple[str, ...]:
-    """Return the cells of a feature that are run today; where one is refused, or missing, all of them."""
-    cells = tuple(cell for cell in CELLS if not isinstance(feature.cell(cell), Absent))
-    special = WHOLE or any(isinstance(feature.cell(cell), Absent | Refused) for cell in CELLS)
-    return cells if special else (CELLS[turns.turn(f"matrix, {feature.name}", len(CELLS))],)
-
-
-ROWS = [(feature, cell) for feature in FEATURES for cell in _chosen(feature)]
+# A prime to the number of cells of a feature: each day has cells of every kind.
+_EVERY = 7
+CELLS_OF_ALL = [(feature, cell) for feature in FEATURES for cell in CELLS if not isinstance(feature.cell(cell), Absent)]
+ROWS = CELLS_OF_ALL if WHOLE else turns.todays("matrix", CELLS_OF_ALL, _EVERY)
 MATRIX = [
     pytest.param(feature, cell, id=f"{feature.name}-{cell}", marks=pytest.mark.cell(feature.name, cell))
     for feature, cell in sorted(ROWS, key=lambda row: (FEATURES.index(row[0]), CELLS.index(row[1])))

@@ -30,6 +30,7 @@ def rows(spark, catalog, name):
     return sorted(map(tuple, spark.table(f"{catalog}.{DATABASE}.{name}").collect()))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_java_writes_and_sql_reads(engines, new_table, open_lake, version):
     java, name = engines.java, new_table("plain")

@@ -137,6 +137,7 @@ CUTS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("kind", AGS1)
 def test_an_ags1_file_of_another_length_or_form(victim, stored, kind, how):
@@ -288,6 +289,7 @@ def test_metadata_that_was_edited_is_refused_by_its_hash(victim, metadata, chang
     victim.expect_error(location, ("IntegrityError",), spark=change is _swap_entries)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("change", EDITS, ids=lambda change: change.__name__)
 def test_metadata_that_was_edited_with_its_hash_is_refused_by_the_keys(victim, metadata, change):
     """Nothing in a metastore's hash is secret; the keys hold by themselves."""

@@ -24,6 +24,7 @@ def shared(lake: HiveLake) -> HivePlace:
     return HivePlace(lake)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("recipe", hive.RECIPES, ids=lambda recipe: recipe.name)
 def test_operation(recipe: Recipe, shared: HivePlace) -> None:
     run(recipe, shared if recipe.outcome in (Outcome.READS, Outcome.REFUSED) else shared.twin())

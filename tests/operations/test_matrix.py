@@ -48,6 +48,7 @@ def plain_python() -> list[Recipe]:
     return [recipe for recipe in RECIPES if not recipe.name.startswith("HiveCatalog.")]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("recipe", plain_python(), ids=lambda recipe: recipe.name)
 def test_operation(recipe: Recipe, lake: TestLake, shared: Place) -> None:
     place: Any = shared

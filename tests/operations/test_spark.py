@@ -42,6 +42,7 @@ def test_every_function_option_and_mode_has_a_recipe() -> None:
     assert have - surface.spark_surface() == set(), "recipes of what is not there"
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_operation(recipe: Recipe, shared: SparkPlace) -> None:
     place = shared

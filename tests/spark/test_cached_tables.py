@@ -40,6 +40,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("statement", on_second(STATEMENTS, next(iter(STATEMENTS))))
 def test_a_statement_after_another_writers_commit(sql, cached, spark, spark_lake, statement):  # noqa: ARG001 - the table
     spark_lake.catalog().load_table("db.t").append(pa.table({"id": pa.array([9], pa.int32()), "g": pa.array([0], pa.int32())}))

@@ -27,6 +27,7 @@ PARTITIONS = {
 ROW = (1, datetime(2020, 2, 29), 7, 8, 9, 10, (11,))  # noqa: DTZ001 - as Spark gives it
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("by", on_second(PARTITIONS, "bucket(3, `a``.b`)", "years(x)"))
 def test_a_partition_is_of_the_column_that_is_named(sql, spark_lake, by):
     path, transform = PARTITIONS[by]
@@ -53,6 +54,7 @@ def test_what_is_no_column_is_refused(spark, spark_lake, text):  # noqa: ARG001 
         writer.create()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("column", ["_file", "_Pos", "_row_id"])
 @pytest.mark.parametrize("kind", ["bigint", "bigint not null"])
 def test_a_column_that_hides_a_rows_place(sql, column, kind):

@@ -92,6 +92,7 @@ def place(number):
     return next(n for n, known in enumerate(NUMBERS) if known is number or known == number or str(known) == str(number))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.spark43
 @pytest.mark.parametrize("order", ORDERS)
 def test_ranges_with_nulls_and_nan(spark, spark_lake, order):

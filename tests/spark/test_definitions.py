@@ -29,6 +29,7 @@ def define(sql):
     return run
 
 
+@pytest.mark.turns(3)
 @pytest.mark.spark43
 @pytest.mark.parametrize("way", WAYS)
 def test_a_default_is_a_constant(define, sql, way):

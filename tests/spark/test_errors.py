@@ -78,7 +78,7 @@ def test_each_action_says_which_file_was_changed(spark, changed, tmp_path, how):
     """Of what the Python data source reads, a third of the actions a day: what raises is the same."""
     frame = icelock.spark.read(spark, TABLE, engine=how)
     actions = list(ACTIONS.items())
-    for number, (name, act) in enumerate(actions if how == "native" else todays("actions by Python", actions, 3)):
+    for number, (name, act) in enumerate(actions if how == "native" else todays("actions by Python", actions, 6)):
         folder = tmp_path / str(number)
         folder.mkdir()
         with pytest.raises(IntegrityError, match=changed.name) as caught:

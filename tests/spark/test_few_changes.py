@@ -158,6 +158,7 @@ STATEMENTS: Final = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement_loads_its_table_when_it_is_resolved_and_at_its_commit(sql, made, asked, mode, statement):

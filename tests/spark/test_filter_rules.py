@@ -129,7 +129,7 @@ def test_every_filter_takes_the_rows_that_plain_spark_takes(spark, spark_lake, o
     assert oracle["i not in (1, 2)"] == [3, 5, 6, 7], "the oracle is one: SQL, by hand"
     for name, spec in SPECS.items():
         table = create(spark_lake, SCHEMA, *rows_of([[1, 2, 3, 4], [5, 6, 7]]), name=name, partition_spec=spec)
-        for text, taken in todays(f"filters, {name}", [*oracle.items()], 3):
+        for text, taken in todays(f"filters, {name}", [*oracle.items()], 6):
             scan = table.scan(row_filter=text)
             assert (sorted(scan.to_arrow()["id"].to_pylist()), scan.count()) == (taken, len(taken)), (name, text)
             # Staged, and thrown away.

@@ -125,6 +125,7 @@ PARTITIONED = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.spark43
 @pytest.mark.parametrize("partitioned", PARTITIONED)
 def test_files_of_other_partitions_are_not_read(sql, spark, partitioned):

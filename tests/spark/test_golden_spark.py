@@ -19,6 +19,7 @@ def read(spark, table, **options):
     return rows(spark.read.format("icelock").options(**options).load(table).toArrow())
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.spark43) if name in SECOND else name for name in TABLES])
 def test_rows_equal_java_now_and_then(spark, golden, name):
     table = golden(name)

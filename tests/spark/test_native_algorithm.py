@@ -90,6 +90,7 @@ def mode(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     spark.conf.set(name, before)
 
 
+@pytest.mark.turns(3)
 def test_other_readers_of_sparks(spark, spark_lake, mode: str):
     columns = 120 if mode == "wide" else 3
     fields = [required(2 * number + 1, f"c{number}", LongType()) for number in range(columns)]

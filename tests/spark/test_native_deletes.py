@@ -54,6 +54,7 @@ def test_vectors_on_some_files(spark, spark_lake):
 MANY_GROUPS = {"write.parquet.row-group-limit": "1000", "write.parquet.row-group-size-bytes": "8192", "write.parquet.page-row-limit": "100"}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "setting",
     [

@@ -413,6 +413,7 @@ def _flipped(data, at):
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("when", ["before", "after a query"])
 def test_a_damaged_delete_file_lets_no_row_through(spark, spark_lake, damage, when):

@@ -184,6 +184,7 @@ def test_every_kind_of_row_filter_keeps_what_arrow_keeps(spark, spark_lake, monk
         assert sorted(table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist()) == expected, row_filter
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("number", [0, 6, 8, 15, 22, 27, 31, 37, 51])
 def test_row_filters_of_a_read(spark, spark_lake, number):
     row_filter, expected = FILTERS[number]

@@ -56,6 +56,7 @@ def is_native(frame) -> bool:
     return "FileScan icelock" in plan and "BatchScan" not in plan
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", on_second(TABLES, "types_parquet", "part_parquet", "mor_dv", "evolve"))
 def test_rows_equal_java_now_and_then(spark, golden, name):
     table, wanted, engine = golden(name), expected(name), engine_of(name)
@@ -67,12 +68,14 @@ def test_rows_equal_java_now_and_then(spark, golden, name):
         assert rows(icelock.spark.read(spark, table, snapshot_id=int(snapshot_id), engine=engine).toArrow()) == sorted_json(at_snapshot)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", on_second(TABLES, "types_parquet"))
 def test_schema_is_that_of_the_data_source(spark, golden, name):
     table = golden(name)
     assert icelock.spark.read(spark, table, engine=engine_of(name)).schema == spark.read.format("icelock").load(table).schema
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", on_second([name for name in TABLES if expected(name)["row_lineage"]], "mor_dv"))
 def test_row_ids_equal_java(spark, golden, name):
     """``row_lineage`` is id, _row_id and _last_updated_sequence_number, or what the table has in place of id."""

@@ -92,6 +92,7 @@ IN_ITS_PLACE: dict[str, tuple[Callable[[Path], object], type[Exception], str]] =
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("kind", on_second(IN_ITS_PLACE, "pipe"))
 def test_what_is_no_file_is_not_opened(spark, file, kind):

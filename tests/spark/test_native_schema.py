@@ -222,7 +222,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_defaults_stand_for_older_rows_and_for_no_null(spark, spark_lake):
     create(spark_lake, Schema(optional(1, "id", LONG)), [{"id": 1}, {"id": 2}])
     for name, (kind, value, _) in DEFAULTS.items():

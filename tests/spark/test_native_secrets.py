@@ -196,7 +196,7 @@ def test_kms_is_called_once_for_a_kek(spark, spark_lake):
     assert spark_lake.calls.take() == ["unwrap keyA"]
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_no_key_is_left_where_files_were_opened(spark, spark_lake):
     table = create(spark_lake, SCHEMA, rows(0))
     assert len(native(spark).collect()) == 10

@@ -69,6 +69,7 @@ def test_partition_values_in_paths(spark, spark_lake):
         assert native(spark).filter(F.col("part") == value).count() == 2, value
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("uri", [pytest.param("file://", marks=pytest.mark.spark43), "file:", ""])
 def test_places_of_tables(spark, spark_lake, tmp_path, uri):
     place = tmp_path / "/".join(PLACES) / "t"

@@ -83,6 +83,7 @@ def times(sql, spark, zone):  # noqa: ARG001 - the zone is set
     spark.catalog.dropTempView("times")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("zone", "kind"),
     on_second(

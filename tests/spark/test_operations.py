@@ -77,6 +77,7 @@ def operations(lake):
     return [snapshot.summary.operation.value for snapshot in load(lake).snapshots()]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.spark43
 @pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
@@ -106,6 +107,7 @@ def test_delete_keeps_other_rows_and_their_lineage(spark, spark_lake, mode):
     assert operations(spark_lake) == snapshots  # nothing to do, no snapshot
 
 
+@pytest.mark.turns(2)
 @pytest.mark.spark43
 @pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
@@ -211,6 +213,7 @@ def test_what_cannot_be_merged_is_refused(spark, spark_lake, change, keys, messa
     assert spark_lake.files() == files
 
 
+@pytest.mark.turns(2)
 @pytest.mark.usefixtures("rewrites")
 @pytest.mark.parametrize("mode", [COW, MOR])
 def test_overwrite_by_filter(spark, spark_lake, mode):

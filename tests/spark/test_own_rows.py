@@ -92,6 +92,7 @@ def refused(lake, write, rows):
     assert lake.files() == files
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("write", WRITES)
 def test_rows_that_came_since_they_were_read_are_a_conflict(spark, table, write):
     rows = read(spark)
@@ -102,6 +103,7 @@ def test_rows_that_came_since_they_were_read_are_a_conflict(spark, table, write)
         assert ids(table) == [*range(10), *range(100, 103)]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("write", ["overwrite", "format"])
 def test_wherever_the_plan_reads_the_table(spark, table, how, write):

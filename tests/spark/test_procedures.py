@@ -66,7 +66,7 @@ def test_procedures_have_javas_names_and_arguments(spark, town):
         spark.sql("call test.system.rollback_to_snapshot('db.t')")
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_moving_the_main_branch(spark, town, ids, spark_lake):
     first, second, third = ids
     moved = spark.sql(f"call test.system.rollback_to_snapshot('db.t', {second})")

@@ -214,6 +214,7 @@ def explained(df, mode="simple") -> str:
 UNPARTITIONED = pytest.param("unpartitioned", marks=pytest.mark.newest)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("table", [UNPARTITIONED, *list(SPECS)[1:]], indirect=True)
 def test_filters_give_the_same_rows_pushed_and_not(spark, table):
     """On a partitioned table the filters on its partition columns, else all; half of them a day."""

@@ -140,6 +140,7 @@ def test_a_given_schema_must_be_the_tables(spark, history, asked, message):  # n
         spark.read.format("icelock").schema(schema).load(TABLE).collect()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -192,6 +192,7 @@ def test_nan_and_zero_come_back_bit_for_bit(spark, spark_lake):
     assert got == {"(-0.0, -0.0)", "(inf, -inf)", "(5e-324, 1.401298464324817e-45)", "(nan, nan)"}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", pytest.param("America/Denver", marks=pytest.mark.spark43), "Asia/Kolkata"])
 def test_instants_do_not_depend_on_the_session_zone(spark, spark_lake, zone):
     """C-52: at changes to and from summer time, before 1970, in structs and lists."""

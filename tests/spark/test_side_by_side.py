@@ -79,6 +79,7 @@ def by_city(frame: DataFrame) -> DataFrame:
     return frame.groupBy("city").agg(F.count("*").alias("n"))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("lakes", "adaptive"), [("format", "true"), ("python", "false"), ("native", "true"), ("native", "false")], indirect=["lakes"]
 )

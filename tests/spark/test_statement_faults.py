@@ -46,7 +46,7 @@ def test_a_fault_at_each_step(spark, tmp_path, name):
     assert {"before read manifest", "before create data", "before unwrap key", COMMITTED} <= {*steps}
     # An error, or half of a file with and without one; a third of them a day.
     cases = [(moment, kind) for moment in filter(re.compile(STEPS[name]).match, steps) for kind in kinds(moment)[-2:]]
-    for moment, kind in todays(f"{name} in Spark", cases, 3):
+    for moment, kind in todays(f"{name} in Spark", cases, 6):
         fault = FaultAt(moment, kind)
         error = stage.run(fault)
         where = f"{name}, {kind.value} {moment}: {error!r}"

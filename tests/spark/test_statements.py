@@ -229,7 +229,7 @@ def test_insert(town):
         town("insert into test.db.t values (1)")
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_insert_overwrite(sql):
     sql(f"create table test.db.t (id bigint, city string) partitioned by (city) {KEY}")
     sql("insert into test.db.t values (1, 'a'), (2, 'b'), (3, null)")
@@ -265,6 +265,7 @@ def test_a_dynamic_overwrite_is_about_partitions_of_the_present_spec(sql, spark)
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("condition", "left"),
     [

@@ -42,6 +42,7 @@ class Death:
             raise OSError("this process has ended")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_that_ends_at_any_step(spark, tmp_path, name):
     """At one of three steps a day, and always at the two beside the commit."""

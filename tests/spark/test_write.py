@@ -39,7 +39,7 @@ def data_files(lake):
     return sorted(path for path in lake.files() if path.startswith("db/t/data/"))
 
 
-@pytest.mark.spark43
+@pytest.mark.spark43(daily=True)
 def test_append_and_overwrite_make_one_snapshot_each(spark, spark_lake):
     make(spark_lake)
     write(frame(spark, 0, 10, 3))

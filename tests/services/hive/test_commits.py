@@ -159,6 +159,7 @@ def test_locks_of_other_tables_do_not_matter(hive: HiveLake) -> None:
 STEPS = ("lock", "get_table", "check_lock")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("error", [GONE, ANSWER, TApplicationException(TApplicationException.INTERNAL_ERROR, "oops")], ids=kind)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", STEPS)
@@ -190,6 +191,7 @@ class Refusal(Exception):  # noqa: N818
     """Something goes wrong in this process."""
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("step", ["_read", "_stage_commit", "replacement", "write"])
 @pytest.mark.parametrize("error", [Refusal, OSError, KeyboardInterrupt])
 def test_an_exception_at_any_step_gives_the_lock_back(hive: HiveLake, monkeypatch: Any, step: str, error: type[BaseException]) -> None:
@@ -397,6 +399,7 @@ def test_a_lock_that_is_not_given_back_does_not_undo_a_commit(hive: HiveLake, ca
     assert ids(hive.load()) == list(range(15))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", [*STEPS, ALTER, "unlock"])
 def test_the_wire_breaks_at_a_request(hive: HiveLake, call: str, when: str) -> None:

@@ -109,6 +109,7 @@ EDITS = (
 )
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("change", EDITS)
 def test_an_edited_metadata_file_is_refused(hive: HiveLake, change: Callable[[dict[str, Any]], None]) -> None:
     """C-15: at load, and when a table that was loaded before commits."""

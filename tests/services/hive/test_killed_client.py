@@ -59,7 +59,7 @@ def test_a_client_killed_at_any_call_of_a_commit(hive: HiveLake, server: Server)
     assert code == 0
     assert {"before metastore lock", "after metastore lock", "after close metadata.json", "before metastore unlock"} <= set(every_step)
     commit = every_step.index(LANDED)
-    for at in in_turn("a Hive client", len(every_step), 4, always=(commit - 1, commit)):
+    for at in in_turn("a Hive client", len(every_step), 7, always=(commit - 1, commit)):
         code, steps = killed(hive, server, at)
         assert (code, len(steps)) == (-signal.SIGKILL, at + 1), steps
 

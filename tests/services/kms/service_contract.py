@@ -115,6 +115,7 @@ class ServiceContract(KmsContract):
 
     @pytest.mark.spark
     @pytest.mark.slow
+    @pytest.mark.turns(3, sweep="a Spark job on a key service")
     def test_a_spark_job_asks_the_service_once(self, properties, key_id, tmp_path, spark_jobs):
         """C-33, with 40 files in 8 snapshots, and on a keystore with the 200 in 40 of the case; 16 tasks, executors never ask."""
         calls = Calls(tmp_path)

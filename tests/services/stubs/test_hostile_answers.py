@@ -21,6 +21,7 @@ from tests.lakes.sqlite import KEYED, people
 from tests.lakes.stub import StubLake
 from tests.servers.rest_stub import RestStub
 
+pytestmark = pytest.mark.turns(3)
 TOO_LONG_SECONDS = 30
 BOUNDS = {"rest.client.socket-timeout-ms": "1500", "icelock.rest.max-answer-bytes": "1000000"}
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n"

@@ -26,6 +26,7 @@ from tests.lakes.sqlite import KEYED, people
 from tests.lakes.stub import QUICK, StubLake
 from tests.servers.rest_stub import RefusalError, RestStub
 
+pytestmark = pytest.mark.turns(3)
 COMMIT = ("POST", "/tables/t")
 REFUSED = [301, 400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 451, 501]
 ONCE = {"commit.retry.num-retries": "0"}

@@ -83,6 +83,7 @@ def test_one_snapshot_by_its_id(table: Any) -> None:
     assert "protected" in run("expire", "test.db.t", "--id", str(last), code=1).stderr
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

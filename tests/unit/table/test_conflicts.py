@@ -99,6 +99,7 @@ def test_partitions_that_were_compacted_are_replaced(lake: TestLake) -> None:
     assert rows_of(load(lake)) == sorted([*(row(i) for i in range(40) if row(i)[1] != gone), (500, gone, "only")])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("theirs", [COW, MOR])
 @pytest.mark.parametrize("level", [{}, SNAPSHOT], ids=["serializable", "snapshot"])
 def test_two_deletes_in_one_file_both_hold(lake: TestLake, mode: str, theirs: str, level: dict[str, str]) -> None:
@@ -327,6 +328,7 @@ def test_a_commit_that_landed_but_was_reported_as_failed_is_not_done_twice(
     verified(load(lake))
 
 
+@pytest.mark.turns(2)
 def test_many_writers_delete_every_row_once(lake: TestLake, mode: str) -> None:
     """4 threads delete 5 single rows each and append 2, all from one table: every delete holds, every append is there."""
     make(lake, mode, rows=40, **{"commit.retry.total-timeout-ms": "120000", "commit.retry.num-retries": "200"})

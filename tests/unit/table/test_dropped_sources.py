@@ -43,6 +43,7 @@ def rows(start: int, count: int = 10) -> pa.Table:
     return people(start, count).select(KEPT)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_such_a_table_can_be_changed(lake: TestLake, table: Any, mode: str) -> None:
     with table.transaction() as tx:

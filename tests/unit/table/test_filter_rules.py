@@ -72,6 +72,7 @@ OF_INTS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("transform", [None, IdentityTransform(), BucketTransform(2), TruncateTransform(5)], ids=str)
 def test_null_is_unknown_whatever_the_partitioning(lake: TestLake, transform: Any, mode: str) -> None:
@@ -145,6 +146,7 @@ BY_NANOS = [None, IdentityTransform(), YearTransform(), MonthTransform(), DayTra
 NANOS = [*itertools.product((ice.TimestampNanoType(), ice.TimestamptzNanoType()), BY_NANOS)]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("kind", "transform"), todays("nanoseconds", NANOS, 2), ids=str)
 def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
     zone = "" if isinstance(kind, ice.TimestampNanoType) else "+00:00"
@@ -163,6 +165,7 @@ def test_nanoseconds(lake: TestLake, kind: Any, transform: Any) -> None:
     check(table, GreaterThanOrEqual("x", dt.date(1970, 1, 2)), [3])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("transform", [None, YearTransform(), MonthTransform(), DayTransform(), IdentityTransform()], ids=str)
 def test_days_beyond_the_calendar_are_compared(lake: TestLake, transform: Any) -> None:
     table = table_of(lake, ice.DateType(), [dt.date(2024, 1, 1), dt.date(9999, 12, 31), None], transform)

@@ -278,6 +278,7 @@ HAND_MADE: list[tuple[Callable[[HandMade], list[Any]], type[IcelockError], str]]
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("fault", "kind", "match"), HAND_MADE, ids=lambda value: getattr(value, "__name__", None))
 def test_a_commit_made_by_hand_with_one_fault(
     table: Any, lake: TestLake, fault: Callable[[HandMade], list[Any]], kind: type[IcelockError], match: str
@@ -363,6 +364,7 @@ FILES: list[tuple[str, Callable[[Any], list[Any]], type[IcelockError], str]] = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("files", "kind", "match"), [case[1:] for case in FILES], ids=[case[0] for case in FILES])
 @pytest.mark.parametrize("way", ["fast_append", "merge_append", "overwrite", "append_data_files"])
 def test_a_file_described_with_one_fault(  # noqa: PLR0913 - a case has three parts

@@ -123,6 +123,7 @@ class History:
         self.table = self.lake.catalog().load_table("db.t")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("spec", SPECS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=3, max_size=9), mode=st.sampled_from(["copy-on-write", "merge-on-read"]))
@@ -146,6 +147,7 @@ LONG = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("spec", "mode", "file_format", "merge"), todays("long histories", LONG, 2))
 def test_a_long_history_of_every_step(tmp_path: Path, spec: str, mode: str, file_format: str, merge: str) -> None:
     merging = {"commit.manifest-merge.enabled": merge, "commit.manifest.min-count-to-merge": "2"}

@@ -33,6 +33,7 @@ def table(lake: TestLake) -> Any:
     return made
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("wrong", [NAIVE, NAIVE.date(), "2030-01-01", 1.9e12, True], ids=["naive", "date", "text", "float", "bool"])
 def test_a_time_without_a_zone_or_no_time_is_refused(lake: TestLake, table: Any, place: str, wrong: Any) -> None:

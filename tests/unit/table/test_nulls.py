@@ -60,6 +60,7 @@ def test_delete_keeps_rows_that_the_filter_leaves_undecided(table: Any, row_filt
     assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [i for i in range(6) if i not in FILTERS[row_filter]]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("row_filter", FILTERS)
 def test_undecided_rows_of_a_file_that_is_cut_are_kept(table: Any, row_filter: str, mode: str) -> None:

@@ -152,6 +152,7 @@ TYPES: list[tuple[Any, Any, Any, Any]] = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("kind", "arrow_type", "first", "second"), TYPES, ids=[f"{t[0]}-{n}" for n, t in enumerate(TYPES)])
 def test_partition_values_of_every_type_are_known_again(lake: TestLake, kind: Any, arrow_type: Any, first: Any, second: Any) -> None:
     """Values that were written in one commit and come back from the manifest are those that a later write makes."""

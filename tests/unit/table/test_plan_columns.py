@@ -479,6 +479,7 @@ SHAPES = {
 REFUSED = (delete_files, a_map_of_text_keys, three_branches, value_before_null, an_unknown_format)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
 @pytest.mark.parametrize("change", SHAPES)
 def test_manifests_of_other_writers_give_the_same_tasks(place: Place, caplog: Any, change: Any, codec: str) -> None:

@@ -69,6 +69,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("change", [replace_without_s, drop_s, drop_and_add_s, require_n])
 def test_a_column_that_is_gone_another_or_required_is_a_conflict(

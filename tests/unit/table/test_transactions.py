@@ -63,6 +63,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 AFTER = sorted([*(i for i in range(10) if i not in (3, 4)), 100, 101, 102, 103])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "disturbed"])
 @pytest.mark.parametrize("order", [tuple(STEPS), tuple(reversed(STEPS))], ids=["forward", "backward"])
@@ -92,6 +93,7 @@ def test_all_operations_in_one_commit(lake: TestLake, mode: str, disturbed: bool
     verified(fresh)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("first", "second"), list(itertools.permutations(["append", "delete", "overwrite", "dynamic", "upsert"], 2)))
 def test_an_operation_sees_those_before_it(lake: TestLake, first: str, second: str) -> None:
     """Two in one transaction do what they do one after another."""
