@@ -182,7 +182,7 @@ _RENAMED: Final = {
     "table.delete_files": "plan.delete_index",
     "table.given_files": "table.data_file_transaction",
     "table.incremental": "table.scan",
-    "table.kept": "table.guard",
+    "table.kept": "table.snapshot_guard",
     "table.key_index": "arrow.row_numbers",
     "table.maintenance.reach": "table.maintenance.deletable",
     "table.maintenance.reachable_files": "table.maintenance.deletable",

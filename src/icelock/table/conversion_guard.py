@@ -31,7 +31,7 @@ def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str)
 
     Raises:
         PolicyError: the plain one is encrypted already, or the other is not it, encrypted, with new snapshots only.
-        KeyUnavailableError: see ``table.guard.check_keys``.
+        KeyUnavailableError: see ``table.snapshot_guard.check_keys``.
     """
     if is_encrypted(plain):
         raise PolicyError(f"table {table} is encrypted already: there is nothing to convert")

@@ -32,9 +32,9 @@ from icelock.table.commit.protocol import CommitProtocol
 from icelock.table.commit.rewrite import EncryptedRewrite, FileGroup, GroupsChange
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
 from icelock.table.commit.staged import Staged, is_fresh
-from icelock.table.guard import check_summary
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineChange, EngineWork
+from icelock.table.snapshot_guard import check_summary
 
 if TYPE_CHECKING:
     from icelock.table.table import Table
