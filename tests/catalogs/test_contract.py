@@ -23,7 +23,7 @@ from icelock.format.encrypted_key import EncryptedKey
 from icelock.maintenance import audit, optimize_tables
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tests.helpers.tables import ids
-from tests.lakes.catalogs import CatalogLake
+from tests.lakes.catalogs import CatalogLake, RestLake
 from tests.lakes.sqlite import KEYED, people
 
 pytestmark = pytest.mark.turns(3)
@@ -322,6 +322,29 @@ def test_files_are_written_again_under_a_new_kek_beside_a_writer(lake: CatalogLa
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
     assert {key.encrypted_by_id for key in lake.load().metadata.encryption_keys} == {"keyA", done.kek}
     assert ids(lake.load()) == list(range(9))
+
+
+def test_lists_of_all_snapshots_are_written_again_beside_a_writer(lake: CatalogLake) -> None:
+    """One swap with what the catalog keeps; a REST server's protocol has none, so nothing is written there."""
+    held = lake.make(rows=3)
+    lake.load().append(people(3, 3))
+    before, was = lake.load().metadata, set(lake.files())
+    if isinstance(lake, RestLake):
+        with pytest.raises(PolicyError, match="REST server, whose protocol cannot replace the manifest list"):
+            lake.load().maintenance.rotate("lists")
+        assert (set(lake.files()), lake.load().metadata.encryption_keys) == (was, before.encryption_keys)
+        return
+    with held.transaction() as change:
+        change.append(people(6, 3))
+        done = lake.load().maintenance.rotate("lists")
+    held.append(people(9, 1))
+    table = lake.load()
+    assert (done.rotated_snapshots, done.rewritten_manifests, done.left_files) == (2, 2, 0)
+    assert not {one.manifest_list for one in before.snapshots} & {one.manifest_list for one in table.metadata.snapshots}
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyA", done.kek}
+    assert sorted(table.scan(snapshot_id=before.snapshots[0].snapshot_id).to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    assert ids(table) == list(range(10))
+    assert audit(lake.catalog(), lake.name(), depth=["open"]).verdict.value == "sound"
 
 
 def test_a_new_table_is_checked_before_anything_is_made(lake: CatalogLake) -> None:

@@ -197,6 +197,12 @@ OPERATIONS: dict[str, Operation] = {
         before=(0, *range(3, 11)),
         properties={"write.delete.mode": "merge-on-read"},
     ),
+    "rotate lists": DeletedOperation(
+        lambda catalog: _table(catalog).maintenance.rotate("lists"),
+        (0, *range(3, 11)),
+        before=(0, *range(3, 11)),
+        properties={"write.delete.mode": "merge-on-read"},
+    ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
     "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),

@@ -37,6 +37,7 @@ NAMES: Final = (
     "expire replaced files",
     "rotate",
     "rotate data",
+    "rotate lists",
     "convert",
     "remove plain files",
 )

@@ -248,6 +248,11 @@ SECTIONS = (
                 "MaintenanceTable.rotate/wrap",
                 remark="a new KEK, or KEKs wrapped anew; no file is touched",
             ),
+            row(
+                "`maintenance.rotate`, level `lists`",
+                "MaintenanceTable.rotate/lists",
+                remark="manifests and manifest lists of all snapshots under new keys",
+            ),
             row("`maintenance.rotate`, level `data`", "MaintenanceTable.rotate/data", remark="files written again under a new KEK"),
             row(
                 "`maintenance.optimize`, `icelock.maintenance.optimize_tables`",

@@ -229,6 +229,7 @@ MAINTENANCE = [
             "optimize": lambda p: p.table.maintenance.optimize(options={"min-input-files": "2", "expire": "false", "leftovers": "false"}),
             "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
+            "rotate/lists": lambda p: p.table.maintenance.rotate("lists"),
             "rotate/data": lambda p: p.table.maintenance.rotate("data"),
         },
     ),

@@ -26,7 +26,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from icelock import properties as names
 from icelock.catalog.commit.loadable import check_loadable
-from icelock.catalog.commit.outcome import check_new, has_commit, missing_part, not_there, waits
+from icelock.catalog.commit.outcome import check_new, has_commit, lacks, not_there, still_needed, waits
 from icelock.catalog.commit.store import Change
 from icelock.catalog.commit.switch import make_encrypted, make_plain
 from icelock.catalog.create import TableCreation, check_format_of_files, makes_version_3
@@ -36,7 +36,7 @@ from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
 from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
-from icelock.metadata.updates import AddEncryptionKeyUpdate, apply_updates
+from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
 from icelock.table.guard import check_change, check_metadata, check_updates
@@ -147,6 +147,8 @@ class EncryptedCatalog(TableCreation):
             turn.stage = Stage.PREPARING
             base = turn.base(new=new)
             now = table if base is None else base  # the table as it is now decides, not the copy that the caller holds
+            if any(isinstance(update, MoveManifestListUpdate) for update in updates):
+                self.check_replaces_snapshots(".".join(name))
             check_sealing(table.metadata, now.metadata, updates, table=".".join(name), same_keks=self.encryption.same_keks)
             check_updates(now.metadata, updates, table=".".join(name), rotation=_rotation(requirements))
             if base is None:
@@ -182,6 +184,14 @@ class EncryptedCatalog(TableCreation):
         location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
         io = self._load_file_io(properties=metadata.properties, location=location)
         return StagedTable(identifier=name, metadata=metadata, metadata_location=location, io=io, catalog=self)
+
+    def check_replaces_snapshots(self, table: str) -> None:
+        """Refuse, as a PolicyError, to replace manifest lists where the service cannot do it; nothing is asked of the service."""
+        if not self._store.replaces_snapshots:
+            raise PolicyError(
+                f"table {table} is of a REST server, whose protocol cannot replace the manifest list of a snapshot: nothing was changed. "
+                "Use level 'data', and expire older snapshots and tags: then nothing needs an older key"
+            )
 
     def check_converts(self, table: IcebergTable) -> None:
         """Refuse, as a PolicyError, to convert a plain table whose service cannot do it; nothing is asked of the service."""
@@ -324,7 +334,8 @@ class EncryptedCatalog(TableCreation):
             logger.warning("older metadata files could not be deleted: %s", ", ".join(sorted(left)))
 
     def _check_manifest_lists(self, table: IcebergTable, updates: tuple[Any, ...]) -> None:
-        snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+        snapshots: list[Any] = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+        snapshots += [update for update in updates if isinstance(update, MoveManifestListUpdate)]  # it has a list and a key id, too
         encrypted = as_encrypted(table.metadata)
         if not snapshots or encrypted is None:
             return
@@ -345,17 +356,19 @@ class EncryptedCatalog(TableCreation):
 
     def _check_kept(self, sent: CommitTableResponse, table: IcebergTable, updates: tuple[Any, ...], *, new: bool) -> None:
         """Read the table back and check that it has the commit; ``new``: the commit created it."""
-        name = ".".join(table.name())
+        name, moves = ".".join(table.name()), self._store.replaces_snapshots
         failure: Exception | None = None
         for seconds in waits(sent.metadata.properties):
             time.sleep(seconds)
             try:
                 kept = self.load_table(table.name())
                 if has_commit(sent, kept, updates, before=table.metadata_location):
-                    check_kept(self._as_kept(_still_needed(sent, kept), kept.metadata), kept.metadata, table=name, catalog=self.name)
+                    check_kept(
+                        self._as_kept(still_needed(sent, kept, moves=moves), kept.metadata), kept.metadata, table=name, catalog=self.name
+                    )
                     if new and kept.metadata_location == sent.metadata_location:
                         check_new(kept.metadata, table=name, catalog=self.name, sent=sent.metadata)
-                    without = _without(sent, kept, updates, before=table.metadata_location, new=new)
+                    without = lacks(sent, kept, updates, before=table.metadata_location, new=new, moves=moves)
                     if not without:
                         return
                     failure = not_there(name, catalog=self.name, found=f"{kept.metadata_location}, where {without}")
@@ -378,21 +391,3 @@ class EncryptedCatalog(TableCreation):
 
 def _rotation(requirements: tuple[Any, ...]) -> KeyRotation | None:
     return next((requirement for requirement in requirements if isinstance(requirement, KeyRotation)), None)
-
-
-def _still_needed(sent: CommitTableResponse, kept: IcebergTable) -> TableMetadata:
-    """Return what was sent; if other writers committed since, only with keys that a remaining snapshot needs."""
-    metadata = sent.metadata
-    if not isinstance(metadata, TableMetadataV3) or kept.metadata_location == sent.metadata_location:
-        return metadata
-    there = {snapshot.snapshot_id for snapshot in kept.metadata.snapshots}
-    needed = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id in there}
-    needed |= {key.encrypted_by_id for key in metadata.encryption_keys if key.key_id in needed}
-    return metadata.model_copy(update={"encryption_keys": [key for key in metadata.encryption_keys if key.key_id in needed]})
-
-
-def _without(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str, new: bool) -> str:
-    """Say which part of a commit a table lacks. A REST server's answer may already have had another writer's commit."""
-    log = sent.metadata.metadata_log
-    followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
-    return missing_part(updates, sent.metadata, kept.metadata, followed=followed, new=new)

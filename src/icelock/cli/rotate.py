@@ -19,18 +19,21 @@ from rich.table import Table
 
 from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import load_table, table_argument
-from icelock.table.maintenance.rotate import LEVELS, Rotated
+from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Rotated
 
 
 @click.command()
 @table_argument
 @click.option(
     "--level",
-    type=click.Choice((*LEVELS, "lists", "all")),
+    type=click.Choice((*LEVELS, "all")),
     required=True,
-    help="'kek' for snapshots to come, 'wrap' to leave an old master key, 'data' to leave old KEKs; 'lists' and 'all' are not there yet.",
+    help="'kek' for snapshots to come, 'wrap' to leave an old master key, 'lists' to leave old KEKs, 'data' to leave files' keys, too; "
+    "'all' is not there yet.",
 )
-@click.option("--to-key", metavar="KEY", help="wrap, data: the table's master key from now on; else the newest version of the present one.")
+@click.option(
+    "--to-key", metavar="KEY", help="wrap, lists, data: the table's master key from now on; else the newest version of the present one."
+)
 @click.option("--dry-run", is_flag=True, help="Say what hangs on which key, with files and bytes; nothing is changed.")
 @json_option
 def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_run: bool) -> None:
@@ -38,10 +41,11 @@ def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_
 
     TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. Level kek: a new key-encryption key for the
     snapshots to come. Level wrap: the key-encryption keys are wrapped anew, and nothing needs the old master key or version.
+    Level lists: manifests and manifest lists of all snapshots are written again under a new key-encryption key.
     Level data: the files of all branches are written again under a new key-encryption key. Ended early, it goes on when run again.
     """
     maintenance = load_table(catalog, table).maintenance
-    with progress(f"rotate {table}") if level == "data" and not dry_run else nullcontext() as told:
+    with progress(f"rotate {table}") if level in OF_FILES and not dry_run else nullcontext() as told:
         done = maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=told)
     emit(_as_json(table, done, dry_run=dry_run), lambda: _view(table, done, dry_run=dry_run))
     if done.left_files:
@@ -87,6 +91,9 @@ def _told(done: Rotated, *, dry_run: bool) -> list[str]:
     if done.level == "data":
         moved = f"{done.rewritten_files} data files ({done.rewritten_bytes:,} bytes)"
         lines.append(f"would write {moved} again" if dry_run else f"wrote {moved} again, into {done.added_files}")
+    if done.level == "lists":
+        what = f"the manifest lists of {done.rotated_snapshots} snapshots and {done.rewritten_manifests} manifests"
+        lines.append(f"would write {what} again" if dry_run else f"wrote {what} again; {len(done.removed_keys)} key entries are gone")
     if done.left_files:
         lines.append(f"{done.left_files} files are left under older KEKs: run the same command again")
     return lines

@@ -63,11 +63,13 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     snapshot_id: int,
     parent_snapshot_id: int | None,
     sequence_number: int,
-    first_row_id: int,
+    first_row_id: int | None,
+    again: bool = False,
 ) -> WrittenManifestList:
     """Write a manifest list as an AGS1 file under a new key.
 
-    Manifests of this snapshot get ``sequence_number``; data manifests without a row id get the next one.
+    Manifests of this snapshot get ``sequence_number``; data manifests without a row id get the next one. ``again``: the rows were in a list
+    of the snapshot before, and stay as they are; ``first_row_id`` is None for a snapshot from before row ids.
 
     Raises:
         PolicyError: a manifest has no key metadata, so it is plain (older ones pass if the policy allows plain files), or a new
@@ -79,19 +81,26 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
         "sequence-number": str(sequence_number),
-        "first-row-id": str(first_row_id),
+        "first-row-id": "null" if first_row_id is None else str(first_row_id),
         "format-version": str(ENCRYPTED_VERSION),
     }
-    next_row_id = first_row_id
+    next_row_id = first_row_id or 0
     with AvroFileWriter(output, avro_schema(schema, "manifest_file"), schema, header) as writer:
         for manifest in manifests:
             _check_encrypted(manifest, io, snapshot_id=snapshot_id)
             row = _row(manifest, sequence_number=sequence_number)
-            if row["content"] == ManifestContent.DATA.value and row["first_row_id"] is None:
+            if not again and row["content"] == ManifestContent.DATA.value and row["first_row_id"] is None:
                 row["first_row_id"] = next_row_id
                 next_row_id += (manifest.existing_rows_count or 0) + (manifest.added_rows_count or 0)
             writer.write(row)
     return WrittenManifestList(location=location, key_metadata=output.key_metadata, next_row_id=next_row_id)
+
+
+def with_place(row: ManifestFile, *, path: str, length: int, key_metadata: bytes) -> ManifestFile:
+    """Return the row of a manifest that was written again: all else is as it was."""
+    fields = (field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
+    values = dict(zip(fields, row._data, strict=True))  # noqa: SLF001 - PyIceberg's Record
+    return ManifestFile.from_args(**{**values, "manifest_path": path, "manifest_length": length, "key_metadata": key_metadata})
 
 
 def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_id: int) -> None:

@@ -1,7 +1,8 @@
-"""The two table updates for encryption keys, registered with PyIceberg's dispatcher; how updates are applied, and a commit's times.
+"""Table updates for encryption keys and manifest lists, registered with PyIceberg's dispatcher; how updates are applied, a commit's times.
 
 Their JSON is that of the REST catalog: ``{"action": "add-encryption-key", "encryption-key": {...}}`` and ``{"action":
 "remove-encryption-key", "key-id": "..."}``. Keys are added in the same update list as the snapshot that needs them, before it.
+``MoveManifestListUpdate`` is icelock's own, of a rotation; no REST server knows it, and none is sent it.
 
 Writers' clocks differ. Java Iceberg does not load a table whose snapshot log or metadata log goes back by more than a minute, or whose
 ``last-updated-ms`` is that much before either log's end (TableMetadata's constructor: "[BUG] Expected sorted snapshot log entries."). So
@@ -121,6 +122,15 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
     key_id: str = Field(alias="key-id")
 
 
+class MoveManifestListUpdate(IcebergBaseModel):
+    """Give a snapshot that is there another manifest list, with its key; all else of it stays (``table.commit.key_rotation``)."""
+
+    action: Literal["move-manifest-list"] = Field(default="move-manifest-list")
+    snapshot_id: int = Field(alias="snapshot-id")
+    manifest_list: str = Field(alias="manifest-list")
+    key_id: str = Field(alias="key-id")
+
+
 def _keyed(metadata: TableMetadata) -> TableMetadataV3:
     if not isinstance(metadata, TableMetadataV3):
         raise PolicyError(f"encryption keys need format version 3, the table has version {metadata.format_version}")
@@ -146,7 +156,18 @@ def _remove_key(update: RemoveEncryptionKeyUpdate, base_metadata: TableMetadata,
     return base.model_copy(update={"encryption_keys": [key for key in base.encryption_keys if key.key_id != update.key_id]})
 
 
+def _move_list(update: MoveManifestListUpdate, base_metadata: TableMetadata, context: _TableMetadataUpdateContext) -> TableMetadata:
+    base = _keyed(base_metadata)
+    if all(snapshot.snapshot_id != update.snapshot_id for snapshot in base.snapshots):
+        raise PolicyError(f"there is no snapshot {update.snapshot_id} to give another manifest list")
+    context.add_update(update)  # type: ignore[arg-type]
+    place = {"manifest_list": update.manifest_list, "key_id": update.key_id}
+    moved = [one.model_copy(update=place) if one.snapshot_id == update.snapshot_id else one for one in base.snapshots]
+    return base.model_copy(update={"snapshots": moved})
+
+
 # Called, not used as decorators: to type checkers, PyIceberg's union of updates is closed.
 _register: Any = _apply_table_update.register
 _register(AddEncryptionKeyUpdate, _add_key)
 _register(RemoveEncryptionKeyUpdate, _remove_key)
+_register(MoveManifestListUpdate, _move_list)

@@ -7,7 +7,8 @@ Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C
 2. Every ``key-id`` of a snapshot and every ``encrypted-by-id`` of a manifest-list key names an entry; a KEK's names the master key.
 3. A new snapshot has its own ``key-id``: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
    that is on storage, encrypted, in full length.
-4. Location, table id, key entries and snapshots never change; a rotation replaces the entries of KEKs.
+4. Location, table id, key entries and snapshots never change; a rotation replaces the entries of KEKs, and, pair by pair, manifest lists
+   and their keys: all else of a snapshot stays, and the new list is as rule 3 says.
 5. No partition values, statistics files or raw keys are written into metadata.json.
 6. An update that this version does not know is refused.
 
@@ -31,7 +32,7 @@ from icelock.errors import IntegrityError, PolicyError
 from icelock.io.locations import check_path_properties
 from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
-from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.plain_origin import check_origin_set
@@ -123,20 +124,8 @@ def check_updates(metadata: TableMetadata, updates: Iterable[Any], *, table: str
             _check_set(metadata, update.updates, table=table, rotation=rotation)
         elif isinstance(update, ice.RemovePropertiesUpdate):
             _check_removed(metadata, update.removals, table=table)
-        elif not encrypted:
-            continue
-        elif isinstance(update, (ice.SetStatisticsUpdate, ice.SetPartitionStatisticsUpdate)):
-            refuse_statistics(table)
-        elif isinstance(update, ice.AddSnapshotUpdate):
-            check_snapshot(update.snapshot, table=table)
-        elif isinstance(update, ice.UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
-            raise PolicyError(f"table {table} is encrypted: format version {update.format_version} cannot hold its keys")
-        elif isinstance(update, ice.SetLocationUpdate) and update.location != metadata.location:
-            raise PolicyError(f"table {table} is encrypted: moving it to {update.location} is not supported")
-        elif not isinstance(update, _KNOWN_UPDATES):
-            raise PolicyError(
-                f"table {table} is encrypted: {type(update).__name__} is unknown to this version of icelock, and so is what it would write"
-            )
+        elif encrypted:
+            _check_update(metadata, update, table=table, rotation=rotation)
 
 
 def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: str, rotation: KeyRotation | None = None) -> None:
@@ -154,7 +143,7 @@ def check_change(base: TableMetadata | None, staged: TableMetadata, *, table: st
         return
     check_keys(staged, table=table)
     added_keys = check_entries(base, staged, table=table, rotation=rotation)
-    check_snapshots(base, staged, added_keys, table=table)
+    check_snapshots(base, staged, added_keys, table=table, rotation=rotation)
     for name in ("statistics", "partition_statistics"):
         if any(entry not in getattr(base, name, ()) for entry in getattr(staged, name)):
             refuse_statistics(table)
@@ -185,6 +174,31 @@ def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: s
     for name in removals:
         if name in names.FIXED and name in metadata.properties:
             raise PolicyError(f"table {table}: {name} cannot be removed: the table's files are encrypted with that key")
+
+
+def _check_update(metadata: TableMetadata, update: Any, *, table: str, rotation: KeyRotation | None) -> None:
+    """Check an update of an encrypted table that is not about properties."""
+    if isinstance(update, (ice.SetStatisticsUpdate, ice.SetPartitionStatisticsUpdate)):
+        refuse_statistics(table)
+    elif isinstance(update, ice.AddSnapshotUpdate):
+        check_snapshot(update.snapshot, table=table)
+    elif isinstance(update, MoveManifestListUpdate):
+        _check_moved(update, table=table, rotation=rotation)
+    elif isinstance(update, ice.UpgradeFormatVersionUpdate) and update.format_version != names.ENCRYPTED_VERSION:
+        raise PolicyError(f"table {table} is encrypted: format version {update.format_version} cannot hold its keys")
+    elif isinstance(update, ice.SetLocationUpdate) and update.location != metadata.location:
+        raise PolicyError(f"table {table} is encrypted: moving it to {update.location} is not supported")
+    elif not isinstance(update, _KNOWN_UPDATES):
+        raise PolicyError(
+            f"table {table} is encrypted: {type(update).__name__} is unknown to this version of icelock, and so is what it would write"
+        )
+
+
+def _check_moved(update: MoveManifestListUpdate, *, table: str, rotation: KeyRotation | None) -> None:
+    if rotation is None or not rotation.moves(update.snapshot_id, None, (update.manifest_list, update.key_id)):
+        raise PolicyError(
+            f"table {table}: snapshot {update.snapshot_id} would get manifest list {update.manifest_list}; only icelock rotate replaces one"
+        )
 
 
 def _is_rotated(name: str, value: str | None, rotation: KeyRotation | None) -> bool:

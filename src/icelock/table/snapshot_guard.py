@@ -152,17 +152,26 @@ def check_entries(
     return {key_id: key for key_id, key in added.items() if key.encrypted_by_id != master}
 
 
-def check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_keys: dict[str, EncryptedKey], *, table: str) -> None:
+def check_snapshots(
+    base: TableMetadata | None,
+    staged: TableMetadata,
+    added_keys: dict[str, EncryptedKey],
+    *,
+    table: str,
+    rotation: KeyRotation | None = None,
+) -> None:
     """Check the snapshots against the previous ones; ``added_keys`` are the new entries of manifest lists.
 
     Raises:
-        PolicyError: a new one without an entry of its own, an entry without a snapshot, or a snapshot that was changed.
+        PolicyError: a new one without an entry of its own, an entry without a snapshot, or a snapshot that was changed, but for a manifest
+            list by a rotation, whose key is an entry of its own, too.
     """
     before = {} if base is None else {snapshot.snapshot_id: snapshot for snapshot in base.snapshots}
     unused = set(added_keys)
     for snapshot in staged.snapshots:
         old = before.get(snapshot.snapshot_id)
-        if old is None:
+        moved = old is not None and old is not snapshot and _is_moved(old, snapshot, rotation)
+        if old is None or moved:
             check_snapshot(snapshot, table=table)
             key_id: str = getattr(snapshot, "key_id")  # noqa: B009 - encrypted, so version 3
             if key_id not in unused:
@@ -177,6 +186,13 @@ def check_snapshots(base: TableMetadata | None, staged: TableMetadata, added_key
         raise PolicyError(
             f"table {table}: key entries {', '.join(sorted(unused))} belong to no snapshot, and would stay in the metadata for good"
         )
+
+
+def _is_moved(old: Any, new: Any, rotation: KeyRotation | None) -> bool:
+    """Whether a rotation gave a snapshot another manifest list and its key, and nothing else."""
+    before, after = (old.manifest_list, old.key_id), (new.manifest_list, new.key_id)
+    same = old.model_copy(update={"manifest_list": new.manifest_list, "key_id": new.key_id}) == new
+    return rotation is not None and before != after and same and rotation.moves(old.snapshot_id, before, after)
 
 
 def check_snapshot(snapshot: Any, *, table: str) -> None:

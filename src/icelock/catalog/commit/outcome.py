@@ -30,6 +30,8 @@ from icelock import properties as names
 from icelock.errors import IntegrityError
 from icelock.io.listing import delete_files
 from icelock.metadata.json_values import is_long
+from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.metadata.updates import MoveManifestListUpdate
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +145,9 @@ def _tells(location: str | None, staged: StagedTable, replaces: str | None, read
     return any(entry.metadata_file == staged.metadata_location for entry in read(location).metadata_log)
 
 
-def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False) -> str:
+def missing_part(
+    updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool = False, moves: bool = False
+) -> str:
     """Say which part of a commit a table lacks; empty if it has all of it.
 
     Args:
@@ -152,8 +156,33 @@ def missing_part(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetad
         kept: the table as it is.
         followed: whether other commits may have followed.
         new: the commit makes the table; the catalog may add properties then.
+        moves: whether other commits may replace manifest lists (``table.commit.key_rotation``).
     """
-    return next(_lacking(updates, sent, kept, followed=followed, new=new), "")
+    return next(_lacking(updates, sent, kept, followed=followed, new=new, moves=moves), "")
+
+
+def lacks(sent: CommitTableResponse, kept: IcebergTable, updates: tuple[Any, ...], *, before: str, new: bool, moves: bool) -> str:
+    """Say which part of a commit a table lacks. A REST server's answer may already have had another writer's commit."""
+    log = sent.metadata.metadata_log
+    followed = kept.metadata_location != sent.metadata_location or (not new and bool(log) and log[-1].metadata_file != before)
+    return missing_part(updates, sent.metadata, kept.metadata, followed=followed, new=new, moves=moves)
+
+
+def still_needed(sent: CommitTableResponse, kept: IcebergTable, *, moves: bool) -> TableMetadata:
+    """Return what was sent; if other writers committed since, only with keys that a remaining snapshot needs.
+
+    ``moves``: they may have given a snapshot another manifest list and key; it is left out, then.
+    """
+    metadata = sent.metadata
+    if not isinstance(metadata, TableMetadataV3) or kept.metadata_location == sent.metadata_location:
+        return metadata
+    there = {snapshot.snapshot_id: getattr(snapshot, "key_id", None) for snapshot in kept.metadata.snapshots}
+    moved = {one.snapshot_id for one in metadata.snapshots if there.get(one.snapshot_id) not in {None, one.key_id}} if moves else set()
+    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in moved]
+    needed = {snapshot.key_id for snapshot in snapshots if snapshot.snapshot_id in there}
+    needed |= {key.encrypted_by_id for key in metadata.encryption_keys if key.key_id in needed}
+    keys = [key for key in metadata.encryption_keys if key.key_id in needed]
+    return metadata.model_copy(update={"encryption_keys": keys, "snapshots": snapshots})
 
 
 def check_new(made: TableMetadata, *, table: str, catalog: str, sent: TableMetadata | None = None) -> None:
@@ -185,8 +214,10 @@ def _kind(field_type: Any) -> str:
     return str(field_type) if field_type.is_primitive else type(field_type).__name__
 
 
-def _lacking(updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool) -> Iterator[str]:
-    yield from _snapshots(updates, kept, followed=followed)
+def _lacking(
+    updates: tuple[Any, ...], sent: TableMetadata, kept: TableMetadata, *, followed: bool, new: bool, moves: bool
+) -> Iterator[str]:
+    yield from _snapshots(updates, kept, followed=followed, moves=moves)
     yield from _refs(updates, kept, followed=followed)
     if followed:
         return
@@ -221,16 +252,21 @@ def _order(metadata: TableMetadata) -> list[Any]:
     return [(field.source_id, str(field.transform), field.direction, field.null_order) for field in fields]
 
 
-def _snapshots(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool) -> Iterator[str]:
-    there = {snapshot.snapshot_id: snapshot for snapshot in kept.snapshots}
+def _snapshots(updates: tuple[Any, ...], kept: TableMetadata, *, followed: bool, moves: bool) -> Iterator[str]:
+    there: dict[int, Any] = {snapshot.snapshot_id: snapshot for snapshot in kept.snapshots}
     for update in updates:
         if isinstance(update, ice.AddSnapshotUpdate):
             number = update.snapshot.snapshot_id
             if number not in there and not followed:
                 yield f"snapshot {number} is not there"
             for name, what in _OF_SNAPSHOTS.items() if number in there else ():
-                if getattr(there[number], name) != getattr(update.snapshot, name):
+                added: Any = update.snapshot
+                rotated = moves and followed and name == "manifest_list" and there[number].key_id != added.key_id
+                if getattr(there[number], name) != getattr(update.snapshot, name) and not rotated:
                     yield f"snapshot {number} has another {what}"
+        elif isinstance(update, MoveManifestListUpdate):
+            if not followed and getattr(there.get(update.snapshot_id), "manifest_list", None) != update.manifest_list:
+                yield f"snapshot {update.snapshot_id} has another manifest list"
         elif isinstance(update, ice.RemoveSnapshotsUpdate):
             for number in sorted(there.keys() & set(update.snapshot_ids)):
                 yield f"snapshot {number} is still there"

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -210,6 +210,9 @@ class Store(ABC, Generic[_Catalog]):
         """Rename a table and load it."""
         table: IcebergTable = self.iceberg.rename_table(old, new)
         return table
+
+    replaces_snapshots: ClassVar[bool] = True
+    """Whether a commit can say anything of the snapshots that are there."""
 
     def check_converts(self, name: Identifier) -> None:
         """Check that the service can make an encrypted table of a plain one.

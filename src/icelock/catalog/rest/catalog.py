@@ -131,6 +131,8 @@ class RestStore(Store[RestCatalog]):
             raise CommitFailedException(f"no REST server answers at {self.catalog.uri}: {e}; nothing was changed") from e
         yield RestTurn(self.catalog, name, answer)
 
+    replaces_snapshots = False
+
     def check_converts(self, name: Identifier) -> None:
         """Refuse: the protocol cannot say that a commit is made only if nobody has added a branch, whose plain snapshot would be left."""
         raise PolicyError(

@@ -1,7 +1,8 @@
 """``table.maintenance.rotate()``: new keys for a table, by level; no row is changed.
 
 ``kek`` and ``wrap`` are one commit that touches no file (``table.maintenance.rotate_keys``). ``data`` makes a KEK, and writes the files of
-all branches again under it (``table.maintenance.rotate_data``); with another master key the KEKs are wrapped by that one first.
+all branches again under it (``table.maintenance.rotate_data``); ``lists`` writes manifest lists and manifests of all snapshots again
+(``table.maintenance.rotate_lists``). With another master key the KEKs are wrapped by that one first.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from icelock.errors import PolicyError
 from icelock.kms.client import KmsClient
 from icelock.table.maintenance.compact import Progress
 from icelock.table.maintenance.rotate_data import RotatedData
-from icelock.table.maintenance.rotate_keys import LEVELS, Level, Rotated, RotatedKeys
+from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Level, Rotated, RotatedKeys
+from icelock.table.maintenance.rotate_lists import RotatedLists, check_readable
 from icelock.table.maintenance.workers import Workers
 from icelock.table.state import OpenTable
 
 __all__ = ["LEVELS", "Level", "Rotated", "rotate"]
 
-_NOT_YET: Final = {
-    "lists": "snapshots never change, so their manifest lists stay under the keys that they have",
-    "all": "files that only older snapshots and tags have stay under the keys that they have",
-}
+_NOT_YET: Final = {"all": "files that only older snapshots and tags have stay under the keys that they have"}
 
 
 def rotate(
@@ -39,16 +38,23 @@ def rotate(
     """Rotate a table's keys; see ``MaintenanceTable.rotate``."""
     _check(level, to_key, kms)
     table.io_for(table.metadata)
-    if level != "data":
-        keys = RotatedKeys(table, level, to_key, kms)
+    keys = RotatedKeys(table, level, to_key, kms)
+    if level not in OF_FILES:
         return keys.plan() if dry_run else keys.run()
-    if dry_run:
-        return RotatedData(table, RotatedKeys(table, level, to_key, kms).plan(), workers).plan()
     table.refresh()
+    keys.check_unfinished()
+    if level == "lists":
+        table.catalog.check_replaces_snapshots(".".join(table.name()))
+        check_readable(table.metadata.snapshots, table)
+    if dry_run:
+        plan = keys.plan()
+        return RotatedData(table, plan, workers).plan() if level == "data" else RotatedLists(table, plan, keys.mark(plan.kek)).plan()
     before = names.encryption_key_id(table.metadata.properties)
     wrapped = () if to_key in (None, before) else RotatedKeys(table, "wrap", to_key, None).run().wrapped
-    made = RotatedKeys(table, level, None, None).run()
-    return RotatedData(table, _from(made, before, wrapped), workers, progress).run()
+    made = _from(RotatedKeys(table, level, None, None).run(), before, wrapped)
+    if level == "data":
+        return RotatedData(table, made, workers, progress).run()
+    return RotatedLists(table, made, keys.mark(made.kek), progress).run()
 
 
 def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rotated:
@@ -67,7 +73,7 @@ def _check(level: str, to_key: str | None, kms: KmsClient | None) -> None:
         raise PolicyError(
             "another master key or KMS wraps the KEKs that are there: use level 'wrap'; 'kek' makes one under the present key"
         )
-    if level == "data" and kms is not None:
-        raise PolicyError("another KMS: use level 'wrap' with it, set the catalog up for it, and then use 'data'")
+    if level in OF_FILES and kms is not None:
+        raise PolicyError(f"another KMS: use level 'wrap' with it, set the catalog up for it, and then use {level!r}")
     if to_key is not None:
         names.encryption_key_id({names.ENCRYPTION_KEY_ID: to_key})

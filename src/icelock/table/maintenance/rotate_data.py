@@ -70,7 +70,7 @@ class RotatedData:
             branches = _branches(self._table.refresh().metadata)
             left = sum(map(self._left, branches))
             if not left and all(map(self._is_sealed, branches)):
-                self._finish()
+                take_mark_away(self._table, self._keys.kek or "")
                 break
         encryption = self._table.encryption
         uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
@@ -119,21 +119,30 @@ class RotatedData:
         transaction.commit_transaction()
         return made
 
-    def _finish(self) -> None:
-        """Take the mark of the unfinished rotation away; another process may have, or have begun another one."""
-        if self._table.metadata.properties.get(names.ROTATION_KEK) == self._keys.kek:
-            transaction: Any = self._table.transaction()
-            transaction.remove_properties(names.ROTATION_KEK)
-            transaction.commit_transaction()
+
+def take_mark_away(table: OpenTable, mark: str) -> None:
+    """Take the mark of the unfinished rotation away; another process may have, or have begun another one."""
+    if table.metadata.properties.get(names.ROTATION_KEK) == mark:
+        transaction: Any = table.transaction()
+        transaction.remove_properties(names.ROTATION_KEK)
+        transaction.commit_transaction()
 
 
 def numbers_under(metadata: TableMetadataV3, kek_id: str | None) -> frozenset[int]:
     """Return the sequence numbers of the snapshots that are sealed under a KEK, or one that was made after it; none for None."""
-    made = {key.key_id: created_ms(key) for key in metadata.encryption_keys if KEY_TIMESTAMP in key.properties}
-    if kek_id not in made:
-        return frozenset()
+    made_ms = made_at(metadata, kek_id)
+    return frozenset() if made_ms is None else numbers_since(metadata, made_ms)
+
+
+def made_at(metadata: TableMetadataV3, kek_id: str | None) -> int | None:
+    """Return when a KEK was made, in ms since 1970; None if the table does not have it."""
+    return next((created_ms(key) for key in metadata.encryption_keys if key.key_id == kek_id and KEY_TIMESTAMP in key.properties), None)
+
+
+def numbers_since(metadata: TableMetadataV3, made_ms: int) -> frozenset[int]:
+    """Return the sequence numbers of the snapshots that are sealed under a KEK that was made then, or later."""
     sealed_by = sealing_keks(metadata)
-    later = {kek for kek, at in made.items() if at >= made[kek_id]}
+    later = {key.key_id for key in metadata.encryption_keys if KEY_TIMESTAMP in key.properties and created_ms(key) >= made_ms}
     numbers = {snapshot.sequence_number or 0: sealed_by.get(snapshot.snapshot_id) in later for snapshot in metadata.snapshots}
     return frozenset(number for number, is_later in numbers.items() if is_later)
 

@@ -8,11 +8,13 @@ needs the old one. Order: 1 each KEK is unwrapped, and opens the keys of all its
 all are wrapped, and then unwrapped as a trial; 3 one commit replaces the entries and names the master key. A writer's commit in between
 makes step 1 start again; writers that hold an older version ask the KMS whether the KEKs are the same (``catalog.trust.pins``), and go on.
 
-``data``: as ``kek``, and the table's property ``icelock.rotation-kek`` names the KEK until all files are under it. A call that finds it
-there takes that KEK, and makes none, unless there is a newer one: who writes the metadata could name one that leaked long ago.
+``data``, ``lists``: as ``kek``, and the table's property ``icelock.rotation-kek`` names the KEK until all files are under it. A call that
+finds it there takes that KEK, and makes none, unless there is a newer one: who writes the metadata could name one that leaked long ago.
+What a level has done is seen by which snapshots are sealed under that KEK, and levels differ in what that says of files, so a level that
+finds the mark of another one refuses to begin.
 
-Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: files (``table.maintenance.rotate_data``), which
-changes of keys are allowed (``table.guard``).
+Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: files (``table.maintenance.rotate_data``,
+``table.maintenance.rotate_lists``), which changes of keys are allowed (``table.guard``).
 """
 
 from __future__ import annotations
@@ -38,8 +40,28 @@ from icelock.table.maintenance.key_uses import KekUse, kek_uses, with_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.state import OpenTable
 
-Level = Literal["kek", "wrap", "data"]
-LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "data")
+Level = Literal["kek", "wrap", "lists", "data"]
+LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "lists", "data")
+OF_FILES: Final = ("lists", "data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What ``icelock.rotation-kek`` says: ``KEK`` at level data, else ``LEVEL:NUMBER:KEK``; ``since`` is the sequence number then."""
+
+    level: str
+    kek: str
+    since: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Mark:
+        """Return the mark of a property; what is none names a KEK that no table has."""
+        level, _, rest = text.partition(":")
+        since, _, kek = rest.partition(":")
+        return cls(level=level, kek=kek, since=int(since)) if names.is_number(since) else cls(level="data", kek=text)
+
+    def __str__(self) -> str:
+        return self.kek if self.level == "data" else f"{self.level}:{self.since}:{self.kek}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -47,7 +69,7 @@ class Rotated(Shown):
     """What a rotation did: ``wrapped`` KEKs were wrapped anew, ``made`` ones are new; ``keks`` are all of them, as they are afterwards.
 
     ``from_key`` and ``to_key`` are the table's master keys before and after. After a dry run ``keks`` are as they were, ``wrapped``
-    those that would be wrapped, and ``new_keks`` says how many would be made. The rest is of level ``data``.
+    those that would be wrapped, and ``new_keks`` says how many would be made. The rest is of levels ``lists`` and ``data``.
 
     Args:
         kek: the KEK under which files were written again; None in a dry run that would make one.
@@ -59,6 +81,9 @@ class Rotated(Shown):
         left_files: data and delete files of the branches' snapshots that still hang on older KEKs, because other writers touched them each
             time, or they could not be read: another call goes on.
         snapshots: ids of the snapshots that were committed.
+        rotated_snapshots: snapshots of before whose manifest lists were written again, or would be.
+        rewritten_manifests: manifests that were written again, each once, however many snapshots list it.
+        removed_keys: ids of key entries that the metadata has no more.
     """
 
     level: Level
@@ -75,6 +100,9 @@ class Rotated(Shown):
     removed_delete_files: int = 0
     left_files: int = 0
     snapshots: tuple[int, ...] = ()
+    rotated_snapshots: int = 0
+    rewritten_manifests: int = 0
+    removed_keys: tuple[str, ...] = ()
     keks: tuple[KekUse, ...] = ()
 
 
@@ -93,7 +121,7 @@ class RotatedKeys:
         self._table.refresh()
         before, master, kek = self._keks(), self._master(), self._unfinished()
         to_key = self._to_key or master
-        wraps = self._level == "wrap" or (self._level == "data" and to_key != master)
+        wraps = self._level == "wrap" or (self._level in OF_FILES and to_key != master)
         wrapped = tuple(one.key_id for one in before) if wraps else ()
         new = int(self._level != "wrap" and kek is None)
         result = self._result(master, to_key, wrapped=wrapped, new_keks=new, kek=kek, resumed=kek is not None)
@@ -108,11 +136,34 @@ class RotatedKeys:
             raise given_up(e) from e.__cause__
 
     def _unfinished(self) -> str | None:
-        """Return the KEK of a rotation of data that was not finished, if it is still the one that new snapshots use."""
-        marked = self._table.metadata.properties.get(names.ROTATION_KEK) if self._level == "data" else None
-        if marked is None:
+        """Return the KEK of a rotation of this level that was not finished, if it is still the one that new snapshots use.
+
+        Raises:
+            PolicyError: one of another level was not finished.
+        """
+        text = self._table.metadata.properties.get(names.ROTATION_KEK) if self._level in OF_FILES else None
+        mark = None if text is None else Mark.parse(text)
+        if mark is None or not any(use.kek == mark.kek and use.for_new_snapshots for use in self._uses()):
             return None
-        return marked if any(use.kek == marked and use.for_new_snapshots for use in self._uses()) else None
+        if mark.level != self._level:
+            raise PolicyError(
+                f"table {self._name}: a rotation of level {mark.level!r} was not finished, or is at work. What it has done could not be "
+                f"told from what level {self._level!r} does, so nothing was changed: let it end, or finish it by icelock rotate --level "
+                f"{mark.level}"
+            )
+        return mark.kek
+
+    def check_unfinished(self) -> None:
+        """Refuse, as a PolicyError, to begin while a rotation of another level is not finished."""
+        self._unfinished()
+
+    def mark(self, kek: str | None) -> Mark:
+        """Return the mark of a rotation of this level under a KEK: the one that the table has, or the one that it would get."""
+        text = self._table.metadata.properties.get(names.ROTATION_KEK)
+        found = None if text is None else Mark.parse(text)
+        if found is not None and (found.level, found.kek) == (self._level, kek):
+            return found
+        return Mark(level=self._level, kek=kek or "", since=self._table.metadata.last_sequence_number)
 
     def _uses(self) -> tuple[KekUse, ...]:
         encryption = self._table.encryption
@@ -129,8 +180,8 @@ class RotatedKeys:
         updates += [AddEncryptionKeyUpdate(**{"encryption-key": kek}) for kek in after]
         if to_key != master:
             updates.append(ice.SetPropertiesUpdate(updates={names.ENCRYPTION_KEY_ID: to_key}))
-        if self._level == "data":
-            updates.append(ice.SetPropertiesUpdate(updates={names.ROTATION_KEK: after[0].key_id}))
+        if self._level in OF_FILES:
+            updates.append(ice.SetPropertiesUpdate(updates={names.ROTATION_KEK: str(self.mark(after[0].key_id))}))
         same = after[len(after) - len(before) :]
         rotation = KeyRotation(table=self._name, from_key=master, to_key=to_key, before=before, after=same)
         try:
@@ -142,7 +193,8 @@ class RotatedKeys:
                 raise
         made = tuple(kek.key_id for kek in after[: len(after) - len(before)])
         wrapped = tuple(kek.key_id for kek in same) if self._level == "wrap" else ()
-        return self._result(master, to_key, wrapped=wrapped, made=made, new_keks=len(made), kek=made[0] if self._level == "data" else None)
+        kek = made[0] if self._level in OF_FILES else None
+        return self._result(master, to_key, wrapped=wrapped, made=made, new_keks=len(made), kek=kek)
 
     def _master(self) -> str:
         return names.encryption_key_id(self._table.metadata.properties) or ""
