@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg import expressions as ex
-from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator
+from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
@@ -22,6 +22,7 @@ from icelock.arrow.read.file_schema import file_fields, with_names
 from icelock.arrow.read.project import FileColumns
 from icelock.arrow.read.row_filter import FilterPlan, RowFilter
 from icelock.plan.filters.exact import exact_filter
+from icelock.plan.metrics_visitor import MetricsEvaluator
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.whole_files import WholeFiles
 
@@ -163,7 +164,7 @@ def test_metrics_never_take_a_row_that_stays_nor_hide_one_that_goes(model, rows,
     answers = [truth(model, row) is True for row in rows]
     planned: Any = SimpleNamespace(file=file, residual=None)
     assert all(answers) or not WholeFiles(SCHEMA, exact(model)).certain(planned)
-    assert not any(answers) or _InclusiveMetricsEvaluator(SCHEMA, exact(model)).eval(file)
+    assert not any(answers) or MetricsEvaluator(SCHEMA, exact(model)).eval(file)
 
 
 TRANSFORMS: dict[str, list[Any]] = {

@@ -1,6 +1,6 @@
-"""PyIceberg's inclusive metrics evaluator for all files of a manifest at once.
+"""The inclusive metrics evaluator for all files of a manifest at once.
 
-Gives the same answer for each file as ``_InclusiveMetricsEvaluator``: predicates that compare numbers, dates, times, text or bytes, and
+Gives the same answer for each file as ``plan.metrics_visitor``: predicates that compare numbers, dates, times, text or bytes, and
 those about nulls and NaN, take a few operations on whole columns. Any others, and bounds of an unusual length, are left to PyIceberg's
 own visitor, file by file.
 
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg import expressions as ex
 from pyiceberg import types as ice
-from pyiceberg.expressions.visitors import IN_PREDICATE_LIMIT, _InclusiveMetricsEvaluationVisitor, visit
+from pyiceberg.expressions.visitors import IN_PREDICATE_LIMIT, visit
 
 from icelock.metadata.sound_bounds import SoundFile, is_sound
 from icelock.plan.manifest_columns import METRICS
+from icelock.plan.metrics_visitor import UNCUT, MetricsVisitor
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +103,7 @@ def _mask(expression: ex.BooleanExpression, metrics: ManifestMetrics) -> pl.Seri
         return _mask(expression.left, metrics) & _mask(expression.right, metrics)
     if isinstance(expression, ex.Or):
         return _mask(expression.left, metrics) | _mask(expression.right, metrics)
-    if isinstance(expression, (ex.AlwaysTrue, ex.BoundNotEqualTo, ex.BoundNotIn)):
+    if isinstance(expression, ex.AlwaysTrue):
         return _all(metrics, value=True)
     if isinstance(expression, ex.AlwaysFalse):
         return _all(metrics, value=False)
@@ -125,7 +126,7 @@ def _by_file(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.Serie
 
     column = predicate.term.ref().field
     files: list[Any] = [SoundFile(file, {column.field_id: column.field_type}.get) for file in metrics.of_files([column.field_id])]
-    return pl.Series([visit(predicate, _InclusiveMetricsEvaluationVisitor(file)) for file in files], dtype=pl.Boolean)
+    return pl.Series([visit(predicate, MetricsVisitor(file)) for file in files], dtype=pl.Boolean)
 
 
 def _cannot_match(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.Series:
@@ -139,12 +140,30 @@ def _cannot_match(predicate: ex.BoundPredicate, metrics: ManifestMetrics) -> pl.
         return nulls_only
     if isinstance(predicate, ex.BoundIsNaN):
         return _true(nans == 0) | nulls_only
+    if isinstance(predicate, (ex.BoundNotEqualTo, ex.BoundNotIn)):
+        return _true(nulls == 0) & _is_excluded(predicate, metrics)
     nans_only = _true((values != 0) & (values == nans))
     if isinstance(predicate, ex.BoundNotNaN):
         return nans_only
     if not isinstance(predicate, _COMPARED):
         raise _ByFileError
     return nulls_only | nans_only | _out_of_bounds(predicate, metrics)
+
+
+def _is_excluded(predicate: Any, metrics: ManifestMetrics) -> pl.Series:
+    """Return which files have one value (``plan.metrics_visitor``), which the predicate excludes."""
+    column = predicate.term.ref().field
+    literals = [_literal(value) for value in (predicate.value_set if isinstance(predicate, ex.BoundNotIn) else [predicate.literal.value])]
+    lower, upper = _bounds("lower_bounds", column, metrics), _bounds("upper_bounds", column, metrics)
+    only = lower == upper
+    if isinstance(column.field_type, (ice.FloatType, ice.DoubleType)):
+        only &= metrics.column("nan_value_counts", column.field_id) == 0
+    if isinstance(column.field_type, (ice.StringType, ice.BinaryType)):
+        only &= lower.bin.size() < UNCUT
+    excluded = _all(metrics, value=False)
+    for literal in literals:
+        excluded |= _true(lower == literal)
+    return _true(only) & excluded
 
 
 def _out_of_bounds(predicate: Any, metrics: ManifestMetrics) -> pl.Series:

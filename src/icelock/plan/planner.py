@@ -41,6 +41,7 @@ from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.plan.delete_index import DeleteIndex, PlanDeletes
 from icelock.plan.filters.exact import exact_filter
+from icelock.plan.metrics_visitor import MetricsEvaluator
 from icelock.plan.partition_filter import may_be_wrapped, partition_filter
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.plan.whole_files import null_safe
@@ -193,7 +194,9 @@ class Planner(ManifestGroupPlanner):
         return {field_id: schema.find_type(field_id) for schema in reversed(self.schemas) for field_id in schema.field_ids}
 
     def _build_metrics_evaluator(self) -> Callable[[DataFile], bool]:
-        may_match = on_sound_files(super()._build_metrics_evaluator(), self.table_metadata.schema())
+        schema = self.table_metadata.schema()
+        evaluator = MetricsEvaluator(schema, self.row_filter, self.case_sensitive, self._empty_files)
+        may_match = on_sound_files(evaluator.eval, schema)
         return lambda file: file.content != DataFileContent.DATA or may_match(file)
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:

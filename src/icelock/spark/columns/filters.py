@@ -49,10 +49,11 @@ class _Untranslatable(Exception):  # noqa: N818 - no error: the filter stays wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterColumn:
-    """A primitive column: its name in the table's schema and its type."""
+    """A primitive column: its name in the table's schema, its type and its id."""
 
     name: str
     kind: ice.PrimitiveType
+    field_id: int
 
 
 def is_shifted(pushed: ds.Filter) -> bool:
@@ -87,6 +88,13 @@ class FilterTranslator:
         except _Untranslatable:
             return None
 
+    def column(self, path: Sequence[str]) -> FilterColumn | None:
+        """Return a primitive column by its path in the projected schema, if there is one."""
+        try:
+            return self._column(path)
+        except _Untranslatable:
+            return None
+
     def _translate(self, pushed: ds.Filter) -> ex.BooleanExpression:
         negated = isinstance(pushed, ds.Not)
         inner = pushed.child if isinstance(pushed, ds.Not) else pushed
@@ -110,7 +118,7 @@ class FilterTranslator:
         full_name = self._table_schema.find_column_name(field.field_id)
         if full_name is None:
             raise _Untranslatable
-        return FilterColumn(name=full_name, kind=field.field_type)
+        return FilterColumn(name=full_name, kind=field.field_type, field_id=field.field_id)
 
 
 def _is_null(column: FilterColumn, _: Any, negated: bool) -> ex.BooleanExpression:

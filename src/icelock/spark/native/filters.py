@@ -4,7 +4,8 @@ Those of a native scan prune files, as the data source's filters do; Spark filte
 out, at the price of files that are read needlessly. Those of a DELETE or an overwrite say which rows go: all of them are known, or none is
 used.
 
-Not here: single filters (``spark.columns.filters``), the filter of ``read`` (``spark.columns.conditions``).
+Not here: single filters (``spark.columns.filters``), those on functions (``spark.native.functions``), the filter of ``read``
+(``spark.columns.conditions``).
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ import base64
 import datetime as dt
 import decimal
 import json
-import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, cast
 
@@ -24,42 +23,30 @@ from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpressio
 from pyspark.sql import datasource as ds
 
 from icelock.spark.columns.filters import FilterTranslator
+from icelock.spark.native.functions import FunctionFilter
 
+FUNCTION: Final = "Function"
 _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _TRUE: Final = cast("BooleanExpression", AlwaysTrue())
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a zone
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionFilter:
-    """A comparison of a catalog function with a value, such as ``bucket(4, id) = 1``, by the name of the column.
-
-    ``transform`` is the partition transform of the same result; times and dates are counted as partition values are.
-    """
-
-    column: str
-    transform: str
-    kind: str
-    value: int
-
-    def may_match(self, partition: Any) -> bool:
-        """Whether rows with this partition value of the transform have the comparison's."""
-        if isinstance(partition, dt.date):
-            partition = (partition - _EPOCH.date()).days
-        if partition is None:
-            return False  # nothing that is compared with null is found
-        return not isinstance(partition, int) or bool(_COMPARISONS[self.kind](partition, self.value))
+def bucket_conditions(filters: bytes) -> list[list[Any]]:
+    """Return the filters in which a bucket is compared, which prune by partition values (``spark.native.plan``)."""
+    return [given for given in json.loads(filters) if _has_bucket(given)]
 
 
-def function_filters(filters: bytes) -> list[FunctionFilter]:
-    """Return the comparisons of catalog functions; the others are for ``pruning_filter``."""
-    found = []
-    for kind, *parts in json.loads(filters):
-        if kind == "Function" and parts[0] in _COMPARISONS and parts[1] in _TRANSFORMS:
-            comparison, function, number, column, value = parts
-            found.append(FunctionFilter(column, _TRANSFORMS[function].format(number), comparison, value))
-    return found
+def _has_bucket(given: list[Any]) -> bool:
+    if given[0] in {"And", "Or"}:
+        return any(map(_has_bucket, given[1:]))
+    return given[0] == FUNCTION and function_filter(given).is_bucket
+
+
+def function_filter(given: list[Any]) -> FunctionFilter:
+    """Return the comparison of a catalog function that a filter is."""
+    _, comparison, function, number, column, values = given
+    return FunctionFilter(comparison, function, number, _path(column), tuple(map(_value, values)))
 
 
 class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
@@ -68,7 +55,12 @@ class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
 
 def pruning_filter(filters: bytes, translator: FilterTranslator) -> BooleanExpression:
     """Return the conjunction of filters, without unknown ones."""
-    translated = (_expression(given, translator) for given in json.loads(filters))
+    return conjunction(json.loads(filters), translator)
+
+
+def conjunction(filters: list[Any], translator: FilterTranslator) -> BooleanExpression:
+    """Return the conjunction of parsed filters, without unknown ones."""
+    translated = (_expression(given, translator) for given in filters)
     return reduce(And, (found for found in translated if found is not None), _TRUE)
 
 
@@ -80,6 +72,8 @@ def exact_filter_of(filters: bytes, translator: FilterTranslator) -> BooleanExpr
 
 def _exact(given: list[Any], translator: FilterTranslator) -> BooleanExpression | None:
     kind = given[0]
+    if kind == FUNCTION:
+        return None
     if kind in {"AlwaysTrue", "AlwaysFalse"}:
         return AlwaysTrue() if kind == "AlwaysTrue" else AlwaysFalse()
     if kind not in {"And", "Or"}:
@@ -98,7 +92,7 @@ def _expression(given: list[Any], translator: FilterTranslator) -> BooleanExpres
             return None if kind == "Or" else left or right
         return And(left, right) if kind == "And" else Or(left, right)
     try:
-        return translator.translate(_filter(given))
+        return function_filter(given).of_rows(translator) if kind == FUNCTION else translator.translate(_filter(given))
     except _Unknown:
         return None
 
@@ -149,21 +143,6 @@ _BINARY: Final[dict[str, Callable[[tuple[str, ...], Any], ds.Filter]]] = {
     "LessThan": ds.LessThan,
     "LessThanOrEqual": ds.LessThanOrEqual,
     "StringStartsWith": ds.StringStartsWith,
-}
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "EqualTo": operator.eq,
-    "GreaterThan": operator.gt,
-    "GreaterThanOrEqual": operator.ge,
-    "LessThan": operator.lt,
-    "LessThanOrEqual": operator.le,
-}
-_TRANSFORMS: Final = {
-    "Bucket": "bucket[{}]",
-    "Truncate": "truncate[{}]",
-    "Years": "year",
-    "Months": "month",
-    "Days": "day",
-    "Hours": "hour",
 }
 _VALUES: Final[dict[str, Callable[[str], Any]]] = {
     "float": float,

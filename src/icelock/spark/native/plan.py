@@ -34,7 +34,8 @@ from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.native import equality as eq
 from icelock.spark.native.columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
-from icelock.spark.native.filters import FunctionFilter, function_filters, pruning_filter
+from icelock.spark.native.filters import FUNCTION, bucket_conditions, conjunction, function_filter, pruning_filter
+from icelock.spark.native.functions import FunctionFilter
 from icelock.table.scan import DataScan
 
 _KEPT_PLANS: Final = 8
@@ -120,8 +121,8 @@ class Planned:
         with eq.still_there(f"snapshot {self.snapshot_id} of {columns.table}"):
             tasks = self._filtered(pruning_filter(filters, self._translator))
             chosen = [task for task in tasks if self._groups.get(task.path) == group]
-            for function in function_filters(filters):
-                chosen = self._in_partitions(chosen, function)
+            for condition in bucket_conditions(filters):
+                chosen = self._left_by(condition, chosen)
             return self._files(chosen, columns, equality)
 
     def _files(self, chosen: list[ScanTask], columns: Columns, equality: Iterable[eq.EqualityDeletes]) -> bytes:
@@ -132,14 +133,28 @@ class Planned:
         made |= {deletes.name: deletes.sets(chosen) for deletes in equality}
         return eq.stream(made)
 
-    def _in_partitions(self, tasks: list[ScanTask], function: FunctionFilter) -> list[ScanTask]:
-        """Return the files that a comparison of a function leaves: those of specs without its transform, and those of its partitions."""
-        column = next((field.field_id for field in self.wanted.fields if field.name == function.column), None)
+    def _left_by(self, condition: list[Any], tasks: list[ScanTask]) -> list[ScanTask]:
+        """Return the files that a condition with buckets leaves."""
+        kind, *parts = condition
+        if kind == "And":
+            return self._left_by(parts[1], self._left_by(parts[0], tasks))
+        if kind == "Or":
+            kept = {task.path for part in parts for task in self._left_by(part, tasks)}
+        elif kind == FUNCTION and (function := function_filter(condition)).is_bucket:
+            return self._in_buckets(tasks, function)
+        else:
+            kept = {task.path for task in self._filtered(conjunction([condition], self._translator))}
+        return [task for task in tasks if task.path in kept]
+
+    def _in_buckets(self, tasks: list[ScanTask], function: FunctionFilter) -> list[ScanTask]:
+        """Return the files that a comparison of a bucket leaves: those of specs without it, and those of its partitions."""
+        column = self._translator.column(function.column)
+        transform = f"bucket[{function.number}]"
         places = {
             spec.spec_id: place
             for spec in self._specs.values()
             for place, field in enumerate(spec.fields)
-            if field.source_id == column and str(field.transform) == function.transform
+            if column is not None and field.source_id == column.field_id and str(field.transform) == transform
         }
         return [task for task in tasks if task.spec_id not in places or function.may_match(task.partition[places[task.spec_id]])]
 

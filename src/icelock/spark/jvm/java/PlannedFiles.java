@@ -28,7 +28,6 @@ import org.apache.spark.sql.util.ArrowUtils$;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
@@ -142,10 +141,9 @@ public class PlannedFiles implements FileIndex, Supplier {
 
   private static void translate(Seq expressions, List<Object> filters) {
     for (Object each : CollectionConverters.asJava(expressions)) {
-      Option filter = PushedFilters.of((Expression) each);
-      Object called = filter.isDefined() ? filter.get() : FunctionFilters.of((Expression) each);
-      if (called != null) {
-        filters.add(called);
+      Object filter = FunctionFilters.of((Expression) each);
+      if (filter != null) {
+        filters.add(filter);
       }
     }
   }

@@ -79,13 +79,18 @@ class PushedFilters {
   static byte[] json(List<?> filters) {
     List<Object> found = new ArrayList<>();
     for (Object filter : filters) {
-      found.add(filter instanceof List ? filter : filter((Filter) filter, 0)); // those of functions are lists already
+      found.add(filter instanceof List ? filter : written(filter)); // those of FunctionFilters are written already
     }
     try {
       return JSON.writeValueAsBytes(found);
     } catch (IOException e) {
       throw new IllegalStateException("filters cannot be written as JSON", e);
     }
+  }
+
+  /** Returns a filter as a list. */
+  static Object written(Object filter) {
+    return filter((Filter) filter, 0);
   }
 
   private static Object filter(Filter filter, int depth) {
@@ -124,7 +129,7 @@ class PushedFilters {
     return Arrays.asList(new Object[] {first, second, third});
   }
 
-  private static Object value(Object value) {
+  static Object value(Object value) {
     if (value == null || value instanceof String || value instanceof Boolean) {
       return value;
     }
