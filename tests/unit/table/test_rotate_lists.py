@@ -13,8 +13,10 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Operation, Summary
 
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
+from icelock.io.files import EncryptedInputFile
 from icelock.keys.rewrap import keks_under
 from icelock.maintenance import audit, leftovers, remove_leftovers
+from icelock.metadata.manifest import read_manifest_rows
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
 from icelock.table.commit.key_rotation import KeyRotation, MovedList
@@ -212,6 +214,60 @@ def test_beside_writers_an_expiry_and_another_rotation(lake: TestLake, monkeypat
     assert rows_of(loaded(lake)) == sorted([*expected, row(52)])
     remove_leftovers(table.refresh(), older_than=timedelta(0))
     verified(table, "keyA")
+
+
+@pytest.mark.parametrize("when", ["before the commit", "before the lists are read"])
+def test_an_expiry_between_two_commits_takes_manifests_that_later_ones_have(
+    lake: TestLake, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The first snapshot is moved, with the manifest that all have; it expires, and that manifest's copy is deleted with it."""
+    table = make(lake, 4, **{"commit.manifest-merge.enabled": "false"})
+    rows, first = every_row(table), table.snapshots()[0].snapshot_id
+    monkeypatch.setattr(module, "_LEAST_SNAPSHOTS", 1)
+
+    def expire() -> None:
+        loaded(lake).maintenance.expire_snapshots().by_ids([first]).commit()
+
+    if when == "before the commit":
+        beside(monkeypatch, lambda: None, expire)
+    else:
+        forget, left = module.RotatedLists._forget_lost, [lambda: None, expire]
+        monkeypatch.setattr(module.RotatedLists, "_forget_lost", lambda self: (left and left.pop(0)(), forget(self)))
+    done = table.maintenance.rotate("lists")
+    assert (done.rotated_snapshots, done.left_files) == (4, 0)
+    assert every_row(loaded(lake)) == {number: found for number, found in rows.items() if number != first}
+    remove_leftovers(table.refresh(), older_than=timedelta(0))
+    verified(table, "keyA")
+
+
+def test_a_snapshot_that_expires_while_its_list_is_read(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(lake, 3)
+    rows, first = every_row(table), table.snapshots()[0].snapshot_id
+    forget, left = module.RotatedLists._forget_lost, [first]
+
+    def expiring(self: Any) -> None:
+        if left:
+            loaded(lake).maintenance.expire_snapshots().by_ids([left.pop()]).commit()
+        forget(self)
+
+    monkeypatch.setattr(module.RotatedLists, "_forget_lost", expiring)
+    done = table.maintenance.rotate("lists")
+    assert (done.rotated_snapshots, done.left_files) == (2, 0)
+    assert every_row(loaded(lake)) == {number: found for number, found in rows.items() if number != first}
+
+
+def test_a_list_that_is_written_again_assigns_no_row_ids(lake: TestLake) -> None:
+    """A manifest of a table that had none when it was written: all else would be ids that no reader has seen."""
+    table = make(lake, 1)
+    snapshot = table.current_snapshot()
+    (manifest,) = snapshot.manifests(table.io)
+    manifest.first_row_id = None
+    arguments = {"manifests": [manifest], "snapshot_id": 1, "parent_snapshot_id": None, "sequence_number": 1, "first_row_id": 100}
+    for again, expected in ((True, None), (False, 100)):
+        location = f"{table.location()}/metadata/snap-{again}.avro"
+        written = write_manifest_list(table.io, location=location, again=again, **arguments)
+        (row_of_it,) = read_manifest_rows(EncryptedInputFile(table.storage.new_input(location), written.key_metadata))
+        assert row_of_it.first_row_id == expected
 
 
 def test_a_writer_that_is_at_work_meanwhile(lake: TestLake) -> None:

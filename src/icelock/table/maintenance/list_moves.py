@@ -9,7 +9,7 @@ Not here: writing lists (``table.maintenance.rotate_lists``), what may change (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,14 +51,19 @@ class ListMoves:
 
     ``keep_keks``: KEKs that nothing needs stay. The master key has just become another one, and by them others tell that it is the same
     table.
+    ``still`` is asked, with the ids of the snapshots that there are, whether all that the lists lead to is still there: an expiry deletes
+    what only snapshots have that it removes.
     ``certain`` says after an error whether the catalog has certainly none of these lists.
     """
 
-    def __init__(self, table: OpenTable, written: Sequence[WrittenList], *, keep_keks: bool) -> None:
+    def __init__(
+        self, table: OpenTable, written: Sequence[WrittenList], *, keep_keks: bool, still: Callable[[frozenset[int]], bool]
+    ) -> None:
         self._table = table
         self._name = ".".join(table.name())
         self._written = written
         self._keep_keks = keep_keks
+        self._still = still
         self.certain = True
 
     def commit(self) -> Moved:
@@ -84,7 +89,7 @@ class ListMoves:
                 raise NoSuchTableError(f"table {self._name} was dropped or renamed meanwhile: nothing is committed")
             table.follow(turn.load())
             lists = [one for one in self._written if self._is_there(one)]
-            if not lists:
+            if not lists or not self._still(frozenset(one.snapshot_id for one in table.metadata.snapshots)):
                 return Moved()
             updates, rotation, dead = self._changes(lists)
             try:

@@ -81,6 +81,7 @@ class RotatedLists:
         self._again: dict[Manifest, NewPlace] = {}
         self._digests: set[str] = set()  # of the places before of all manifests that were written again
         self._earlier: dict[str, NewPlace] = {}  # by the digest of the place before
+        self._carriers: dict[str, set[int]] = {}  # the snapshots that have a manifest which was written again and committed
         self._files: list[str] = []  # of the group that is at work
         self._done = self._whole = 0
 
@@ -154,21 +155,59 @@ class RotatedLists:
     def _move(self, snapshots: Sequence[Any]) -> Moved:
         """Write the lists of some snapshots again, and commit; delete what is certainly in no version of the table."""
         self._files = []
+        self._forget_lost()
         moves: ListMoves | None = None
         try:
             rows = at_once(lambda one: one.manifests(self._table.io), snapshots)
             self._write_manifests(self._of_before(snapshots, rows))
             written = at_once(lambda one: self._write_list(*one), list(zip(snapshots, rows, strict=True)))
-            moves = ListMoves(self._table, written, keep_keks=bool(self._keys.wrapped))
+            used = {path for listed in rows for row in listed for path in self._below(self._place(row).path)}
+            moves = ListMoves(
+                self._table,
+                written,
+                keep_keks=bool(self._keys.wrapped),
+                still=lambda there: all(self._is_held(path, there) for path in used),
+            )
             moved = moves.commit()
         except BaseException as e:
             if moves is None or moves.certain:
                 delete_files(self._table.storage, self._files)
             else:
                 e.add_note(f"The commit may have been made; {len(self._files)} manifests and lists of it were left in place.")
+            if isinstance(e, FileNotFoundError) and self._some_are_gone(snapshots):
+                return Moved()  # an expiry took them, with their files; the next round does what is left
             raise
         self._clean(zip(written, rows, strict=True), moved)
+        for one, listed in zip(written, rows, strict=True):
+            if one.snapshot_id in moved.snapshots:
+                self._carry(
+                    one.snapshot_id, [self._place(row).path for row in listed if (row.manifest_path, row.key_metadata) in self._again]
+                )
         return moved
+
+    def _some_are_gone(self, snapshots: Sequence[Any]) -> bool:
+        there = {snapshot.snapshot_id for snapshot in self._table.refresh().metadata.snapshots}
+        return any(snapshot.snapshot_id not in there for snapshot in snapshots)
+
+    def _below(self, path: str) -> Iterable[str]:
+        """Return the places to which a manifest leads, with its own."""
+        return (path,)
+
+    def _carry(self, snapshot_id: int, manifests: Iterable[str]) -> None:
+        """Know that a snapshot has manifests that were written again."""
+        for path in manifests:
+            self._carriers.setdefault(path, set()).add(snapshot_id)
+
+    def _is_held(self, path: str, there: frozenset[int]) -> bool:
+        """Whether a place is not committed yet, or one of these snapshots has it, so that nobody has deleted it."""
+        carriers = self._carriers.get(path)
+        return carriers is None or not carriers.isdisjoint(there)
+
+    def _forget_lost(self) -> None:
+        """Forget what only snapshots had that were removed meanwhile: it may be deleted, so it is written again."""
+        there = frozenset(snapshot.snapshot_id for snapshot in self._table.metadata.snapshots)
+        self._again = {manifest: place for manifest, place in self._again.items() if self._is_held(place.path, there)}
+        self._earlier = {digest: place for digest, place in self._earlier.items() if self._is_held(place.path, there)}
 
     def _clean(self, written: Iterable[tuple[WrittenList, list[ManifestFile]]], moved: Moved) -> None:
         """Delete lists of snapshots that were gone when it was committed, and manifests that only these list."""
@@ -249,11 +288,12 @@ class RotatedLists:
         older = {snapshot.snapshot_id for snapshot in self._table.metadata.snapshots} - {one.snapshot_id for one in self._older()}
         done = [snapshot for snapshot in self._table.metadata.snapshots if snapshot.snapshot_id in older]
         found: dict[str, NewPlace] = {}
-        for rows in at_once(lambda one: one.manifests(self._table.io), done):
+        for snapshot, rows in zip(done, at_once(lambda one: one.manifests(self._table.io), done), strict=True):
             for row in rows:
                 digest = self._digest_in(row)
                 if digest is not None and row.key_metadata is not None:
                     found[digest] = NewPlace(path=row.manifest_path, length=row.manifest_length, key_metadata=row.key_metadata)
+                    self._carry(snapshot.snapshot_id, [row.manifest_path])
         self._digests.update(found)
         return found
 
