@@ -35,6 +35,8 @@ ROTATION_KEK: Final = "icelock.rotation-kek"
 CONVERTED_FROM: Final = "icelock.converted-from"
 # The same, once the removal of its files was begun (``table.plain_origin``).
 REMOVING_PLAIN: Final = "icelock.removing-plain"
+# In the summary of snapshots that a conversion adds: they change no row.
+SWITCH: Final = "icelock.conversion"
 PLAIN_ORIGIN: Final = (REMOVING_PLAIN, CONVERTED_FROM)
 OF_TABLES: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, *PLAIN_ORIGIN)
 

@@ -183,3 +183,29 @@ def test_a_copy_leaves_the_plain_table_alone(lake: CatalogLake) -> None:
     assert "differs" not in report.statements.values()
     copy.append(people(100, 2))
     assert ids(lake.catalog().load_table(name))[-2:] == [100, 101]
+
+
+@CONVERTING
+def test_the_history_is_kept(lake: CatalogLake) -> None:
+    """Each snapshot is there under its id, and the catalog keeps what it keeps of encrypted tables."""
+    made = make_plain(lake)
+    before = {snapshot.snapshot_id: ids(made, snapshot_id=snapshot.snapshot_id) for snapshot in made.metadata.snapshots}
+    done = convert(lake.load(), key_id="keyA", history="keep")
+    table = lake.load()
+    assert (done.snapshots, done.snapshot_id) == (len(before), table.metadata.current_snapshot_id)
+    assert {one: ids(table, snapshot_id=one) for one in before} == before
+    (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
+    assert set(report.counts) == {"plain-object-of-conversion"}
+    assert "differs" not in report.statements.values()
+    table.append(people(100, 2))
+    remove_plain(lake.load())
+    assert {one: ids(lake.load(), snapshot_id=one) for one in before} == before
+
+
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
+def test_a_server_keeps_no_history_either(lake: CatalogLake) -> None:
+    make_plain(lake)
+    files = lake.files()
+    with pytest.raises(PolicyError, match="REST"):
+        convert(lake.load(), key_id="keyA", history="keep")
+    assert lake.files() == files

@@ -52,8 +52,8 @@ def writers(lake: TestLake) -> list[Writer]:
     return [Writer(catalog, number) for number, catalog in enumerate([*theirs, ours], 1)]
 
 
-@pytest.mark.parametrize("in_turn", [0, 32 << 20])
-def test_nothing_is_lost_and_nothing_is_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turn: int) -> None:
+@pytest.mark.parametrize(("in_turn", "history"), [(0, "drop"), (32 << 20, "drop"), (32 << 20, "keep")])
+def test_nothing_is_lost_and_nothing_is_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turn: int, history: Any) -> None:
     """With 0 bytes in the turn all is taken in by rounds, but for the last one."""
     monkeypatch.setattr("icelock.table.maintenance.convert._IN_TURN_BYTES", in_turn)
     lake = TestLake.with_namespace(tmp_path)
@@ -67,7 +67,7 @@ def test_nothing_is_lost_and_nothing_is_mixed(tmp_path: Path, monkeypatch: pytes
     while sum(len(writer.acknowledged) for writer in working) < AT_ONCE:
         done.wait(0.01)
     try:
-        result = convert(lake.catalog().load_table("db.t"), key_id="keyA")
+        result = convert(lake.catalog().load_table("db.t"), key_id="keyA", history=history)
     finally:
         done.set()
         for thread in threads:

@@ -129,6 +129,12 @@ def _convert(catalog: Any) -> None:
         convert(table, key_id="keyA")
 
 
+def _convert_history(catalog: Any) -> None:
+    table = _table(catalog)
+    if not is_encrypted(table.metadata):
+        convert(table, key_id="keyA", history="keep")
+
+
 def has_plain_files(table: Any) -> bool:
     return not {"icelock.converted-from", "icelock.removing-plain"}.isdisjoint(table.properties)
 
@@ -204,6 +210,7 @@ OPERATIONS: dict[str, Operation] = {
         properties={"write.delete.mode": "merge-on-read"},
     ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
+    "convert with history": PlainOperation(_convert_history, tuple(range(19)), before=tuple(range(19))),
     "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }

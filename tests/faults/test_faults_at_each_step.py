@@ -39,6 +39,7 @@ NAMES: Final = (
     "rotate data",
     "rotate lists",
     "convert",
+    "convert with history",
     "remove plain files",
 )
 MAGIC: Final = (b"AGS1", b"PARE")

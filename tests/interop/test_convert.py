@@ -50,6 +50,63 @@ def test_java_reads_what_it_read_before(engines, new_table, version):
     assert not {"plain-object", "plain-object-of-conversion"} & set(report.counts)
 
 
+def at(java, name, snapshot):
+    """The rows of a snapshot as Java reads them, as text: with the columns that it had."""
+    found = java.sql(f"SELECT to_json(struct(*)) FROM {{t}} VERSION AS OF {snapshot}", t=name).collect()
+    return sorted(row[0] for row in found)
+
+
+FORMS = [(1, "keep", "avro"), (2, "keep", "parquet"), (3, "keep", "parquet"), (2, "refs", "orc")]
+
+
+@pytest.mark.parametrize(("version", "history", "format_"), FORMS)
+def test_java_reads_every_snapshot_as_before(engines, new_table, version, history, format_):
+    """Deletes by positions or vectors, two specs, columns that came and went, a branch and a tag; then Java goes on."""
+    java, spark, name = engines.java, engines.java.spark, new_table("history")
+    create(java, name, version, **{"write.format.default": format_}, **(MODES if version > 1 else {}))
+    java.sql(f"INSERT INTO {{t}} {ROWS}", t=name)
+    java.sql("ALTER TABLE {t} CREATE TAG v1", t=name)
+    java.sql("DELETE FROM {t} WHERE id IN (3, 4, 11)", t=name)
+    java.sql("ALTER TABLE {t} ADD COLUMN more int", t=name)
+    java.sql("ALTER TABLE {t} ADD PARTITION FIELD bucket(4, id)", t=name)
+    java.sql("UPDATE {t} SET more = 1, d = d + 1 WHERE id < 3", t=name)
+    java.sql("ALTER TABLE {t} CREATE BRANCH side", t=name)
+    java.sql("ALTER TABLE {t} ALTER COLUMN more TYPE bigint", t=name)
+    java.sql("ALTER TABLE {t} DROP COLUMN d", t=name)
+    java.sql("INSERT INTO {t} SELECT id + 50, city, at, place, 5000000000 FROM {t} WHERE id < 2", t=name)
+    listed = "SELECT snapshot_id, parent_id, committed_at, operation, summary FROM {t}.snapshots ORDER BY committed_at, snapshot_id"
+    ids = "SELECT id, _row_id, _last_updated_sequence_number FROM {t} ORDER BY id"
+    snapshots = java.sql(listed, t=name).collect()
+    assert len(snapshots) == 4
+    refs = {row.name: row.snapshot_id for row in java.sql("SELECT name, snapshot_id FROM {t}.refs", t=name).collect()}
+    kept = [row for row in snapshots if history == "keep" or row.snapshot_id in refs.values()]
+    before = {row.snapshot_id: at(java, name, row.snapshot_id) for row in kept}
+    numbers = java.sql(ids, t=name).collect() if version == 3 else None
+    catalog = engines.ours.catalog
+    done = convert(catalog.load_table((DATABASE, name)), key_id="keyA", history=history)
+    assert done.snapshots == len(kept)
+    spark.sql(f"REFRESH TABLE ice.{DATABASE}.{name}")
+    assert {one: at(java, name, one) for one in before} == before
+    assert at(java, name, "'v1'") == before[refs["v1"]]
+    assert len(at(java, name, "'side'")) == len(before[refs["side"]])
+    now = {row.snapshot_id: row for row in java.sql(listed, t=name).collect()}
+    assert [now[row.snapshot_id] for row in kept] == kept
+    assert len(now) == len(kept) + 2
+    if numbers is not None:
+        assert java.sql(ids, t=name).collect() == numbers
+    table = catalog.load_table((DATABASE, name))
+    remove_plain(table)
+    java.sql("DELETE FROM {t} WHERE id = 5", t=name)
+    java.sql("INSERT INTO {t} SELECT id + 100, city, at, place, more FROM {t}", t=name)
+    spark.sql(f"CALL ice.system.rewrite_data_files(table => '{DATABASE}.{name}', options => map('rewrite-all', 'true'))")
+    found = sorted(row[0] for row in java.sql("SELECT id FROM {t}", t=name).collect())
+    assert found == sorted(catalog.load_table((DATABASE, name)).scan().to_arrow()["id"].to_pylist())
+    assert found == [0, 1, 2, 6, 7, 8, 9, 10, 50, 51, 100, 101, 102, 106, 107, 108, 109, 110, 150, 151]
+    assert {one: at(java, name, one) for one in before} == before
+    (report,) = audit(catalog, f"{DATABASE}.{name}", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+
+
 EVERY = """
     id bigint NOT NULL, yes boolean, i int, f float, d double, m decimal(9, 2), w decimal(38, 10), day date, at timestamp,
     wall timestamp_ntz, city string, raw binary, list array<struct<x: int, at: timestamp>>, map map<string, array<bigint>>,

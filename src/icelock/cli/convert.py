@@ -22,6 +22,7 @@ from icelock.errors import PolicyError
 from icelock.maintenance import convert as convert_table
 from icelock.maintenance import remove_plain as remove_plain_files
 from icelock.maintenance import undo_conversion
+from icelock.table.maintenance.convert_history import History
 from icelock.table.table import Table
 
 _MOST_SHOWN: Final = 10
@@ -32,6 +33,13 @@ _COPIES: Final = "backups, and older versions that a bucket keeps, still hold th
 @table_argument
 @click.option("--key-id", metavar="KEY", help="The master key of the encrypted table.")
 @click.option("--data-key-length", type=click.Choice(["16", "24", "32"]), help="Bytes of its keys; 16 if left out.")
+@click.option(
+    "--history",
+    type=click.Choice(["drop", "refs", "keep"]),
+    default="drop",
+    show_default=True,
+    help="Snapshots that are kept: none, those of branches and tags, all.",
+)
 @click.option("--drop-refs", is_flag=True, help="Branches and tags beside main may go, with the history.")
 @click.option("--copy-to", metavar="TABLE", help="Make a new encrypted table of this name, and leave the plain one alone.")
 @click.option("--remove-plain", is_flag=True, help="Delete the plain files of a table that was converted, if an audit proves it whole.")
@@ -44,6 +52,7 @@ def convert(
     catalog: str | None,
     key_id: str | None,
     data_key_length: str | None,
+    history: History,
     drop_refs: bool,
     copy_to: str | None,
     remove_plain: bool,
@@ -54,10 +63,11 @@ def convert(
     """Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that. Or a copy (--copy-to).
 
     TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. It stays readable and writable meanwhile. Its current
-    state is kept, older snapshots go. The plain files stay until --remove-plain; as long as they are there, --undo is the way back.
+    state is kept, older snapshots go unless --history keeps them. The plain files stay until --remove-plain; as long as they are there,
+    --undo is the way back.
     """
     given = [option for option in (key_id, data_key_length, copy_to) if option is not None]
-    if (remove_plain or undo) and (given or drop_refs or (remove_plain and undo)):
+    if (remove_plain or undo) and (given or drop_refs or history != "drop" or (remove_plain and undo)):
         raise click.UsageError("--remove-plain and --undo are steps of their own: leave the other options out")
     if drop_commits and not undo:
         raise click.UsageError("--drop-commits goes with --undo")
@@ -65,23 +75,15 @@ def convert(
         _remove_plain(table, catalog, dry_run=dry_run)
         return
     if undo:
-        undone = asdict(undo_conversion(_converted(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
-        _emit(table, undone, lambda: _view_undone(table, undone))
+        _undo(table, catalog, drop_commits=drop_commits, dry_run=dry_run)
         return
     if key_id is None:
         raise click.UsageError("--key-id is missing: the master key of the encrypted table")
     to_catalog, to = (None, None) if copy_to is None else catalog_and_name(catalog, copy_to)
+    length = None if data_key_length is None else int(data_key_length)
+    asked: dict[str, Any] = {"history": history, "drop_refs": drop_refs, "copy_to": to, "copy_catalog": to_catalog, "dry_run": dry_run}
     with progress(f"convert {table}") as told:
-        done = convert_table(
-            load_any_table(catalog, table),
-            key_id=key_id,
-            data_key_length=None if data_key_length is None else int(data_key_length),
-            drop_refs=drop_refs,
-            copy_to=to,
-            copy_catalog=to_catalog,
-            dry_run=dry_run,
-            progress=told,
-        )
+        done = convert_table(load_any_table(catalog, table), key_id=key_id, data_key_length=length, progress=told, **asked)
     _emit(table, asdict(done), lambda: _view(table, asdict(done)))
 
 
@@ -99,6 +101,11 @@ def _remove_plain(table: str, catalog: str | None, *, dry_run: bool) -> None:
         click.get_current_context().exit(1)
 
 
+def _undo(table: str, catalog: str | None, *, drop_commits: bool, dry_run: bool) -> None:
+    undone = asdict(undo_conversion(_converted(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
+    _emit(table, undone, lambda: _view_undone(table, undone))
+
+
 def _emit(table: str, found: Mapping[str, Any], view: Any) -> None:
     emit({"table": table, **{name.replace("_", "-"): value for name, value in found.items()}}, view)
 
@@ -113,6 +120,8 @@ def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
     else:
         made = f"{found['files']} data files became {found['added_files']} ({found['added_bytes']} bytes) in {found['rounds']} rounds"
         lines = [f"{name} is encrypted under master key {key}: {made}; writers waited {found['turn_seconds']:.1f} s at most"]
+    if found["snapshots"]:
+        lines.append(f"{found['snapshots']} snapshots of it {'would be' if found['dry_run'] else 'are'} kept")
     if found["dropped_refs"]:
         lines.append(f"{'would go' if found['dry_run'] else 'gone'} with the history: {escape(', '.join(found['dropped_refs']))}")
     if found["plain_files"]:

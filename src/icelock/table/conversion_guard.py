@@ -9,7 +9,8 @@ Not here: what it makes (``table.commit.conversion``).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -18,11 +19,13 @@ from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.guard import check_change
 from icelock.table.plain_origin import PlainOrigin
+from icelock.table.snapshot_guard import check_summary
 
 _SAME: Final = (
     *("location", "last_column_id", "schemas", "current_schema_id", "partition_specs", "default_spec_id", "last_partition_id"),
     *("sort_orders", "default_sort_order_id"),
 )
+_OF_SNAPSHOTS: Final = ("parent_snapshot_id", "sequence_number", "timestamp_ms", "schema_id")
 _CHANGED: Final = frozenset({*names.FIXED, *names.PLAIN_ORIGIN, names.FORMAT_VERSION, "write.format.default"})
 
 
@@ -46,9 +49,21 @@ def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str)
     changed = {name for name, value in {*plain.properties.items(), *staged.properties.items()} if _differs(plain, staged, name, value)}
     if changed - _CHANGED:
         raise PolicyError(f"table {table}: a conversion would change {', '.join(sorted(changed - _CHANGED))}, which it keeps")
-    gone = {snapshot.snapshot_id for snapshot in plain.snapshots}
-    if any(snapshot.snapshot_id in gone for snapshot in staged.snapshots):
+    before = {snapshot.snapshot_id: snapshot for snapshot in plain.snapshots}
+    for snapshot in staged.snapshots:
+        _check_kept(before.get(snapshot.snapshot_id), snapshot, {one.manifest_list for one in plain.snapshots}, table=table)
+
+
+def _check_kept(before: Any, snapshot: Any, plain_lists: AbstractSet[str], *, table: str) -> None:
+    """Check a snapshot of the encrypted table: it has a list of its own, and is otherwise the plain one of its id, if there was one."""
+    if snapshot.manifest_list in plain_lists or getattr(snapshot, "key_id", None) is None:
         raise PolicyError(f"table {table}: a plain snapshot would be left")
+    check_summary(snapshot.summary.additional_properties if snapshot.summary else {}, table=table)
+    if before is None:
+        return
+    for name in _OF_SNAPSHOTS:
+        if (getattr(before, name) or 0) != (getattr(snapshot, name) or 0):
+            raise PolicyError(f"table {table}: a conversion would change the {name} of snapshot {snapshot.snapshot_id}, which it keeps")
 
 
 def check_undo(encrypted: TableMetadata, plain: TableMetadata, *, table: str) -> None:

@@ -24,7 +24,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_en
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
 
-_PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
+PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
 _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")
 
 
@@ -207,7 +207,7 @@ def check_snapshot(snapshot: Any, *, table: str) -> None:
 def check_summary(properties: Iterable[str], *, table: str) -> None:
     """Refuse entries of a snapshot's summary that hold partition values."""
     for name in properties:
-        if name.startswith(_PARTITION_SUMMARY):
+        if name.startswith(PARTITION_SUMMARY):
             raise PolicyError(
                 f"table {table} is encrypted: snapshot summary {name!r} would put partition values into metadata.json; remove it"
             )

@@ -73,6 +73,14 @@ def test_an_empty_table_has_no_plain_files(configured_lake: TestLake) -> None:
     assert "plain files" not in run("convert", "test.db.t", "--key-id", "keyA").stdout
 
 
+def test_the_history_is_kept(table: Any, configured_lake: TestLake) -> None:
+    plan = done("convert", "test.db.t", "--key-id", "keyA", "--history", "keep", "--dry-run")
+    assert (plan["files"], plan["snapshots"], plan["dropped-refs"]) == (2, 2, [])
+    assert "2 snapshots of it are kept" in run("convert", "test.db.t", "--key-id", "keyA", "--history", "keep").stdout
+    found = configured_lake.catalog().load_table("db.t")
+    assert [ids(found, snapshot_id=one.snapshot_id) for one in table.snapshots()] == [list(range(10)), list(range(20))]
+
+
 def test_a_copy(table: Any, configured_lake: TestLake) -> None:
     plan = done("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", "--dry-run")
     assert (plan["files"], plan["copied-to"], plan["snapshot-id"]) == (2, "db.copy", None)

@@ -328,7 +328,7 @@ def test_writers_that_know_nothing_never_make_a_mix(lake: TestLake) -> None:
         ({"key_id": "keyZ"}, {}, "keyZ"),
         ({"key_id": " keyA"}, {}, "white space"),
         ({"data_key_length": 17}, {}, "16, 24 or 32"),
-        ({"history": "keep"}, {}, "older snapshots cannot be converted"),
+        ({"history": "all"}, {}, "must be 'drop', 'refs', 'keep'"),
         ({}, {"write.parquet.page-version": "v2"}, "page-version"),
         ({}, {"write.parquet.bloom-filter-enabled.column.id": "true"}, "bloom"),
         ({}, {"write.data.path": "x"}, "write.data.path"),

@@ -45,10 +45,10 @@ from icelock.properties import LIMIT_DELETE_BYTES
 
 PUFFIN: Final = "PUFFIN"
 KEPT_PUFFIN_BYTES: Final = 16 << 20
-_POSITIONS: Final = Schema(
+POSITIONS: Final = Schema(
     NestedField(2147483546, "file_path", StringType(), required=True), NestedField(2147483545, "pos", LongType(), required=True)
 )
-_POSITIONS_ARROW: Final = output_schema(_POSITIONS)
+_POSITIONS_ARROW: Final = output_schema(POSITIONS)
 _POSITION_BYTES: Final = 8
 _AS_BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 _MANY: Final = 4
@@ -282,9 +282,9 @@ def _position_deletes(context: ReadContext, delete: DeleteFile) -> dict[str, Bit
 def _read_positions(context: ReadContext, stored: StoredFile) -> tuple[dict[str, BitMap64], int]:
     """Read a position delete file; return the positions by data file, and roughly their memory."""
     found: dict[str, BitMap64] = defaultdict(BitMap64)
-    with open_file(stored, context.io, schema=_POSITIONS, name_mapping=create_mapping_from_schema(_POSITIONS)) as rows:
+    with open_file(stored, context.io, schema=POSITIONS, name_mapping=create_mapping_from_schema(POSITIONS)) as rows:
         source = FileColumns(location=stored.path, fields=rows.fields, constants={}, complete=True)
-        projection = Projection(_POSITIONS, _POSITIONS_ARROW, source)
+        projection = Projection(POSITIONS, _POSITIONS_ARROW, source)
         count = 0
         for _, batch in rows.batches(projection.leaves, AlwaysTrue()):
             count += batch.num_rows

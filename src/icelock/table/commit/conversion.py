@@ -5,6 +5,8 @@ table of version 3, the metadata log, and the settings of the main branch. Gone 
 files: a plain file is reached by none of what is left. ``icelock.converted-from`` names the metadata file of the plain table, whose files
 stay on storage.
 
+With its history (``table.commit.converted_history``) a table has one such snapshot on each branch.
+
 The new snapshot is there also if the table has no row: it moves the main branch, so that a writer which began on the plain table, and
 asserts the branch as it was, is refused.
 
@@ -81,26 +83,35 @@ def _form(plain: TableMetadata) -> dict[str, Any]:
     return {"next-row-id": 0, **{name: found[name] for name in _KEPT if name in found}}
 
 
-def stage_converted(transaction: Any, files: Iterable[DataFile], plain: TableMetadata) -> None:
-    """Stage the one snapshot: all rows of the main branch, in encrypted files, by operation ``replace``, since no row is changed.
+def stage_converted(transaction: Any, files: Iterable[DataFile], plain: TableMetadata, branch: str = MAIN_BRANCH) -> None:
+    """Stage the snapshot of a branch: all its rows, in encrypted files, by operation ``replace``, since no row is changed.
 
     Args:
-        transaction: of a table that is ``without_snapshots``.
-        files: written for it.
-        plain: the table as it was; the main branch keeps its settings.
+        transaction: of a table that is ``without_snapshots``, or of one with its history (``table.commit.converted_history``).
+        files: written for it; none of one with its history.
+        plain: the table as it was; the branch keeps its settings.
+        branch: its name.
 
     Raises:
         PolicyError: a file is not encrypted, or is another table's.
     """
-    update = transaction.update_snapshot(branch=MAIN_BRANCH)
+    update = transaction.update_snapshot({names.SWITCH: "switch"}, branch=branch)
     with EncryptedFastAppend(operation=Operation.REPLACE, **update._arguments()) as producer:
         for file in files:
             producer.append_data_file(file)
-    main = plain.refs.get(MAIN_BRANCH)
-    if main is not None:
-        kept = {name: getattr(main, name) for name in _RETENTION}
-        staged = transaction.staged
-        staged.updates = tuple(one.model_copy(update=kept) if isinstance(one, ice.SetSnapshotRefUpdate) else one for one in staged.updates)
+    ref, staged = plain.refs.get(branch), transaction.staged
+    if ref is not None:
+        staged.updates = tuple(_as_before(one, plain, branch, ref, producer.snapshot_id) for one in staged.updates)
+
+
+def _as_before(update: Any, plain: TableMetadata, branch: str, ref: Any, snapshot_id: int) -> Any:
+    """Return an update of a branch's new snapshot with the branch's settings, and with the schema of the snapshot that it had."""
+    if isinstance(update, ice.SetSnapshotRefUpdate) and update.ref_name == branch:
+        return update.model_copy(update={name: getattr(ref, name) for name in _RETENTION})
+    if branch != MAIN_BRANCH and isinstance(update, ice.AddSnapshotUpdate) and update.snapshot.snapshot_id == snapshot_id:
+        head: Any = plain.snapshot_by_id(ref.snapshot_id)
+        return update.model_copy(update={"snapshot": update.snapshot.model_copy(update={"schema_id": head.schema_id})})
+    return update
 
 
 def check_refs(plain: TableMetadata, *, table: str, drop_refs: bool) -> tuple[str, ...]:
@@ -113,6 +124,7 @@ def check_refs(plain: TableMetadata, *, table: str, drop_refs: bool) -> tuple[st
     if others and not drop_refs:
         raise PolicyError(
             f"table {table} has branches or tags beside {MAIN_BRANCH}: {', '.join(others)}. A conversion keeps the current state of "
-            f"{MAIN_BRANCH} only: remove them first, or say that they may go (drop_refs, --drop-refs)"
+            f"{MAIN_BRANCH} only: keep them (history='refs', --history refs), remove them first, or say that they may go (drop_refs, "
+            "--drop-refs)"
         )
     return others

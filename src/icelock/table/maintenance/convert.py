@@ -23,7 +23,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, get_args
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.typedef import Identifier
@@ -39,13 +39,13 @@ from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
 from icelock.table.guard import check_new_table
 from icelock.table.maintenance.convert_copy import Copy
 from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, checked, context_of, write_here
+from icelock.table.maintenance.convert_history import History, KeptHistory
 from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import AnyTable
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
-History = Literal["drop"]
 Progress = Callable[[int, int], None]
 _ROUNDS: Final = 5
 _IN_TURN_BYTES: Final = 32 << 20
@@ -64,7 +64,8 @@ class Converted(Shown):
         added_bytes: their size on storage; likewise.
         rounds: how often the table was looked at before the switch.
         turn_seconds: for how long other writers of the catalog had to wait at the switch.
-        snapshot_id: of the one snapshot of the encrypted table; a copy of no rows has none.
+        snapshot_id: the new one of the main branch; a copy of no rows has none.
+        snapshots: how many of the plain table were kept.
         copied_to: the name of the new table, of a copy; the plain one is left alone.
         dropped_refs: branches and tags that are gone with the history.
         plain_files: all files of the plain table that hold rows, bounds or partition values, of its whole history: they stay on storage.
@@ -79,6 +80,7 @@ class Converted(Shown):
     rounds: int = 0
     turn_seconds: float = 0.0
     snapshot_id: int | None = None
+    snapshots: int = 0
     copied_to: str | None = None
     dropped_refs: tuple[str, ...] = ()
     plain_files: tuple[str, ...] = ()
@@ -107,8 +109,9 @@ def convert(
         table: a plain table of one of icelock's catalogs.
         key_id: the master key; the catalog needs a KMS that has it.
         data_key_length: bytes of the keys: 16 (if left out), 24 or 32.
-        history: ``"drop"``: the current state of the main branch is kept, and no older snapshot.
-        drop_refs: whether other branches and tags may go, too.
+        history: ``"drop"``: the current state of the main branch is kept, and no older snapshot; ``"refs"``: the snapshots that branches
+            and tags name; ``"keep"``: all. See ``table.maintenance.convert_history``.
+        drop_refs: whether other branches and tags may go, if the history does.
         copy_to: make a new table of this name instead, with the rows of the main branch, and leave this one alone
             (``table.maintenance.convert_copy``).
         copy_catalog: one of icelock's catalogs, where that is made; the table's own catalog, if left out.
@@ -126,8 +129,10 @@ def convert(
         TableAlreadyExistsError, NoSuchNamespaceError: there is no room for the copy; nothing was written, or what was is deleted.
     """
     told = progress or (lambda _done, _all: None)
-    if history != "drop":
-        raise PolicyError(f"history is {history!r}; it must be 'drop': older snapshots cannot be converted in this version")
+    if history not in get_args(History):
+        raise PolicyError(f"history is {history!r}; it must be {', '.join(map(repr, get_args(History)))}")
+    if history != "drop" and (drop_refs or copy_to is not None or write is not write_here):
+        raise PolicyError(f"history={history!r} keeps branches and tags, and is for a table under its own name, by this process")
     if copy_to is not None:
         catalog: Any = copy_catalog or table.catalog
         newest: Any = table.catalog.load_table(table.name())
@@ -135,7 +140,7 @@ def convert(
         return _copied(copy, dry_run=dry_run)
     if copy_catalog is not None:
         raise PolicyError("copy_catalog is where a copy is made: name the new table, too (copy_to)")
-    conversion = _Conversion(table, key_id, data_key_length, drop_refs=drop_refs, progress=told, write=write)
+    conversion = _Conversion(table, key_id, data_key_length, history=history, drop_refs=drop_refs, progress=told, write=write)
     return conversion.plan() if dry_run else conversion.run()
 
 
@@ -166,7 +171,15 @@ class _Conversion:
     """One call of ``convert``."""
 
     def __init__(
-        self, table: AnyTable, key_id: str, data_key_length: int | None, *, drop_refs: bool, progress: Progress, write: WriteFiles
+        self,
+        table: AnyTable,
+        key_id: str,
+        data_key_length: int | None,
+        *,
+        history: History,
+        drop_refs: bool,
+        progress: Progress,
+        write: WriteFiles,
     ) -> None:
         self._table = table
         catalog: Any = table.catalog
@@ -174,12 +187,13 @@ class _Conversion:
         self._key_id = key_id
         self._length = data_key_length
         self._drop_refs = drop_refs
+        self._history = None if history == "drop" else KeptHistory(history)
         self._progress = progress
         if not hasattr(self._catalog, "commit_conversion"):
             raise PolicyError(
                 f"table {self._name} is not of one of icelock's catalogs, which alone convert: load it by icelock.load_catalog"
             )
-        self._written = Written(entropy=self._catalog.encryption.entropy, by=write)
+        self._written = Written(entropy=self._catalog.encryption.entropy, by=write if self._history is None else self._history.write)
         self._keks: tuple[EncryptedKey, ...] = ()
         self._rounds = 0
         self._read = 0
@@ -196,11 +210,12 @@ class _Conversion:
         table = self._loaded()
         refs = self._check(table)
         context_of(self._transaction_of(table).staged, table.metadata)
-        plan = Plan.of(table)
+        plan = self._plan_of(table)
         return Converted(
             key_id=self._key_id,
             files=len(plan.tasks),
             bytes=plan.size,
+            snapshots=len(plan.snapshots),
             dropped_refs=refs,
             plain_files=plain_files(table.metadata, table.io),
             dry_run=True,
@@ -245,7 +260,7 @@ class _Conversion:
         properties = self._properties(table)
         names.encryption_key_id(properties)
         check_new_table(properties, names.ENCRYPTED_VERSION, table=self._name)
-        return check_refs(table.metadata, table=self._name, drop_refs=self._drop_refs)
+        return () if self._history is not None else check_refs(table.metadata, table=self._name, drop_refs=self._drop_refs)
 
     def _properties(self, table: AnyTable) -> dict[str, str]:
         if self._origin is None or self._origin.location != table.metadata_location:
@@ -277,12 +292,14 @@ class _Conversion:
             self._progress(self._read, whole)
 
         self._written.write(plan, context, done)
+        if self._history is not None:
+            self._history.add(staged, table, plan, self._written)
         return plan
 
     def _plan_of(self, table: AnyTable) -> Plan:
         """Return the plan of a version; manifests are read once for each, so mostly not in the turn."""
         if self._planned is None or self._planned[0] != table.metadata_location:
-            self._planned = (table.metadata_location, Plan.of(table))
+            self._planned = (table.metadata_location, Plan.of(table) if self._history is None else self._history.plan(table))
         return self._planned[1]
 
     def _attempt(self) -> Converted:
@@ -309,9 +326,11 @@ class _Conversion:
             missing = self._written.missing(plan)
             if missing and not last and bytes_of(missing.values()) > _IN_TURN_BYTES:
                 return table
-            plan = self._round(table) if missing else plan
+            if missing or (self._history is not None and not self._history.has(plan)):
+                plan = self._round(table)
             metadata, files = self._switch(turn, table, plan)
-        delete_files(storage_of(table.io), self._written.superfluous(plan))
+        more = [] if self._history is None else self._history.superfluous(plan)
+        delete_files(storage_of(table.io), [*self._written.superfluous(plan), *more])
         return Converted(
             key_id=self._key_id,
             files=len(plan.tasks),
@@ -321,6 +340,7 @@ class _Conversion:
             rounds=self._rounds,
             turn_seconds=time.monotonic() - begun,
             snapshot_id=metadata.current_snapshot_id,
+            snapshots=len(plan.snapshots),
             dropped_refs=refs,
             plain_files=self._plain_files(table),
         )
@@ -337,7 +357,10 @@ class _Conversion:
         """Commit; return the metadata and the files of the encrypted table."""
         transaction, files = self._transaction_of(table), self._written.of(plan)
         try:
-            stage_converted(transaction, files, table.metadata)
+            if self._history is None:
+                stage_converted(transaction, files, table.metadata)
+            else:
+                transaction = self._history.staged(self._empty(table), table.metadata, plan, self._keks)
             self._certain = False
             empty, updates = transaction.staged.committed.metadata, transaction.staged.updates
             return self._catalog.commit_conversion(table, empty, updates), files
@@ -350,9 +373,9 @@ class _Conversion:
 
     def _clean_up(self, error: BaseException) -> None:
         """Delete what was written if it is certainly in no version of the table."""
-        files = self._written.paths
+        files = [*self._written.paths, *(() if self._history is None else self._history.paths)]
         if not self._certain:
-            error.add_note(f"The switch of table {self._name} may have been made; its {len(files)} data files were left in place")
+            error.add_note(f"The switch of table {self._name} may have been made; its {len(files)} files were left in place")
         elif files:
             left = delete_files(storage_of(self._table.io), files)
             if left:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock.arrow.read.context import ReadContext
@@ -65,10 +66,11 @@ def form_of(metadata: TableMetadata) -> Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The data files of one version of a plain table, and what reads them."""
+    """The data files of one version of a plain table, and what reads them; ``snapshots`` are those to keep, parents first."""
 
     tasks: Mapping[Source, ScanTask]
     read: ReadContext
+    snapshots: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, table: AnyTable) -> Plan:
@@ -169,12 +171,19 @@ def write_here(
     read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
 ) -> Generator[tuple[int, list[DataFile]]]:
     """Write the rows of data files by threads of this process; see ``WriteFiles``."""
-    left = iter(enumerate(tasks))
-    running: dict[Future[list[DataFile]], int] = {}
 
     def one(number: int, task: ScanTask) -> list[DataFile]:
         return combine_files(read, write, [task], task_id=number, entropy=entropy, by_name=by_name)
 
+    yield from in_threads(tasks, one, write.io)
+
+
+def in_threads(
+    tasks: Sequence[ScanTask], one: Callable[[int, ScanTask], list[DataFile]], io: FileIO
+) -> Generator[tuple[int, list[DataFile]]]:
+    """Write a few data files at a time by ``one``; see ``WriteFiles``."""
+    left = iter(enumerate(tasks))
+    running: dict[Future[list[DataFile]], int] = {}
     with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
         try:
             while True:
@@ -187,7 +196,7 @@ def write_here(
                     yield running.pop(future), files
         finally:
             ended = [future for future in running if not future.cancel() and future.exception() is None]
-            delete_files(write.io, [file.file_path for future in ended for file in future.result()])
+            delete_files(io, [file.file_path for future in ended for file in future.result()])
 
 
 def context_of(staged: Staged, plain: TableMetadata) -> WriteContext:

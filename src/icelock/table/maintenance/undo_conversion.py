@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock import properties as names
@@ -72,7 +73,7 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
             f"table {name}: {names.PINS_PREFIX}{name} says that it is encrypted: take the pin out of the catalog's properties"
         )
     plain, _ = plain_version(table, origin)
-    lost = _since_the_switch(table, name, origin, drop_commits=drop_commits)
+    lost = _since_the_switch(table, plain, name, origin, drop_commits=drop_commits)
     _check_there(table, name)
     if not dry_run:
         try:
@@ -86,7 +87,7 @@ def _catalog_of(table: Table) -> Any:
     return table.catalog  # an EncryptedCatalog
 
 
-def _since_the_switch(table: Table, name: str, origin: PlainOrigin, *, drop_commits: bool) -> tuple[int, ...]:
+def _since_the_switch(table: Table, plain: TableMetadata, name: str, origin: PlainOrigin, *, drop_commits: bool) -> tuple[int, ...]:
     """Return the snapshots after that of the switch.
 
     Raises:
@@ -94,7 +95,9 @@ def _since_the_switch(table: Table, name: str, origin: PlainOrigin, *, drop_comm
     """
     log = table.metadata.metadata_log
     untouched = bool(log) and log[-1].metadata_file == origin.location
-    lost = () if untouched else tuple(snapshot.snapshot_id for snapshot in table.metadata.snapshots[1:])
+    kept = {snapshot.snapshot_id for snapshot in plain.snapshots}
+    new = () if untouched else [one for one in table.metadata.snapshots if one.snapshot_id not in kept]
+    lost = tuple(one.snapshot_id for one in new if not (one.summary and names.SWITCH in one.summary.additional_properties))
     if not untouched and not drop_commits:
         raise PolicyError(
             f"table {name} was committed to since its conversion ({len(lost)} snapshots more than that): nothing was changed. To lose what "

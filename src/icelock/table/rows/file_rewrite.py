@@ -153,10 +153,13 @@ class FileChange:
             self._staged.track(location)
             output = self._staged.io.new_encrypted_output(location)
             places = write_vectors(output, vectors)
-            self._vector_entries = tuple(_entry(file, vector, place, output) for (file, vector), place in zip(files, places, strict=True))
+            self._vector_entries = tuple(
+                vector_entry(file, vector, place, output) for (file, vector), place in zip(files, places, strict=True)
+            )
 
 
-def _entry(file: DataFile, vector: DeletionVector, place: Place, output: EncryptedOutputFile) -> DataFile:
+def vector_entry(file: DataFile, vector: DeletionVector, place: Place, output: EncryptedOutputFile) -> DataFile:
+    """Return the manifest entry of the vector of a data file, which was written to an output."""
     entry = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=output.location,
