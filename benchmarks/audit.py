@@ -3,7 +3,7 @@
 ``bytes``: ``audit(depth="bytes")`` of a table of ``--mb`` in ``--files`` files, beside ``openssl speed -evp aes-128-gcm -decrypt`` and a
 plain read of the same files. Rates are of stored bytes by wall time, the best of the rounds. openssl's rate is that of one thread, so
 ``--threads 1`` compares like with like.
-``open``: ``audit(depth="open")`` of a table of ``--many`` small files, its time and the peak of memory that it adds.
+``open``: ``audit(depth="open")`` of a table of ``--many`` small files, its time, and the peak of memory before and after it.
 
     python benchmarks/audit.py [--case bytes] [--mb 512] [--files 8] [--threads 1] [--rounds 3] [--many 5000] [--floor 0]
 
@@ -84,8 +84,8 @@ def every_byte(lake: TestLake, *, mb: int, files: int, threads: int, rounds: int
     return rate(size, rounds, check), rate(size, rounds, read), openssl()
 
 
-def many_files(lake: TestLake, count: int) -> tuple[float, float]:
-    """Seconds of an audit of so many files, and MB that it adds to this process's peak."""
+def many_files(lake: TestLake, count: int) -> tuple[float, float, float]:
+    """Seconds of an audit of so many files, and the peak of this process's memory before and after, in MB."""
     catalog = lake.catalog()
     table = catalog.create_table("db.many", pa.schema([("id", pa.int64())]), properties=KEYED)
     with table.update_spec() as spec:
@@ -96,7 +96,7 @@ def many_files(lake: TestLake, count: int) -> tuple[float, float]:
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     (report,) = audit(catalog, "db.many", snapshots="current").tables
     assert report.files["data files"][0].files == count  # noqa: S101 - likewise
-    return time.perf_counter() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / MB
+    return time.perf_counter() - began, before * 1024 / MB, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
 
 
 @click.command()
@@ -115,8 +115,10 @@ def main(case: tuple[str, ...], mb: int, files: int, threads: int, rounds: int, 
         lake = TestLake(Path(folder))
         lake.catalog().create_namespace("db")
         if "open" in case:
-            seconds, added = many_files(lake, many)
-            console.print(f"open: {many} files in {seconds:.1f} s ({many / seconds:.0f} a second), {added:.0f} MB more memory")
+            seconds, before, after = many_files(lake, many)
+            console.print(
+                f"open: {many} files in {seconds:.1f} s ({many / seconds:.0f} a second); memory {after:.0f} MB, {before:.0f} before"
+            )
         if "bytes" in case:
             audited, read, cipher = every_byte(lake, mb=mb, files=files, threads=threads, rounds=rounds)
             shown = Table()
