@@ -59,5 +59,7 @@ if sys.orig_argv[-1] in WARM:
         # Forks copy no threads: OpenBLAS starts none, and the one of Arrow's jemalloc is ready for it.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        if sys.platform == "linux" and WARM[sys.orig_argv[-1]] is PLANNING and sys.orig_argv[-3] == "-m":
+            importlib.import_module("one_planner").plan_in_one(PLANNING)
         for module in WARM[sys.orig_argv[-1]]:
             importlib.import_module(module)
