@@ -1,10 +1,10 @@
 """``remove_plain``: delete the files that a table had before its conversion, after a proof that nothing needs them.
 
 1. an audit of the encrypted table (all snapshots; every list, manifest and footer opens): a finding stops it;
-2. the plain files are told from the metadata file of the plain version, and those that the encrypted table reaches are left out;
+2. the plain files are told from the metadata file of the plain version;
 3. a commit claims the step: from then on there is no way back to the plain table (``table.plain_origin``). A table that became another one
    since the audit is refused there;
-4. the table is looked at once more, and the files are deleted, as far as they lie where the table's files do
+4. those that the encrypted table reaches then are left out, and the others are deleted, as far as they lie where the table's files do
    (``table.maintenance.deletable``);
 5. the table forgets where its plain version was, so that a later call knows that nothing is left.
 
@@ -34,7 +34,7 @@ from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.kinds import Kind, kind_of
 from icelock.table.maintenance.places import Places
-from icelock.table.maintenance.plain_files import plain_files_of, told_apart
+from icelock.table.maintenance.plain_files import check_place, plain_files_of, told_apart
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
@@ -82,12 +82,13 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
     check_gc(table.metadata, table=name)
     _check_sound(table, name)
     home = Home.of(table)
-    found, elsewhere = _told_apart(table, home)
+    check_place(table, home)
+    named = plain_files_of(table)  # they cannot become others: plain lists and manifests do not change
+    if named and not dry_run and not origin.removing:
+        origin = _claimed(table, origin)
+    found, elsewhere = _told_apart(table, named, home)
     if dry_run:
         return RemovedPlain(files=found, elsewhere=elsewhere, dry_run=True)
-    if (found or elsewhere) and not origin.removing:
-        origin = _claimed(table, origin)
-        found, elsewhere = _told_apart(table, home)
     removed = _removed(table, [path for path in found if not (elsewhere and _names_others(path) != _FILES)], home)
     if len(removed) == len(found) and not elsewhere:
         with table.transaction() as change:
@@ -95,10 +96,10 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
     return RemovedPlain(files=removed, left=tuple(path for path in found if path not in set(removed)), elsewhere=elsewhere)
 
 
-def _told_apart(table: Table, home: Home) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the plain files that are there: those to delete, in their order, and those elsewhere."""
+def _told_apart(table: Table, named: Sequence[str], home: Home) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return those of the plain files that are there: those to delete, in their order, and those elsewhere."""
     needed = Places(real_place(path) for path in reached(table.metadata, table.metadata_location, table.io, live_only=False))
-    found, elsewhere = told_apart(table, (path for path in plain_files_of(table) if real_place(path) not in needed), home)
+    found, elsewhere = told_apart(table, (path for path in named if real_place(path) not in needed), home)
     return found, tuple(path for path in elsewhere if _may_be_there(table, path))
 
 

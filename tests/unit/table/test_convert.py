@@ -206,6 +206,15 @@ def test_position_and_equality_deletes_are_applied(lake: TestLake) -> None:
     assert ids(converted(lake)) == sorted({*range(20)} - {0, 9, 14})
 
 
+def test_many_files_are_not_in_one_manifest(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icelock.table.commit.conversion._FILES_A_MANIFEST", 2)
+    plain_table(lake, rows=50)
+    found = converted(lake)
+    assert [manifest.added_files_count for manifest in found.current_snapshot().manifests(found.io)] == [2, 2, 1]
+    assert found.scan(selected_fields=("_row_id",)).to_arrow()["_row_id"].to_pylist() == list(range(50))
+    assert ids(found) == list(range(50))
+
+
 def test_a_table_without_rows_is_encrypted_by_a_snapshot(lake: TestLake) -> None:
     """Else a writer that saw no main branch could commit a plain one to the encrypted table."""
     table = plain_table(lake, rows=0)

@@ -24,6 +24,7 @@ from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.maintenance import convert, leftovers, remove_leftovers, remove_plain, undo_conversion
+from icelock.table.maintenance import plain_files
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.unit.table.test_convert import SCHEMA, plain_catalog, plain_metadata_of, plain_table
@@ -279,3 +280,15 @@ def test_users_do_not_set_where_a_table_comes_from(lake: TestLake, name: str) ->
             change.set_properties({name: "file:///x"})
     with pytest.raises(PolicyError, match="set by icelock convert alone"):
         lake.catalog().create_table("db.third", people().schema, properties={**KEYED, name: "file:///x"})
+
+
+@pytest.mark.parametrize("act", [undo_conversion, remove_plain])
+def test_plain_files_are_told_once(lake: TestLake, monkeypatch: pytest.MonkeyPatch, act: Callable[[Any], object]) -> None:
+    """Each plain manifest is read once, and so is the metadata file."""
+    found, _ = converted(lake)
+    read: list[str] = []
+    in_order, version = plain_files._in_order, plain_files._bytes_of
+    monkeypatch.setattr(plain_files, "_in_order", lambda *given: (read.append("manifests"), in_order(*given))[1])
+    monkeypatch.setattr(plain_files, "_bytes_of", lambda *given: (read.append("metadata"), version(*given))[1])
+    act(found)
+    assert sorted(read) == ["manifests", "metadata"]

@@ -21,8 +21,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
+from pyiceberg.manifest import DataFile as IcebergDataFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -41,6 +44,7 @@ _KEPT: Final = (
     *("location", "table-uuid", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas", "current-schema-id"),
     *("partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id", "metadata-log", "next-row-id"),
 )
+_FILES_A_MANIFEST: Final = 10_000  # about 1 MiB, as manifests are merged to (``table.commit.producer``)
 _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _ORC: Final = "orc"
 
@@ -83,6 +87,16 @@ def _form(plain: TableMetadata) -> dict[str, Any]:
     return {"next-row-id": 0, **{name: found[name] for name in _KEPT if name in found}}
 
 
+class _InParts(EncryptedFastAppend):
+    """Adds files in several manifests: they may be all files of a large table."""
+
+    def _added_manifests(self, files: Iterable[IcebergDataFile], content: ManifestContent) -> list[ManifestFile]:
+        rest, made = iter(files), list[ManifestFile]()
+        while part := tuple(islice(rest, _FILES_A_MANIFEST)):
+            made += super()._added_manifests(part, content)
+        return made
+
+
 def stage_converted(transaction: Any, files: Iterable[DataFile], plain: TableMetadata, branch: str = MAIN_BRANCH) -> None:
     """Stage the snapshot of a branch: all its rows, in encrypted files, by operation ``replace``, since no row is changed.
 
@@ -96,7 +110,7 @@ def stage_converted(transaction: Any, files: Iterable[DataFile], plain: TableMet
         PolicyError: a file is not encrypted, or is another table's.
     """
     update = transaction.update_snapshot({names.SWITCH: "switch"}, branch=branch)
-    with EncryptedFastAppend(operation=Operation.REPLACE, **update._arguments()) as producer:
+    with _InParts(operation=Operation.REPLACE, **update._arguments()) as producer:
         for file in files:
             producer.append_data_file(file)
     ref, staged = plain.refs.get(branch), transaction.staged

@@ -314,8 +314,8 @@ class _Conversion:
 
     def _switch_or_newer(self, *, last: bool) -> Converted | AnyTable:
         """Switch in the table's turn; return the newer version instead if it brings too much to be written there."""
-        begun = time.monotonic()
         with self._catalog.turn(self._table.name()) as turn:
+            begun = time.monotonic()
             turn.stage = Stage.PREPARING
             if turn.location is None:
                 raise NoSuchTableError(f"table {self._name} was dropped or renamed meanwhile: it is not converted")
@@ -329,6 +329,7 @@ class _Conversion:
             if missing or (self._history is not None and not self._history.has(plan)):
                 plan = self._round(table)
             metadata, files = self._switch(turn, table, plan)
+        turn_seconds = time.monotonic() - begun
         more = [] if self._history is None else self._history.superfluous(plan)
         delete_files(storage_of(table.io), [*self._written.superfluous(plan), *more])
         return Converted(
@@ -338,7 +339,7 @@ class _Conversion:
             added_files=len(files),
             added_bytes=sum(file.file_size_in_bytes for file in files),
             rounds=self._rounds,
-            turn_seconds=time.monotonic() - begun,
+            turn_seconds=turn_seconds,
             snapshot_id=metadata.current_snapshot_id,
             snapshots=len(plan.snapshots),
             dropped_refs=refs,

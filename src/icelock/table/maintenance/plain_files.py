@@ -93,8 +93,10 @@ def plain_version(table: Any, origin: PlainOrigin) -> tuple[TableMetadata, FileI
     return metadata, storage if isinstance(metadata, TableMetadataV3) else CheckedFileIO(storage, checked_avro)
 
 
-def plain_files_of(table: Any, *, unreadable: set[str] | None = None) -> tuple[str, ...]:
+def plain_files_of(table: Any, *, unreadable: set[str] | None = None, known: tuple[TableMetadata, FileIO] | None = None) -> tuple[str, ...]:
     """Return the plain files that a converted table has besides its own, in the order of ``plain_files``; empty if there are none any more.
+
+    ``known`` is its ``plain_version``, if that was read already.
 
     Once their removal was begun, a list or manifest that is gone was deleted after the files that it named. Before, it is an error, as one
     that cannot be read always is; ``unreadable`` collects these instead.
@@ -105,7 +107,7 @@ def plain_files_of(table: Any, *, unreadable: set[str] | None = None) -> tuple[s
     origin = PlainOrigin.of(table.metadata.properties)
     if origin is None:
         return ()
-    version, storage = plain_version(table, origin)
+    version, storage = known or plain_version(table, origin)
     unread: set[str] = set()
     files = _in_order(version, storage, unread)
     there = {path: storage.new_input(path).exists() for path in sorted(unread)}
@@ -138,10 +140,7 @@ def told_apart(table: Any, files: Iterable[str], home: Home) -> tuple[tuple[str,
         PolicyError: another table lies at or below the table's location, or the FileIO cannot list; nothing was deleted.
         OSError: the storage cannot be asked.
     """
-    home.check()
-    origin = PlainOrigin.of(table.metadata.properties)
-    own = {*metadata_paths(table.metadata, table.metadata_location), "" if origin is None else origin.location}
-    check_alone(table, {place_of(path) for path in own})
+    check_place(table, home)
     named = [path for path in files if kind_of(path) is not Kind.METADATA and not path.endswith(_HINT)]
     owned = home.owned(named)
     storage = storage_of(table.io)
@@ -152,6 +151,14 @@ def told_apart(table: Any, files: Iterable[str], home: Home) -> tuple[tuple[str,
         logger.warning("%d files of %s that plain manifests name are encrypted, and stay: %s", len(strange), table.name(), strange[:5])
     found = tuple(path for path in at_home if contents[path] not in {None, Content.ENCRYPTED})
     return found, tuple(path for path in named if path not in owned)
+
+
+def check_place(table: Any, home: Home) -> None:
+    """Refuse to delete plain files of a table that is not alone where it lies; errors as ``told_apart``."""
+    home.check()
+    origin = PlainOrigin.of(table.metadata.properties)
+    own = {*metadata_paths(table.metadata, table.metadata_location), "" if origin is None else origin.location}
+    check_alone(table, {place_of(path) for path in own})
 
 
 def _content_of(storage: FileIO, location: str) -> Content | None:

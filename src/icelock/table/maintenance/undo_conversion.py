@@ -12,6 +12,7 @@ Not here: the commit (``catalog.commit.switch``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +73,10 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
         raise PolicyError(
             f"table {name}: {names.PINS_PREFIX}{name} says that it is encrypted: take the pin out of the catalog's properties"
         )
-    plain, _ = plain_version(table, origin)
+    known = plain_version(table, origin)
+    plain, _ = known
     lost = _since_the_switch(table, plain, name, origin, drop_commits=drop_commits)
-    _check_there(table, name)
+    _check_there(table, plain_files_of(table, known=known), name)
     if not dry_run:
         try:
             catalog.commit_undo(table, plain)
@@ -106,9 +108,8 @@ def _since_the_switch(table: Table, plain: TableMetadata, name: str, origin: Pla
     return lost
 
 
-def _check_there(table: Table, name: str) -> None:
+def _check_there(table: Table, files: Sequence[str], name: str) -> None:
     storage = storage_of(table.io)
-    files = plain_files_of(table)
     there = ExecutorFactory.get_or_create().map(lambda path: storage.new_input(path).exists(), files)
     gone = [path for path, found in zip(files, there, strict=True) if not found]
     if gone:
