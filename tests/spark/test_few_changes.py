@@ -88,6 +88,36 @@ def test_a_source_whose_rows_nobody_counted_and_large_files_go_to_tasks(sql, spa
     assert few == [False, False]
 
 
+def test_rows_of_our_tables_are_counted(sql, made, few, at_most):
+    """12 rows may change, and as many come as their files have: 3, or twice 3."""
+    sql(f"create table test.db.s (id bigint, n int) {KEY}")
+    sql("insert into test.db.s values (2, 7), (3, 7), (50, 7)")
+    few.clear()
+    sources = {
+        "select * from test.db.s": 15,
+        "select distinct id, max(n) over (partition by id) n from (select * from test.db.s where n = 7 order by id)": 15,
+        "select * from test.db.s where id < 50 union all select id, n from test.db.s where id = 50": 18,
+        "select a.* from test.db.s a join test.db.s b using (id)": None,
+    }
+    for source, most in sources.items():
+        for limit in (1 << 20,) if most is None else (most, most - 1):
+            at_most(limit)
+            made()
+            sql(MERGE.replace("select * from values (2l, 7), (3l, 7), (50l, 7) as v(id, n)", source))
+            assert sql("select * from test.db.t order by id") == MERGED, source
+    assert few == [True, False] * 3 + [False]
+
+
+@pytest.mark.parametrize("limit", [1 << 20, -1])
+def test_properties_of_distribution_are_checked_in_either_way(sql, made, at_most, limit):
+    made()
+    at_most(limit)
+    sql("alter table test.db.t set tblproperties ('write.distribution-mode' = 'sorted')")
+    with pytest.raises(Exception, match=r"write\.distribution-mode is 'sorted'"):
+        sql(UPDATE)
+    assert sql("select * from test.db.t order by id") == START
+
+
 @pytest.mark.parametrize("by_tasks", [False, True])
 def test_an_upsert_of_few_rows(spark, made, few, at_most, by_tasks):
     at_most(13 if by_tasks else 14)

@@ -49,7 +49,7 @@ class MetricsVisitor(_InclusiveMetricsEvaluationVisitor):
             return None
         if isinstance(column.field_type, (ice.FloatType, ice.DoubleType)) and self.nan_counts.get(column.field_id) != 0:
             return None
-        if isinstance(column.field_type, (ice.StringType, ice.BinaryType)) and len(lower) >= UNCUT:
+        if isinstance(column.field_type, (ice.StringType, ice.BinaryType, ice.FixedType)) and len(lower) >= UNCUT:
             return None
         found = from_bytes(column.field_type, lower)
         return (found,) if found == from_bytes(column.field_type, upper) else None

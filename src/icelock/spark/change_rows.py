@@ -65,20 +65,27 @@ def delete(
         NoSuchTableError, KeyUnavailableError, CommitFailedException, ValidationException: nothing was committed and no file is left.
         PySparkException: tasks failed, or over Spark Connect anything, with the error in its message; likewise.
     """
+    return delete_rows(spark, TableName.parse(table), parse_filter(delete_filter), branch, snapshot_properties)
+
+
+def delete_rows(  # noqa: PLR0913 - those of ``delete``
+    spark: SparkSession,
+    table: TableName,
+    row_filter: BooleanExpression,
+    branch: str,
+    snapshot_properties: Mapping[str, str] | None = None,
+    loaded: Table | None = None,
+) -> ChangeResult:
+    """Delete rows as ``delete`` does; ``loaded`` is their table, where a statement has loaded it."""
     job = Job(
         action=Action.REWRITE,
-        table=TableName.parse(table),
+        table=table,
         branch=branch,
-        row_filter=parse_filter(delete_filter),
+        row_filter=row_filter,
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.DELETE,
     )
-    return remove_rows(spark, job)
-
-
-def remove_rows(spark: SparkSession, job: Job, loaded: Table | None = None) -> ChangeResult:
-    """Run the job of ``delete``; ``loaded`` is its table, where a statement has loaded it."""
-    with jobs_of(spark, job.table, loaded) as jobs:
+    with jobs_of(spark, table, loaded) as jobs:
         return jobs.remove(replace(job, base=jobs.describe(job).base))
 
 

@@ -90,6 +90,12 @@ def check_options(options: Mapping[str, str]) -> None:
     _flag(options.get(FANOUT), f"option {FANOUT}")
 
 
+def check_properties(layout: Layout) -> None:
+    """Refuse a table's invalid properties of distribution with a PolicyError."""
+    _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
+    _flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}")
+
+
 def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, case_sensitive: bool) -> DataFrame:
     """Return the rows, distributed and sorted; the DataFrame itself if nothing asks for it. Invalid table properties are a PolicyError."""
     mode = _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")

@@ -25,7 +25,7 @@ from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.driver.commit import end_job, remove, sweep
 from icelock.spark.driver.deleted_rows import deleted_rows
-from icelock.spark.driver.distribution import Layout, distributed
+from icelock.spark.driver.distribution import Layout, check_properties, distributed
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.new_table import CREATES
 from icelock.spark.driver.plan_read import RewritePlanning
@@ -106,9 +106,11 @@ class JobsHere(Jobs):
         files = None if source_rows is None or table is None else target_files(target_scan(table, job), job)
         few = is_small(rows) if files is None else are_few_changes(files.searched, source_rows or 0)
         context = plan.context()
-        spread = distributed(rows, layout or Layout.of(context), options, case_sensitive=self._settings.case_sensitive)
+        layout = layout or Layout.of(context)
+        check_properties(layout)
+        rows = rows if few else distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive)
         try:
-            messages = write_here(plan, rows if few else spread, few=few)
+            messages = write_here(plan, rows, few=few)
             check()
         except BaseException:
             sweep(context)

@@ -11,7 +11,8 @@ values, unless the user has set it, and batches are limited to ``_FIXED_ROWS`` r
 
 Few rows are collected and written by the user's process: a task in a Python worker takes 0.1 s whatever it does, as Spark 4 reads the
 directories of its zip files for each (``importlib.invalidate_caches``). Spark knows it of literals, ranges and limits. An UPDATE or MERGE
-has no more rows than the files that it looks into and its source have together; this process plans these files, so it knows theirs.
+has no more rows than the files that it looks into and its source have together; this process plans these files, so it knows theirs, and
+``TableCommands`` counts those of a source that is made of icelock's tables.
 
 Not here: planning and commit (``spark.driver.jobs_here``), what a task does (``spark.task.write``), Connect sessions, which use the data
 source (``spark.driver.run_jobs``).

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import ROW_ID
-from icelock.spark.change_rows import remove_rows
+from icelock.spark.change_rows import delete_rows
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.jobs_here import JobsHere
@@ -73,14 +73,7 @@ def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -
         given = plain_tables.PlainWrite.of(loaded.name, {}, loaded.at.branch)
         session.results.put(plain_tables.delete(loaded.table, _where(loaded, asked), given))
         return
-    job = Job(
-        action=Action.REWRITE,
-        table=loaded.name,
-        branch=loaded.at.branch or MAIN,
-        row_filter=_where(loaded, asked),
-        purpose=Purpose.DELETE,
-    )
-    session.results.put(remove_rows(session.spark, job, loaded.table))
+    session.results.put(delete_rows(session.spark, loaded.name, _where(loaded, asked), loaded.at.branch or MAIN, loaded=loaded.table))
 
 
 def create_table(session: StatementSession, asked: Asked) -> None:

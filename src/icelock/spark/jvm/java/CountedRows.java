@@ -83,7 +83,7 @@ public class CountedRows extends Rule {
     }
 
     /** Returns how many rows a plan has if it reads whole files of ours, else less than 0. */
-    private static long rows(LogicalPlan plan) {
+    static long rows(LogicalPlan plan) {
       if (plan instanceof Project) {
         return rows(((Project) plan).child());
       }

@@ -13,11 +13,18 @@ import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RepartitionOperation;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.plans.logical.Window;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
@@ -39,6 +46,9 @@ import scala.runtime.AbstractFunction1;
 /** Plans the commands whose rows Spark would give to writers on executors: they go to Python, as those of an INSERT do. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
 public class TableCommands extends SparkStrategy {
+  /** Nodes with one child that have no more rows than it. */
+  private static final Class<?>[] NO_MORE_ROWS = {
+      Project.class, Filter.class, Sort.class, Aggregate.class, Window.class, RepartitionOperation.class};
   private final SparkSession session;
 
   public TableCommands(SparkSession session) {
@@ -120,8 +130,33 @@ public class TableCommands extends SparkStrategy {
     if (isLeft == hasPlaces(right)) {
       return null; // the source has such a column too, or the optimizer has left no join with the table
     }
-    Option most = isLeft ? right.maxRows() : left.maxRows();
-    return most.isDefined() ? most.get() : null;
+    return mostRows(isLeft ? right : left);
+  }
+
+  /** Returns how many rows a plan has at most, null if it is not known. Those of our files are, which Spark does not count. */
+  private static Long mostRows(LogicalPlan plan) {
+    Option most = plan.maxRows();
+    if (most.isDefined()) {
+      return Long.valueOf(((Number) most.get()).longValue());
+    }
+    if (plan instanceof Union) {
+      long all = 0;
+      for (Object part : CollectionConverters.asJava(plan.children())) {
+        Long some = mostRows((LogicalPlan) part);
+        if (some == null) {
+          return null;
+        }
+        all += some.longValue();
+      }
+      return Long.valueOf(all);
+    }
+    for (Class<?> kind : NO_MORE_ROWS) {
+      if (kind.isInstance(plan)) {
+        return mostRows((LogicalPlan) plan.children().head());
+      }
+    }
+    long rows = CountedRows.Counted.rows(plan);
+    return rows < 0 ? null : Long.valueOf(rows);
   }
 
   /** Whether rows have places in files, as those of the table have, whose columns the optimizer may have given other ids. */
