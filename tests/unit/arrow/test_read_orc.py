@@ -111,6 +111,16 @@ def test_a_moment_that_arrow_cannot_hold_is_an_error_and_no_other_moment(tmp_pat
         read(plain(Schema(opt(1, "n", ice.TimestampType()))), file)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_wall_time_is_no_instant(tmp_path: Path, zone: str | None) -> None:
+    """Iceberg issues 2245 and 9784: Hive's ``timestamp`` under a column with a zone; Java refuses it, and it would be another moment."""
+    moment = dt.datetime(2020, 1, 1, tzinfo=zone and UTC)
+    file = written(tmp_path / "f.orc", pa.schema([stored("at", pa.timestamp("us", zone), None)]), [{"at": moment}])
+    kind = ice.TimestamptzType() if zone is None else ice.TimestampType()
+    with pytest.raises(FormatError, match=r"'at' is a timestamp with(out)? zone in this ORC file"):
+        read(plain(Schema(opt(1, "at", kind))), file)
+
+
 def test_files_without_ids_go_by_the_mapping_else_by_the_schemas_names(tmp_path: Path) -> None:
     """Java's OrcIterable; files that Hive wrote and ``migrate`` took in have none."""
     file = written(

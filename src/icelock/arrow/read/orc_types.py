@@ -12,8 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pat
+from pyiceberg.schema import Schema
+from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from icelock.arrow.read.file_schema import FIELD_ID
+from icelock.arrow.read.file_schema import FIELD_ID, FileField, walk
 from icelock.arrow.types import is_list_like
 from icelock.errors import FormatError
 
@@ -22,6 +24,7 @@ _LONG: Final = b"iceberg.long-type"
 _BINARY: Final = b"iceberg.binary-type"
 _LENGTH: Final = b"iceberg.length"
 _UUID_BYTES: Final = 16
+_INSTANTS: Final = (TimestamptzType, TimestamptzNanoType)
 
 
 def orc_fields(schema: pa.Schema, *, location: str) -> pa.Schema:
@@ -34,6 +37,26 @@ def orc_fields(schema: pa.Schema, *, location: str) -> pa.Schema:
         return pa.schema([_field(field) for field in schema])
     except (KeyError, ValueError) as e:
         raise FormatError(f"{location}: the attributes of its ORC types are not Iceberg's ({e!r}); write it again with Java") from e
+
+
+def check_zones(root: FileField, schema: Schema, *, location: str) -> None:
+    """Refuse a timestamp that is read as one of the other kind.
+
+    ORC's without zone is the wall time of whoever wrote it, and the file says in which zone: read as an instant it would be another one.
+    Java refuses it, too; Hive's tables that were taken over by ``migrate`` have such files (iceberg issues 2245, 9784).
+
+    Raises:
+        FormatError: names the column.
+    """
+    kinds = {field_id: schema.find_type(field_id) for field_id in schema.field_ids}
+    for names, field, _ in walk(root):
+        instant = isinstance(kinds.get(field.field_id or 0), _INSTANTS)
+        if pat.is_timestamp(field.arrow_type) and field.field_id in kinds and (field.arrow_type.tz is not None) != instant:
+            stored, wanted = ("without", "an instant") if instant else ("with", "one without zone")
+            raise FormatError(
+                f"{location}: {'.'.join(names)!r} is a timestamp {stored} zone in this ORC file, and {wanted} in its table; write it again "
+                "as Parquet with the engine that wrote it"
+            )
 
 
 def _field(field: pa.Field) -> pa.Field:

@@ -27,7 +27,7 @@ from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 
 from icelock.arrow.read.avro_types import AvroColumn, avro_columns
 from icelock.arrow.read.file_schema import FileField, file_fields
-from icelock.arrow.read.orc_types import orc_fields
+from icelock.arrow.read.orc_types import check_zones, orc_fields
 from icelock.arrow.read.prune import matching_row_groups
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -275,7 +275,9 @@ def open_file(file: StoredFile, io: FileIO, *, schema: Schema, name_mapping: Nam
     if file.file_format == _ORC:
         with OrcInput(source) as orc:
             typed = orc_fields(orc.schema, location=file.path)
-            yield OrcRows(orc, typed, file_fields(typed, mapping, location=file.path), record_count=file.record_count)
+            fields = file_fields(typed, mapping, location=file.path)
+            check_zones(fields, schema, location=file.path)
+            yield OrcRows(orc, typed, fields, record_count=file.record_count)
         return
     with PlainInput(source, file.key_metadata) as plain:
         avro = AvroFile(plain, Limits.of(io.properties))
