@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from icelock.maintenance import convert  # noqa: E402 - found through the path above
 from tests.lakes.sqlite import KEYED, TestLake  # noqa: E402
 
-PLAIN = {"icelock.plain": "true", "format-version": "3"}
+PLAIN = {"icelock.plain": "true", "format-version": "2"}
 
 
 def rows(first: int, count: int) -> pa.Table:

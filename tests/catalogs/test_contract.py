@@ -330,8 +330,9 @@ def test_lists_of_all_snapshots_are_written_again_beside_a_writer(lake: CatalogL
     lake.load().append(people(3, 3))
     before, was = lake.load().metadata, set(lake.files())
     if isinstance(lake, RestLake):
-        with pytest.raises(PolicyError, match="REST server, whose protocol cannot replace the manifest list"):
-            lake.load().maintenance.rotate("lists")
+        for level in ("lists", "all"):
+            with pytest.raises(PolicyError, match="REST server, whose protocol cannot replace the manifest list"):
+                lake.load().maintenance.rotate(level)
         assert (set(lake.files()), lake.load().metadata.encryption_keys) == (was, before.encryption_keys)
         return
     with held.transaction() as change:
@@ -345,6 +346,21 @@ def test_lists_of_all_snapshots_are_written_again_beside_a_writer(lake: CatalogL
     assert sorted(table.scan(snapshot_id=before.snapshots[0].snapshot_id).to_arrow()["id"].to_pylist()) == [0, 1, 2]
     assert ids(table) == list(range(10))
     assert audit(lake.catalog(), lake.name(), depth=["open"]).verdict.value == "sound"
+
+
+@pytest.mark.parametrize("lake", ["sqlite", "glue", pytest.param("hive", marks=pytest.mark.hive)], indirect=True)
+def test_files_of_all_snapshots_are_written_again_beside_a_writer(lake: CatalogLake) -> None:
+    held = lake.make(rows=3)
+    lake.load().append(people(3, 3))
+    before = lake.load().metadata
+    with held.transaction() as change:
+        change.append(people(6, 3))
+        done = lake.load().maintenance.rotate("all")
+    table = lake.load()
+    assert done.left_files == 0
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyA", done.kek}
+    assert sorted(table.scan(snapshot_id=before.snapshots[0].snapshot_id).to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    assert ids(table) == list(range(9))
 
 
 def test_a_new_table_is_checked_before_anything_is_made(lake: CatalogLake) -> None:

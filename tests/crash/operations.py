@@ -209,6 +209,12 @@ OPERATIONS: dict[str, Operation] = {
         before=(0, *range(3, 11)),
         properties={"write.delete.mode": "merge-on-read"},
     ),
+    "rotate all": DeletedOperation(
+        lambda catalog: _table(catalog).maintenance.rotate("all"),
+        (0, *range(3, 11)),
+        before=(0, *range(3, 11)),
+        properties={"write.delete.mode": "merge-on-read"},
+    ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
     "convert with history": PlainOperation(_convert_history, tuple(range(19)), before=tuple(range(19))),
     "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),

@@ -38,6 +38,7 @@ NAMES: Final = (
     "rotate",
     "rotate data",
     "rotate lists",
+    "rotate all",
     "convert",
     "convert with history",
     "remove plain files",

@@ -144,8 +144,21 @@ def test_rotate_by_sql(sql, table, ran):
     assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
     assert sql("select count(*) from test.db.t") == [(14,)]
     assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyB", kek, made}
-    with pytest.raises(Exception, match="level 'all' is not in this version"):
-        sql("call test.system.rotate('db.t', 'all')")
+    with pytest.raises(Exception, match="must be one of kek, wrap, lists, data, all"):
+        sql("call test.system.rotate('db.t', 'none')")
+
+
+def test_a_rotation_of_all_lets_tasks_write_the_current_files(spark, table, ran):
+    """Those of older snapshots are copied by the driver, as they are: every snapshot has the rows that it had."""
+    table.maintenance.rewrite_deletes()
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    table.append(arrow([row(90)]))
+    seen = {one.snapshot_id: rows_of(table, snapshot_id=one.snapshot_id) for one in table.snapshots()}
+    done = icelock.spark.rotate(spark, TABLE, "all")
+    assert ran == ["combine_sealed"]
+    assert (done.rotated_snapshots, done.left_files) == (2, 0)
+    assert {number: rows_of(table.refresh(), snapshot_id=number) for number in seen} == seen
+    assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyA", done.kek}
 
 
 @pytest.mark.spark43

@@ -253,6 +253,7 @@ SECTIONS = (
                 "MaintenanceTable.rotate/lists",
                 remark="manifests and manifest lists of all snapshots under new keys",
             ),
+            row("`maintenance.rotate`, level `all`", "MaintenanceTable.rotate/all", remark="files of all snapshots, too"),
             row("`maintenance.rotate`, level `data`", "MaintenanceTable.rotate/data", remark="files written again under a new KEK"),
             row(
                 "`maintenance.optimize`, `icelock.maintenance.optimize_tables`",

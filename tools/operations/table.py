@@ -230,6 +230,7 @@ MAINTENANCE = [
             "rewrite_deletes": into_the_data,
             "rewrite_manifests": lambda p: p.table.maintenance.rewrite_manifests(),
             "rotate/lists": lambda p: p.table.maintenance.rotate("lists"),
+            "rotate/all": lambda p: p.table.maintenance.rotate("all"),
             "rotate/data": lambda p: p.table.maintenance.rotate("data"),
         },
     ),

@@ -1,19 +1,13 @@
 """Encrypted Parquet files: the footer, and every module before it in the order of the file.
 
-    "PARE" | module | module | ... | FileCryptoMetaData | footer module | uint32 length of both | "PARE"
-    module = uint32 length (little-endian) | nonce (12) | ciphertext | tag (16)
+Readers skip page indexes and Bloom filters that they do not need; here no byte is left out.
 
-Readers skip page indexes and Bloom filters that they do not need; here no byte is left out. Where a column chunk begins, the footer says;
-inside it a page follows its header. What follows the last page (indexes, Bloom filters) says of itself only by its AAD what it is.
-
-Source: parquet-format's Encryption.md. Not here: the tail's bytes (``format.parquet_crypto``).
+Source: parquet-format's Encryption.md. Not here: the tail's bytes (``format.parquet_crypto``), which modules there are
+(``format.parquet_modules``).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
-from itertools import product
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -26,25 +20,25 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import KeyMetadata
+from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, Layout, ModulePlace, as_plain_file, following, layout_of
 
 _UNAUTHENTICATED: Final = "algorithm-without-authentication"
 _LONGEST_FOOTER: Final = 256 << 20
 _TAIL: Final = 1 << 16
 _MAGIC: Final = 4
-_LENGTH: Final = struct.Struct("<I")
-_AFTER_PAGES: Final = (crypto.COLUMN_INDEX, crypto.OFFSET_INDEX, crypto.BLOOM_HEADER, crypto.BLOOM_BITS)
-_Place = tuple[int, ...]  # type, row group, column[, page]
 
 
 class Footer(NamedTuple):
-    """What an authenticated footer says: rows, AAD, and where column chunks begin (position: row group, column, has a dictionary)."""
+    """What an authenticated footer says: the AAD of all modules, where it begins, and where column chunks do."""
 
-    rows: int
     aad: bytes
     start: int
-    groups: int
-    columns: int
-    chunks: dict[int, tuple[int, int, bool]]
+    layout: Layout
+
+    @property
+    def rows(self) -> int:
+        """The rows of the file."""
+        return self.layout.rows
 
 
 def open_footer(stored: StoredBytes, key: KeyMetadata) -> Footer:
@@ -103,21 +97,12 @@ def _unlike(error: Exception, location: str) -> Fault:
 
 
 def _read(opened: crypto.OpenFooter, start: int) -> Footer:
-    """Let Arrow read the plain FileMetaData, as that of a file that has nothing else."""
-    data = opened.file_metadata
-    file = b"".join((crypto.PLAIN_MAGIC, data, _LENGTH.pack(len(data)), crypto.PLAIN_MAGIC))
+    """Let Arrow read the plain FileMetaData."""
     try:
-        metadata = pq.read_metadata(pa.BufferReader(file))
-        chunks: dict[int, tuple[int, int, bool]] = {}
-        for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
-            chunk = metadata.row_group(group).column(column)
-            if not chunk.total_compressed_size:
-                continue
-            has_dictionary = bool(chunk.has_dictionary_page and chunk.dictionary_page_offset)
-            chunks[chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset] = (group, column, has_dictionary)
+        layout = layout_of(pq.read_metadata(pa.BufferReader(as_plain_file(opened.file_metadata))))
     except (OSError, pa.ArrowException, ValueError) as e:
         raise Fault("footer-does-not-authenticate", f"its footer authenticates, but is no Parquet metadata ({type(e).__name__})") from e
-    return Footer(metadata.num_rows, opened.aad, start, metadata.num_row_groups, metadata.num_columns, chunks)
+    return Footer(opened.aad, start, layout)
 
 
 def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
@@ -126,49 +111,26 @@ def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
     Raises:
         Fault: one does not authenticate, or a column chunk does not begin where the footer says.
     """
-    place: _Place = (-1, 0, -1)
+    place: ModulePlace = BEFORE_ALL
     position, count = _MAGIC, 0
-    missing = set(footer.chunks)
+    missing = set(footer.layout.chunks)
     verifier = aes_gcm.Verifier(key.dek.reveal())
     while position < footer.start:
-        prefix = stored.view(position, _LENGTH.size)
-        length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else 0
-        if not aes_gcm.OVERHEAD <= length <= footer.start - position - _LENGTH.size:
+        prefix = stored.view(position, LENGTH.size)
+        length = LENGTH.unpack(prefix)[0] if len(prefix) == LENGTH.size else 0
+        if not aes_gcm.OVERHEAD <= length <= footer.start - position - LENGTH.size:
             raise _unread(position)
-        message = stored.view(position + _LENGTH.size, length)
-        candidates = _candidates(place, position, footer)
+        message = stored.view(position + LENGTH.size, length)
+        candidates = following(place, position, footer.layout)
         found = next((one for one in candidates if verifier.authenticates(message, crypto.module_aad(footer.aad, *one))), None)
         if found is None:
             raise _unread(position)
         missing.discard(position)
-        place, position, count = found, position + _LENGTH.size + length, count + 1
+        place, position, count = found, position + LENGTH.size + length, count + 1
     if missing:
-        group, column, _ = footer.chunks[min(missing)]
+        group, column, _ = footer.layout.chunks[min(missing)]
         raise Fault("page-does-not-authenticate", f"column {column} of row group {group} does not begin at byte {min(missing)}")
     return count
-
-
-def _candidates(last: _Place, position: int, footer: Footer) -> Iterator[_Place]:
-    """Yield what a module may be that follows another one, the likeliest first."""
-    kind, group, column, *page = last
-    if kind == crypto.PAGE_HEADER:
-        yield crypto.PAGE, group, column, *page
-        return
-    if kind == crypto.DICTIONARY_HEADER:
-        yield crypto.DICTIONARY, group, column
-        return
-    if position in footer.chunks:
-        new_group, new_column, has_dictionary = footer.chunks[position]
-        yield (crypto.DICTIONARY_HEADER, new_group, new_column) if has_dictionary else (crypto.PAGE_HEADER, new_group, new_column, 0)
-        return
-    if kind in (crypto.PAGE, crypto.DICTIONARY):
-        yield crypto.PAGE_HEADER, group, column, page[0] + 1 if page else 0
-    if kind in _AFTER_PAGES:
-        following = (group, column + 1) if column + 1 < footer.columns else (group + 1, 0)
-        yield kind, *following
-        if kind == crypto.BLOOM_HEADER:
-            yield crypto.BLOOM_BITS, group, column
-    yield from ((after, *where) for after, *where in product(_AFTER_PAGES, range(footer.groups), range(footer.columns)))
 
 
 def _unread(position: int) -> Fault:

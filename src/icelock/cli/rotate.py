@@ -26,14 +26,12 @@ from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Rotated
 @table_argument
 @click.option(
     "--level",
-    type=click.Choice((*LEVELS, "all")),
+    type=click.Choice(LEVELS),
     required=True,
-    help="'kek' for snapshots to come, 'wrap' to leave an old master key, 'lists' to leave old KEKs, 'data' to leave files' keys, too; "
-    "'all' is not there yet.",
+    help="'kek' for snapshots to come, 'wrap' to leave an old master key, 'lists' to leave old KEKs, 'data' to leave the keys of current "
+    "files, too, 'all' those of all files.",
 )
-@click.option(
-    "--to-key", metavar="KEY", help="wrap, lists, data: the table's master key from now on; else the newest version of the present one."
-)
+@click.option("--to-key", metavar="KEY", help="not kek: the table's master key from now on; else the newest version of the present one.")
 @click.option("--dry-run", is_flag=True, help="Say what hangs on which key, with files and bytes; nothing is changed.")
 @json_option
 def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_run: bool) -> None:
@@ -42,6 +40,7 @@ def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_
     TABLE is CATALOG.NAMESPACE.TABLE, or NAMESPACE.TABLE of the default catalog. Level kek: a new key-encryption key for the
     snapshots to come. Level wrap: the key-encryption keys are wrapped anew, and nothing needs the old master key or version.
     Level lists: manifests and manifest lists of all snapshots are written again under a new key-encryption key.
+    Level all: as data, and the files of all older snapshots and tags with their metadata.
     Level data: the files of all branches are written again under a new key-encryption key. Ended early, it goes on when run again.
     """
     maintenance = load_table(catalog, table).maintenance
@@ -88,10 +87,10 @@ def _told(done: Rotated, *, dry_run: bool) -> list[str]:
         lines.append(f"{what} under master key {done.to_key}")
     if done.resumed:
         lines.append(f"{'would go on' if dry_run else 'went on'} with the rotation under KEK {done.kek}; run it again for another KEK")
-    if done.level == "data":
+    if done.level in ("data", "all"):
         moved = f"{done.rewritten_files} data files ({done.rewritten_bytes:,} bytes)"
         lines.append(f"would write {moved} again" if dry_run else f"wrote {moved} again, into {done.added_files}")
-    if done.level == "lists":
+    if done.level in ("lists", "all"):
         what = f"the manifest lists of {done.rotated_snapshots} snapshots and {done.rewritten_manifests} manifests"
         lines.append(f"would write {what} again" if dry_run else f"wrote {what} again; {len(done.removed_keys)} key entries are gone")
     if done.left_files:

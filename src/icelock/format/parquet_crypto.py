@@ -99,6 +99,11 @@ def open_footer(footer: bytes, dek: bytes, aad_prefix: bytes, location: str) -> 
     return OpenFooter(file_metadata=decrypt(dek, message, module_aad(aad, FOOTER)), aad=aad)
 
 
+def file_crypto_metadata(unique: bytes) -> bytes:
+    """Return FileCryptoMetaData of AES_GCM_V1 with this aad_file_unique and a supplied AAD prefix, as all of Parquet's writers do."""
+    return bytes.fromhex("1c1c2808") + unique + bytes.fromhex("11000000")
+
+
 def module_aad(aad: bytes, kind: int, *ordinals: int) -> bytes:
     """Return the AAD of a module: what its file's modules share, its type, and its row group, column and page as far as it has them."""
     return aad + struct.pack(f"<B{len(ordinals)}h", kind, *ordinals)

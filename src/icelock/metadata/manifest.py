@@ -212,6 +212,26 @@ def read_manifest_rows(file: InputFile, limits: Limits = DEFAULT_LIMITS) -> list
     return _checked_rows(read_records(file, _ROWS, limits), file.location)
 
 
+def stored_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """Read the entries of a manifest as they are stored, before they inherit anything; errors are those of ``fetch_manifest_entry``."""
+    file = open_input(io, manifest.manifest_path, manifest.key_metadata)
+    entries: list[ManifestEntry] = list(read_records(file, _ENTRIES, Limits.of(io.properties)))
+    for entry in entries:
+        _with_uuids_as_bytes(entry.data_file.partition._data)  # noqa: SLF001 - PyIceberg's Record
+    return entries
+
+
+def set_place(file: IcebergDataFile, *, path: str, size: int, key_metadata: bytes) -> None:
+    """Let an entry name a file that was written again: where it lies, its bytes on storage, and the key metadata that opens it."""
+    for name, value in (("file_path", path), ("file_size_in_bytes", size), (_KEY_METADATA, key_metadata)):
+        file._data[_DATA_FILE_FIELDS.index(name)] = value  # noqa: SLF001 - likewise
+
+
+def set_referenced(file: IcebergDataFile, path: str) -> None:
+    """Let the entry of a deletion vector name its data file by another place."""
+    file._data[_DATA_FILE_FIELDS.index("referenced_data_file")] = path  # noqa: SLF001 - likewise
+
+
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
     """Yield the entries of some blocks of a manifest, before inheritance; ``stored`` is the manifest's Avro schema.
 

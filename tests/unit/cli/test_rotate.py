@@ -87,6 +87,16 @@ def test_lists_are_written_again(table: Any) -> None:
     assert old in again["removed-keys"]
 
 
+def test_all_is_written_again(table: Any) -> None:
+    plan = done("rotate", "test.db.t", "--level", "all", "--dry-run")
+    assert (plan["rotated-snapshots"], plan["rewritten-files"], plan["new-keks"]) == (2, 4, 1), "two of the branch, and two of older ones"
+    old = {key.key_id for key in table.metadata.encryption_keys}
+    result = run("rotate", "test.db.t", "--level", "all")
+    assert re.search(r"wrote 4 data files .* again, into 3\nwrote the manifest lists of 2 snapshots and 2 manifests again", result.stdout)
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(20))
+    assert not old & {key.key_id for key in table.metadata.encryption_keys}
+
+
 def test_a_namespace_is_told_from_a_table(table: Any) -> None:
     said = run("rotate", "test.db", "--level", "kek", code=1).stderr
     assert "'test.db' names the namespace db of catalog test" in said
@@ -103,7 +113,6 @@ def test_a_namespace_of_the_default_catalog_may_have_the_name_of_a_catalog(table
 
 
 def test_what_is_refused(table: Any) -> None:
-    assert "level 'all' is not in this version" in run("rotate", "test.db.t", "--level", "all", code=1).stderr
     assert "--level" in run("rotate", "test.db.t", code=2).stderr
     assert "use level 'wrap'" in run("rotate", "test.db.t", "--level", "kek", "--to-key", "keyB", code=1).stderr
     assert "keyC" in run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyC", code=1).stderr

@@ -142,22 +142,23 @@ class MaintenanceTable:
     ) -> Rotated:
         """Give the table new keys. Levels ``kek`` and ``wrap`` are one commit that touches no file; rows and row ids always stay.
 
-        A call of level ``lists`` or ``data`` that was killed, or left files, is gone on with by the next one.
+        A call of level ``lists``, ``data`` or ``all`` that was killed, or left files, is gone on with by the next one.
 
         Args:
             level: ``"kek"``: the next snapshots are sealed under a new KEK; ``"wrap"``: the KEKs are wrapped anew, after which nothing
                 needs the master key, its version or the KMS that wrapped them before; ``"lists"``: the manifests and manifest lists of all
                 snapshots are also written again under a new KEK, and nothing needs the older ones; ``"data"``: the files of all branches
-                are also written again under a new KEK, so that after an expiry nothing needs the older ones. By this process;
-                ``icelock.spark.rotate`` does it by Spark's tasks.
-            to_key: wrap, lists, data: the master key from now on; None: the present one, by its newest version.
+                are also written again under a new KEK, so that after an expiry nothing needs the older ones; ``"all"``: those of all
+                older snapshots and tags, too, so that nothing needs them at once. By this process; ``icelock.spark.rotate`` lets Spark's
+                tasks write the files of branches.
+            to_key: not kek: the master key from now on; None: the present one, by its newest version.
             kms: wrap: the KMS of that key; None: the catalog's. From then on all clients need a catalog that is set up for it.
             dry_run: only say what hangs on which KEK, with files and bytes, and what would be done.
-            progress: lists, data: called after each group of files with the bytes read so far, and those to read (data: of a branch).
+            progress: lists, data, all: called after each group of files with the bytes read so far, and those to read (data: of a branch).
 
         Raises:
-            PolicyError: another level, an argument of another level, a table without keys, lists: a table of a REST server; or a rotation
-                of another level is not finished. Nothing was changed.
+            PolicyError: another level, an argument of another level, a table without keys, lists, all: a table of a REST server; all: files
+                of deleted positions; or a rotation of another level is not finished. Nothing was changed.
             KeyUnavailableError, IntegrityError: a KEK cannot be opened, does not open what it should, or cannot be wrapped, or, lists: a
                 manifest or manifest list cannot be read; likewise.
             CommitFailedException: the catalog refused each time. This, and errors of files: what was committed stays.

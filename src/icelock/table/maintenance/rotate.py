@@ -2,27 +2,26 @@
 
 ``kek`` and ``wrap`` are one commit that touches no file (``table.maintenance.rotate_keys``). ``data`` makes a KEK, and writes the files of
 all branches again under it (``table.maintenance.rotate_data``); ``lists`` writes manifest lists and manifests of all snapshots again
-(``table.maintenance.rotate_lists``). With another master key the KEKs are wrapped by that one first.
+(``table.maintenance.rotate_lists``), ``all`` does as ``data``, and then writes all that older snapshots and tags need again
+(``table.maintenance.rotate_history``). With another master key the KEKs are wrapped by that one first.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.kms.client import KmsClient
 from icelock.table.maintenance.compact import Progress
 from icelock.table.maintenance.rotate_data import RotatedData
+from icelock.table.maintenance.rotate_history import RotatedHistory, check_files
 from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Level, Rotated, RotatedKeys
 from icelock.table.maintenance.rotate_lists import RotatedLists, check_readable
 from icelock.table.maintenance.workers import Workers
 from icelock.table.state import OpenTable
 
 __all__ = ["LEVELS", "Level", "Rotated", "rotate"]
-
-_NOT_YET: Final = {"all": "files that only older snapshots and tags have stay under the keys that they have"}
 
 
 def rotate(
@@ -43,18 +42,33 @@ def rotate(
         return keys.plan() if dry_run else keys.run()
     table.refresh()
     keys.check_unfinished()
-    if level == "lists":
+    if level != "data":
         table.catalog.check_replaces_snapshots(".".join(table.name()))
-        check_readable(table.metadata.snapshots, table)
+        manifests = check_readable(table.metadata.snapshots, table)
+        if level == "all":
+            check_files(manifests.values(), table)
     if dry_run:
-        plan = keys.plan()
-        return RotatedData(table, plan, workers).plan() if level == "data" else RotatedLists(table, plan, keys.mark(plan.kek)).plan()
+        return _plan(table, keys, workers)
     before = names.encryption_key_id(table.metadata.properties)
     wrapped = () if to_key in (None, before) else RotatedKeys(table, "wrap", to_key, None).run().wrapped
     made = _from(RotatedKeys(table, level, None, None).run(), before, wrapped)
+    mark = keys.mark(made.kek)
+    if level == "lists":
+        return RotatedLists(table, made, mark, progress).run()
     if level == "data":
         return RotatedData(table, made, workers, progress).run()
-    return RotatedLists(table, made, keys.mark(made.kek), progress).run()
+    current = RotatedData(table, made, workers, progress, of_all=mark).run()
+    return RotatedHistory(table, current, mark, progress).run()
+
+
+def _plan(table: OpenTable, keys: RotatedKeys, workers: Workers) -> Rotated:
+    plan = keys.plan()
+    mark = keys.mark(plan.kek)
+    if plan.level == "lists":
+        return RotatedLists(table, plan, mark).plan()
+    if plan.level == "data":
+        return RotatedData(table, plan, workers).plan()
+    return RotatedHistory(table, RotatedData(table, plan, workers, of_all=mark).plan(), mark).plan()
 
 
 def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rotated:
@@ -62,11 +76,6 @@ def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rota
 
 
 def _check(level: str, to_key: str | None, kms: KmsClient | None) -> None:
-    if level in _NOT_YET:
-        raise PolicyError(
-            f"level {level!r} is not in this version: {_NOT_YET[level]}; use 'data', and expire older snapshots and tags: then nothing "
-            "needs an older key"
-        )
     if level not in LEVELS:
         raise PolicyError(f"level is {level!r}; it must be one of {', '.join(LEVELS)}")
     if level == "kek" and (to_key is not None or kms is not None):

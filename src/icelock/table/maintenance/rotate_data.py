@@ -35,7 +35,7 @@ from icelock.table.commit.producer import EncryptedFastAppend
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.key_uses import kek_uses, sealing_keks
-from icelock.table.maintenance.rotate_keys import Rotated
+from icelock.table.maintenance.rotate_keys import Mark, Rotated
 from icelock.table.maintenance.workers import Workers
 from icelock.table.state import OpenTable
 
@@ -45,13 +45,16 @@ _TARGETS_A_GROUP: Final = 8
 
 
 class RotatedData:
-    """The files' part of a rotation, after the keys' part or its plan."""
+    """The files' part of a rotation, after the keys' part or its plan; ``of_all`` is the mark of a rotation that goes on after it."""
 
-    def __init__(self, table: OpenTable, keys: Rotated, workers: Workers, progress: Progress | None = None) -> None:
+    def __init__(
+        self, table: OpenTable, keys: Rotated, workers: Workers, progress: Progress | None = None, *, of_all: Mark | None = None
+    ) -> None:
         self._table = table
         self._keys = keys
         self._workers = workers
         self._progress = progress
+        self._of_all = of_all
 
     def plan(self) -> Rotated:
         """Return what would be written again."""
@@ -70,7 +73,8 @@ class RotatedData:
             branches = _branches(self._table.refresh().metadata)
             left = sum(map(self._left, branches))
             if not left and all(map(self._is_sealed, branches)):
-                take_mark_away(self._table, self._keys.kek or "")
+                if self._of_all is None:
+                    take_mark_away(self._table, self._keys.kek or "")
                 break
         encryption = self._table.encryption
         uses = kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock())
@@ -91,14 +95,22 @@ class RotatedData:
         return Compaction(self._table, request, self._workers.combine, self._progress)
 
     def _needs_older(self, metadata: TableMetadataV3) -> Callable[[FileScanTask], bool]:
-        done = numbers_under(metadata, self._keys.kek)
+        done = self._done(metadata)
         return lambda task: any(_is_older(file, done) for file in (task.file, *task.delete_files))
+
+    def _done(self, metadata: TableMetadataV3) -> frozenset[int]:
+        """Return the sequence numbers of snapshots whose files are under the rotation's KEK, or a later one.
+
+        Level ``all`` also seals older snapshots under it, whose numbers are not above that of its mark.
+        """
+        since = -1 if self._of_all is None else self._of_all.since
+        return frozenset(number for number in numbers_under(metadata, self._keys.kek) if number > since)
 
     def _left(self, branch: str) -> int:
         """Return how many live files of a branch hang on older KEKs."""
         metadata, io = self._table.metadata, self._table.io
         head = metadata.snapshot_by_name(branch)
-        done = numbers_under(metadata, self._keys.kek)
+        done = self._done(metadata)
         manifests = () if head is None else head.manifests(io)
         older = [one for one in manifests if one.sequence_number not in done or one.existing_files_count != 0]
         entries = (entry for one in older for entry in one.fetch_manifest_entry(io, discard_deleted=True))
@@ -108,7 +120,7 @@ class RotatedData:
         """Whether a branch's snapshot is sealed under the rotation's KEK, or a later one."""
         metadata = self._table.metadata
         head = metadata.snapshot_by_name(branch)
-        return head is None or head.sequence_number in numbers_under(metadata, self._keys.kek)
+        return head is None or head.sequence_number in self._done(metadata)
 
     def _seal(self, branch: str) -> int:
         """Commit a snapshot that changes nothing; return its id. Files that other writers add meanwhile stay."""

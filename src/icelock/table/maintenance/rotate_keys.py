@@ -40,9 +40,9 @@ from icelock.table.maintenance.key_uses import KekUse, kek_uses, with_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.state import OpenTable
 
-Level = Literal["kek", "wrap", "lists", "data"]
-LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "lists", "data")
-OF_FILES: Final = ("lists", "data")
+Level = Literal["kek", "wrap", "lists", "data", "all"]
+LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "lists", "data", "all")
+OF_FILES: Final = ("lists", "data", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

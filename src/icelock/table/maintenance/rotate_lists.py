@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ R = TypeVar("R")
 _PASSES: Final = 4  # all but the first are for snapshots that writers added meanwhile, the last one in the table's turn
 _COMMITS: Final = 10
 _LEAST_SNAPSHOTS: Final = 25  # in one commit
-_AT_ONCE: Final = 64
+AT_ONCE: Final = 64
 _DIGEST: Final = 32
 _NAME: Final = re.compile(rf"([0-9a-f]{{8}})-([0-9a-f]{{{_DIGEST}}})-[0-9a-f-]{{36}}-m\.avro")
 _PIECE: Final = 1 << 20
@@ -109,8 +109,8 @@ class RotatedLists:
                     keys += found.keys
             if not left:
                 break
-        left = self._left()
-        if not left:
+        left = self._not_done()
+        if not left and not self._keys.left_files:
             take_mark_away(self._table, str(self._mark))
         encryption = self._table.encryption
         return replace(
@@ -118,7 +118,7 @@ class RotatedLists:
             rotated_snapshots=len(moved),
             rewritten_manifests=len(self._again),
             removed_keys=tuple(keys),
-            left_files=len(left),
+            left_files=self._keys.left_files + len(left),
             keks=kek_uses(self._table.metadata, kms=encryption.kms(), now_ms=encryption.clock()),
         )
 
@@ -137,6 +137,14 @@ class RotatedLists:
         new = [one for one in later if one.snapshot_id not in known]
         rows = at_once(lambda one: one.manifests(self._table.io), new)
         return [*older, *(one for one, listed in zip(new, rows, strict=True) if any(map(self._is_of_before, listed)))]
+
+    def _tells_of_before(self, row: ManifestFile) -> bool:  # noqa: ARG002 - by level all
+        """Whether a manifest that was written again was certainly one of before."""
+        return True
+
+    def _not_done(self) -> list[Any]:
+        """Return the snapshots that the next call has to do."""
+        return self._left()
 
     def _is_of_before(self, row: ManifestFile) -> bool:
         """Whether a manifest is from before the rotation, or one that was written again."""
@@ -159,6 +167,7 @@ class RotatedLists:
         moves: ListMoves | None = None
         try:
             rows = at_once(lambda one: one.manifests(self._table.io), snapshots)
+            self._digests.update(self._digest(path) for path, _ in RotatedLists._of_before(self, snapshots, rows))
             self._write_manifests(self._of_before(snapshots, rows))
             written = at_once(lambda one: self._write_list(*one), list(zip(snapshots, rows, strict=True)))
             used = {path for listed in rows for row in listed for path in self._below(self._place(row).path)}
@@ -171,7 +180,7 @@ class RotatedLists:
             moved = moves.commit()
         except BaseException as e:
             if moves is None or moves.certain:
-                delete_files(self._table.storage, self._files)
+                self._delete(self._files)
             else:
                 e.add_note(f"The commit may have been made; {len(self._files)} manifests and lists of it were left in place.")
             if isinstance(e, FileNotFoundError) and self._some_are_gone(snapshots):
@@ -184,6 +193,16 @@ class RotatedLists:
                     one.snapshot_id, [self._place(row).path for row in listed if (row.manifest_path, row.key_metadata) in self._again]
                 )
         return moved
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        """Delete files of this call, and know nothing of them any more."""
+        gone = set(paths)
+        delete_files(self._table.storage, gone)
+        self._again = {manifest: place for manifest, place in self._again.items() if place.path not in gone}
+
+    def _copies(self) -> Collection[str]:
+        """Return new files that later lists may need, too."""
+        return ()
 
     def _some_are_gone(self, snapshots: Sequence[Any]) -> bool:
         there = {snapshot.snapshot_id for snapshot in self._table.refresh().metadata.snapshots}
@@ -215,9 +234,8 @@ class RotatedLists:
         for one, rows in written:
             if one.snapshot_id in moved.snapshots:
                 used |= {one.location, *(self._place(row).path for row in rows)}
-        superfluous = {path for path in self._files if path not in used}
-        delete_files(self._table.storage, superfluous)
-        self._again = {manifest: place for manifest, place in self._again.items() if place.path not in superfluous}
+        used |= set(self._copies())
+        self._delete([path for path in self._files if path not in used])
 
     def _of_before(self, snapshots: Sequence[Any], rows: Sequence[Sequence[ManifestFile]]) -> dict[Manifest, ManifestFile]:
         """Return the manifests of snapshots that are written again: all that an older KEK leads to, and others of before."""
@@ -241,20 +259,22 @@ class RotatedLists:
                 self._again[manifest] = earlier
         missing = [row for manifest, row in rows.items() if manifest not in self._again]
         self._whole += sum(row.manifest_length for row in missing)
-        for start in range(0, len(missing), _AT_ONCE):
-            some = missing[start : start + _AT_ONCE]
+        for start in range(0, len(missing), AT_ONCE):
+            some = missing[start : start + AT_ONCE]
             for row, place in zip(some, at_once(self._write_manifest, some), strict=True):
                 self._again[row.manifest_path, row.key_metadata] = place
-                self._digests.add(self._digest(row.manifest_path))
                 self._done += row.manifest_length
             self._progress(self._done, self._whole)
 
     def _write_manifest(self, row: ManifestFile) -> NewPlace:
-        location = self._new_location(f"{self._digest('')[:8]}-{self._digest(row.manifest_path)}-{uuid.uuid4()}-m.avro")
+        location = self._new_location(self._manifest_name(row))
         source = open_input(self._table.io, row.manifest_path, row.key_metadata)
         assert isinstance(source, EncryptedInputFile)  # noqa: S101 - it has key metadata: ``check_readable``
         key = reencrypt(source, self._table.io.new_encrypted_output(location))
         return NewPlace(path=location, length=key.encrypted_length or 0, key_metadata=key.encode())
+
+    def _manifest_name(self, row: ManifestFile) -> str:
+        return f"{self._digest('')[:8]}-{self._digest(row.manifest_path)}-{uuid.uuid4()}-m.avro"
 
     def _write_list(self, snapshot: Any, rows: Sequence[ManifestFile]) -> WrittenList:
         location = self._new_location(f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro")
@@ -294,7 +314,8 @@ class RotatedLists:
                 if digest is not None and row.key_metadata is not None:
                     found[digest] = NewPlace(path=row.manifest_path, length=row.manifest_length, key_metadata=row.key_metadata)
                     self._carry(snapshot.snapshot_id, [row.manifest_path])
-        self._digests.update(found)
+                    if self._tells_of_before(row):
+                        self._digests.add(digest)
         return found
 
 
@@ -326,8 +347,8 @@ def check_readable(snapshots: Sequence[Any], table: OpenTable) -> dict[Manifest,
             listed.setdefault((row.manifest_path, row.key_metadata), row)
             needed_by[row.manifest_path, row.key_metadata].append(snapshot.snapshot_id)
     manifests = list(listed)
-    for start in range(0, len(manifests), _AT_ONCE):
-        some = manifests[start : start + _AT_ONCE]
+    for start in range(0, len(manifests), AT_ONCE):
+        some = manifests[start : start + AT_ONCE]
         for manifest, error in zip(some, at_once(lambda one: _tried(partial(_read_through, *one, table.io)), some), strict=True):
             if isinstance(error, Exception):
                 bad.update((number, error) for number in needed_by[manifest] if number not in bad)

@@ -1,0 +1,269 @@
+"""Data and delete files of older snapshots and tags written again under new keys, with the manifests and lists that lead to them.
+
+It is what ``table.maintenance.rotate_lists`` does, and for each manifest the files of its entries first:
+
+- data files and equality deletes are copied under a key of their own, once, however many snapshots reach them: Parquet module by module
+  (``io.parquet_reencrypt``), Avro block by block. No value is decoded, so rows, positions, row ids, statistics, order and spec stay;
+- files of deletion vectors are copied too, and name the new data files;
+- entries get the new place, length and key, and stay otherwise as they are stored, so that they inherit what they did. An entry of a file
+  that was deleted, and that no snapshot has, stays as it was.
+
+The snapshots of branches are not changed here: writers that are at work hold their data files by name, and must see a conflict if these go.
+``table.maintenance.rotate_data`` gives each branch a new snapshot first, as a compaction does, and then nobody writes on the older ones.
+
+Names of new files begin with digests of the rotation's KEK and of the old place, so that a call that goes on with a killed one finds those
+that this one committed. Manifests and vectors are written again then: they must name the data files that this call has.
+
+Not here: files of deleted positions, which Iceberg no longer writes at format version 3: ``check_files`` refuses them.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntryStatus
+from pyiceberg.table.refs import SnapshotRefType
+
+from icelock.errors import PolicyError
+from icelock.format.key_metadata import KeyMetadata
+from icelock.io.files import EncryptedInputFile
+from icelock.io.parquet_reencrypt import reencrypt_parquet
+from icelock.io.puffin.again import move_vectors
+from icelock.io.reencrypt import reencrypt
+from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
+from icelock.metadata.manifest_writer import EncryptedManifestWriter
+from icelock.metadata.table_metadata import with_sources
+from icelock.table.maintenance.compact import Progress
+from icelock.table.maintenance.rotate_data import numbers_since
+from icelock.table.maintenance.rotate_keys import Mark, Rotated
+from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, NewPlace, RotatedLists, at_once
+from icelock.table.state import OpenTable
+
+_NAME: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}(\.[a-z]+)?")
+
+
+class RotatedHistory(RotatedLists):
+    """The part of level ``all`` after that of level ``data``; see ``RotatedLists``."""
+
+    def __init__(self, table: OpenTable, keys: Rotated, mark: Mark, progress: Progress | None = None) -> None:
+        super().__init__(table, keys, mark, progress)
+        self._new: dict[str, NewPlace] = {}  # of data and delete files, by the place before
+        self._committed: dict[str, NewPlace] = {}  # data files of earlier calls, by the digest of the place before
+        self._files_of: dict[str, set[str]] = {}  # the new files of a manifest that was written again
+        self._in: dict[str, set[str]] = {}  # the committed manifests that have a new file
+        self._bytes = self._data_files = 0
+        self._heads_too = False  # of a plan: they are older snapshots once their branches have others
+        under = frozenset() if self._made_ms is None else numbers_since(table.metadata, self._made_ms)
+        self._fresh = frozenset(number for number in under if number > mark.since)  # of snapshots of the rotation's KEK, when it begins
+
+    def plan(self) -> Rotated:
+        """Return what would be written again."""
+        self._heads_too = True
+        plan = super().plan()
+        left = self._left()
+        rows = at_once(lambda one: one.manifests(self._table.io), left)
+        files = self._missing(self._of_before(left, rows).values())
+        data = [file for file in files if file.content == DataFileContent.DATA]
+        return replace(
+            plan,
+            rewritten_files=plan.rewritten_files + len(data),
+            rewritten_bytes=plan.rewritten_bytes + sum(file.file_size_in_bytes for file in data),
+        )
+
+    def run(self) -> Rotated:
+        """Write and commit; errors are those of ``MaintenanceTable.rotate``."""
+        done = super().run()
+        return replace(
+            done,
+            rewritten_files=done.rewritten_files + self._data_files,
+            rewritten_bytes=done.rewritten_bytes + self._bytes,
+            added_files=done.added_files + self._data_files,
+        )
+
+    def _left(self) -> list[Any]:
+        left = super()._left()
+        if self._heads_too:
+            return left
+        refs = self._table.metadata.refs.values()
+        heads = {ref.snapshot_id for ref in refs if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+        return [snapshot for snapshot in left if snapshot.snapshot_id not in heads]
+
+    def _tells_of_before(self, row: ManifestFile) -> bool:
+        return row.sequence_number <= self._mark.since
+
+    def _not_done(self) -> list[Any]:
+        """Return also snapshots of branches that others made of older ones meanwhile: level ``data`` comes first there."""
+        return super()._left()
+
+    def _of_before(self, snapshots: Sequence[Any], rows: Sequence[Sequence[ManifestFile]]) -> dict[Manifest, ManifestFile]:
+        """Return all manifests of the snapshots: also a newer one may have a vector of a data file of before."""
+        del snapshots
+        listed = (row for some in rows for row in some if not self._is_written_again(row))
+        return {(row.manifest_path, row.key_metadata): row for row in listed}
+
+    def _of_earlier_calls(self) -> dict[str, NewPlace]:
+        """Return no manifest; data files that earlier calls committed are known afterwards."""
+        for row in super()._of_earlier_calls().values():
+            self._learn(row)
+        return {}
+
+    def _learn(self, row: NewPlace) -> None:
+        manifest = ManifestFile.from_args(manifest_path=row.path, key_metadata=row.key_metadata)
+        for entry in stored_entries(manifest, self._table.io):
+            file = entry.data_file
+            name = _NAME.fullmatch(file.file_path.rpartition("/")[2])
+            is_data = file.content == DataFileContent.DATA and entry.status != ManifestEntryStatus.DELETED
+            if is_data and name is not None and name[1] == self._digest("")[:8] and file.key_metadata is not None:
+                found = NewPlace(path=file.file_path, length=file.file_size_in_bytes, key_metadata=file.key_metadata)
+                self._committed.setdefault(name[2], found)
+                self._in.setdefault(found.path, set()).add(row.path)
+
+    def _below(self, path: str) -> Iterable[str]:
+        return (path, *self._files_of.get(path, ()))
+
+    def _carry(self, snapshot_id: int, manifests: Iterable[str]) -> None:
+        some = list(manifests)
+        super()._carry(snapshot_id, some)
+        for manifest in some:
+            for file in self._files_of.get(manifest, ()):
+                self._in.setdefault(file, set()).add(manifest)
+
+    def _is_held(self, path: str, there: frozenset[int]) -> bool:
+        held = super()._is_held
+        return any(held(manifest, there) for manifest in self._in.get(path, (path,)))
+
+    def _forget_lost(self) -> None:
+        super()._forget_lost()
+        there = frozenset(snapshot.snapshot_id for snapshot in self._table.metadata.snapshots)
+        self._new = {path: place for path, place in self._new.items() if self._is_held(place.path, there)}
+        self._committed = {digest: place for digest, place in self._committed.items() if self._is_held(place.path, there)}
+
+    def _copies(self) -> Collection[str]:
+        return {place.path for place in self._new.values()}
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        gone = set(paths)
+        super()._delete(gone)
+        self._new = {path: place for path, place in self._new.items() if place.path not in gone}
+
+    def _write_manifests(self, rows: Mapping[Manifest, ManifestFile]) -> None:
+        missing = self._missing(rows.values())
+        # Vectors last: they name the new data files.
+        for is_vectors in (False, True):
+            some = [file for file in missing if (file.file_format == FileFormat.PUFFIN) == is_vectors]
+            self._whole += sum(file.file_size_in_bytes for file in some)
+            for start in range(0, len(some), AT_ONCE):
+                part = some[start : start + AT_ONCE]
+                for file, place in zip(part, at_once(self._copy, part), strict=True):
+                    self._new[file.file_path] = place
+                    self._done += file.file_size_in_bytes
+                self._progress(self._done, self._whole)
+        data = [file for file in missing if file.content == DataFileContent.DATA]
+        self._data_files += len(data)
+        self._bytes += sum(file.file_size_in_bytes for file in data)
+        super()._write_manifests(rows)
+
+    def _missing(self, rows: Iterable[ManifestFile]) -> list[DataFile]:
+        """Return the live files of manifests that are not written again yet, each once."""
+        found: dict[str, DataFile] = {}
+        manifests = list(rows)
+        for start in range(0, len(manifests), AT_ONCE):
+            some = manifests[start : start + AT_ONCE]
+            for row, entries in zip(some, at_once(lambda row: stored_entries(row, self._table.io), some), strict=True):
+                found.update((entry.data_file.file_path, entry.data_file) for entry in entries if self._is_copied(entry, row))
+        for path in list(found):
+            committed = self._committed.get(self._digest(path))
+            if committed is not None:
+                self._new[path] = committed
+                del found[path]
+        return list(found.values())
+
+    def _is_copied(self, entry: Any, row: ManifestFile) -> bool:
+        """Whether a file is live, and written again; data files that were added below the rotation's KEK are not, but all deletes are."""
+        file = entry.data_file
+        if entry.status == ManifestEntryStatus.DELETED or file.file_path in self._new:
+            return False
+        number = row.sequence_number if entry.file_sequence_number is None else entry.file_sequence_number
+        return file.content != DataFileContent.DATA or number not in self._fresh or self._digest(file.file_path) in self._committed
+
+    def _copy(self, file: DataFile) -> NewPlace:
+        """Write a file again; return where it lies now."""
+        io = self._table.io
+        folder, _, name = file.file_path.rpartition("/")
+        suffix = name[name.rindex(".") :] if "." in name else ""
+        location = f"{folder}/{self._digest('')[:8]}-{self._digest(file.file_path)}-{uuid.uuid4()}{suffix}"
+        self._files.append(location)
+        key = KeyMetadata.decode(file.key_metadata)  # type: ignore[arg-type]  # ``check_files``
+        inner = io.inner.new_input(file.file_path)
+        if file.file_format == FileFormat.PARQUET:
+            made = reencrypt_parquet(inner, key, io.inner.new_output(location), io.manager.mint_file_key(), io.entropy)
+        elif file.file_format == FileFormat.PUFFIN:
+            made = move_vectors(EncryptedInputFile(inner, key), io.new_encrypted_output(location), self._now_at)
+        else:
+            made = reencrypt(EncryptedInputFile(inner, key), io.new_encrypted_output(location))
+        return NewPlace(path=location, length=made.encrypted_length or 0, key_metadata=made.encode())
+
+    def _now_at(self, path: str) -> str:
+        place = self._new.get(path)
+        return path if place is None else place.path
+
+    def _write_manifest(self, row: ManifestFile) -> NewPlace:
+        metadata = self._table.metadata
+        spec = metadata.specs()[row.partition_spec_id]
+        schema = metadata.schema()
+        location = self._new_location(self._manifest_name(row))
+        with EncryptedManifestWriter(
+            self._table.io,
+            location=location,
+            spec=spec,
+            schema=schema,
+            snapshot_id=row.added_snapshot_id or 0,
+            content=row.content,
+            sources=with_sources(schema, [spec], metadata.schemas),
+        ) as writer:
+            for entry in stored_entries(row, self._table.io):
+                place = self._move_entry(entry.data_file)
+                if place is not None:
+                    self._files_of.setdefault(location, set()).add(place)
+                writer.add_entry(entry)
+        made = writer.to_manifest_file()
+        return NewPlace(path=location, length=made.manifest_length, key_metadata=made.key_metadata or b"")
+
+    def _move_entry(self, file: DataFile) -> str | None:
+        """Let an entry name its file where it lies now; return that place, if it is another one."""
+        place = self._new.get(file.file_path)
+        if place is not None:
+            set_place(file, path=place.path, size=place.length, key_metadata=place.key_metadata)
+        about = getattr(file, "referenced_data_file", None)
+        if about is not None:
+            set_referenced(file, self._now_at(about))
+        return None if place is None else place.path
+
+
+def check_files(manifests: Iterable[ManifestFile], table: OpenTable) -> None:
+    """Check that the files of manifests can be written again, by what the manifests say.
+
+    Raises:
+        PolicyError: a plain file, or one of deleted positions, which names data files in its rows.
+    """
+    rows = list(manifests)
+    for start in range(0, len(rows), AT_ONCE):
+        for entries in at_once(lambda row: stored_entries(row, table.io), rows[start : start + AT_ONCE]):
+            for entry in entries:
+                if entry.status != ManifestEntryStatus.DELETED:
+                    _check_file(entry.data_file, ".".join(table.name()))
+
+
+def _check_file(file: DataFile, table: str) -> None:
+    if file.key_metadata is None:
+        raise PolicyError(f"table {table}: {file.file_path} is plain, so no key protects it, and nothing was changed; compact the table")
+    if file.content == DataFileContent.POSITION_DELETES and file.file_format != FileFormat.PUFFIN:
+        raise PolicyError(
+            f"table {table}: {file.file_path} is a file of deleted positions, which names data files in its rows. Level 'all' does not "
+            "write such files again in this version, and nothing was changed: use rewrite_deletes, and expire the snapshots that have it; "
+            "or level 'data' and an expiry"
+        )
