@@ -147,17 +147,21 @@ class DeleteManifest(ManifestWriterV2):
         return ManifestContent.DELETES
 
 
-def commit_deletes(table: Any, *files: DataFile) -> None:
-    """Commit delete files to a plain table of version 2, as Flink does; PyIceberg writes none."""
+def commit_deletes(table: Any, *files: DataFile, status: ManifestEntryStatus = ManifestEntryStatus.ADDED) -> None:
+    """Commit delete files to a plain table of version 2, as Flink does; PyIceberg writes none. Or, by ``status``, that they are gone."""
     metadata, head, number = table.metadata, table.current_snapshot(), 4711 + len(table.snapshots())
     folder = f"{table.location()}/metadata"
+    gone = status == ManifestEntryStatus.DELETED
+    sequence_of = metadata.last_sequence_number if gone else None
+    before = [one for one in head.manifests(table.io) if not gone or one.content == ManifestContent.DATA]
     with DeleteManifest(metadata.spec(), metadata.schema(), table.io.new_output(f"{folder}/d-{number}-m0.avro"), number, "null") as writer:
         for file in files:
-            writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file))
+            numbers = {"sequence_number": sequence_of, "file_sequence_number": sequence_of}
+            writer.add_entry(ManifestEntry.from_args(status=status, snapshot_id=number, **numbers, data_file=file))
     sequence, location = metadata.last_sequence_number + 1, f"{folder}/snap-{number}.avro"
     output = table.io.new_output(location)
     with write_manifest_list(2, output, number, head.snapshot_id, sequence, "null") as listed:
-        listed.add_manifests([*head.manifests(table.io), writer.to_manifest_file()])
+        listed.add_manifests([*before, writer.to_manifest_file()])
     snapshot = Snapshot(
         snapshot_id=number,
         parent_snapshot_id=head.snapshot_id,

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
@@ -159,6 +160,18 @@ def test_only_what_branches_and_tags_name(lake: TestLake) -> None:
     } == named
     assert {entry.snapshot_id for entry in found.metadata.snapshot_log[:-1]} == named & {one.snapshot_id for one in plain.snapshot_log}
     assert plain.snapshots[0].snapshot_id not in {snapshot.snapshot_id for snapshot in found.metadata.snapshots}
+
+
+def test_a_delete_file_that_is_gone_is_not_needed(lake: TestLake) -> None:
+    """Iceberg issues 16662 and 17498: a rewrite of a table read files of entries that say that they were deleted, after an expiry."""
+    table = plain_table(lake)
+    file = equality(table, 3)
+    commit_deletes(table, file)
+    table.refresh()
+    commit_deletes(table, file, status=ManifestEntryStatus.DELETED)
+    local(file.file_path).unlink()
+    found = converted(lake, "refs")
+    assert ids(found) == list(range(20))
 
 
 def test_files_without_ids_and_columns_only_in_partitions(lake: TestLake, tmp_path: Path) -> None:
