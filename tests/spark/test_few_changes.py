@@ -89,7 +89,7 @@ def test_a_source_whose_rows_nobody_counted_and_large_files_go_to_tasks(sql, spa
 
 
 def test_rows_of_our_tables_are_counted(sql, made, few, at_most):
-    """12 rows may change, and as many come as their files have: 3, or twice 3."""
+    """12 rows may change, and as many come as their files have: 3, or twice 3; deleted ones leave the number open."""
     sql(f"create table test.db.s (id bigint, n int) {KEY}")
     sql("insert into test.db.s values (2, 7), (3, 7), (50, 7)")
     few.clear()
@@ -106,6 +106,11 @@ def test_rows_of_our_tables_are_counted(sql, made, few, at_most):
             sql(MERGE.replace("select * from values (2l, 7), (3l, 7), (50l, 7) as v(id, n)", source))
             assert sql("select * from test.db.t order by id") == MERGED, source
     assert few == [True, False] * 3 + [False]
+    sql("insert into test.db.s values (4, 0)")
+    sql("delete from test.db.s where id in (50, 4)")
+    made()
+    sql("merge into test.db.t t using test.db.s s on t.id = s.id when matched then delete")
+    assert sql("select id from test.db.t where id < 5") == [(0,), (1,), (4,)]
 
 
 @pytest.mark.parametrize("limit", [1 << 20, -1])

@@ -345,13 +345,23 @@ def test_tables_and_namespaces(town, spark):
         town("create namespace test.db")
 
 
-def test_views_see_new_rows(town, spark):
+@pytest.mark.spark43
+def test_views_see_new_rows(town, spark, spark_lake):
+    """A permanent one is in Spark's own catalog, and any session that knows the table's catalog can select from it."""
     town("create temporary view young as select * from test.db.t where id < 100")
     town("create view spark_catalog.default.all_of_them as select id from test.db.t")
+    other = spark.newSession()
     try:
+        with pytest.raises(AnalysisException, match="REQUIRES_SINGLE_PART_NAMESPACE"):
+            other.sql("select * from spark_catalog.default.all_of_them")
+        icelock.spark.register(other, {"test": spark_lake.properties()})
         town("insert into test.db.t values (10, 'ten')")
         assert town("select count(*) from young") == [(11,)]
         assert town("select count(*) from spark_catalog.default.all_of_them") == [(11,)]
+        assert other.sql("select count(*) from spark_catalog.default.all_of_them").collect() == [(11,)]
+        for statement in ("create view test.db.v as select id from test.db.t", "show views in test.db"):
+            with pytest.raises(AnalysisException, match=r"MISSING_CATALOG_ABILITY.VIEWS"):
+                town(statement)
     finally:
         town("drop view spark_catalog.default.all_of_them")
         spark.catalog.dropTempView("young")
