@@ -101,7 +101,7 @@ def maintained(lake: TestLake, checked: Checked) -> None:
         "compacted": lambda upkeep: upkeep.compact(options={"rewrite-all": "true"}),
         "compacted in an order": lambda upkeep: upkeep.compact(sort_by="id desc", options={"rewrite-all": "true"}),
         "manifests rewritten": lambda upkeep: upkeep.rewrite_manifests(),
-        **{f"rotated: {level}": lambda upkeep, level=level: upkeep.rotate(level) for level in ("kek", "wrap", "data", "lists")},
+        **{f"rotated: {level}": lambda upkeep, level=level: upkeep.rotate(level) for level in ("kek", "wrap", "data", "lists", "all")},
     }
     for name, step in steps.items():
         step(table.maintenance)
