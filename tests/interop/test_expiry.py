@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from icelock.maintenance import leftovers, remove_leftovers
+from tests.helpers.tables import local
 from tests.interop.features_rows import MERGE_ON_READ
 from tests.interop.independent import verify_chain
 from tests.interop.model import arrow
@@ -196,6 +197,41 @@ def test_java_goes_on_when_lists_of_all_snapshots_are_under_a_new_kek(engines, n
     java.insert(name, rows(8))
     java.sql("DELETE FROM {t} WHERE id = 1", t=name)
     java.call("rewrite_manifests", name)
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 6, 7, 8]
+    ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
+    ours.landed(name)
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 6, 7, 8]
+    assert numbers(java.read(name, View(ref="then"))) == [1, 2, 3, 4, 5, 6]
+    verify_chain(ours, name)
+
+
+def test_java_goes_on_when_files_of_all_snapshots_are_under_a_new_kek(engines, new_table):
+    """Java's data files and vectors are copied by us, module by module: it reads each snapshot, branch and tag, goes on, and expires."""
+    ours, java, name = engines.ours, engines.java, new_table("rotatedall")
+    ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
+    ours.table(name).append(rows(1, 2, 3))
+    java.insert(name, rows(4, 5, 6))
+    java.sql("ALTER TABLE {t} CREATE TAG then", t=name)
+    java.sql("DELETE FROM {t} WHERE id IN (2, 5)", t=name)
+    java.sql("ALTER TABLE {t} CREATE BRANCH side", t=name)
+    java.insert(name, rows(7))
+    snapshots = [snapshot.snapshot_id for snapshot in ours.table(name).snapshots()]
+    seen = [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots]
+    ours.landed(name)
+    before = {file for number in snapshots for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
+    done = ours.table(name).maintenance.rotate("all")
+    ours.landed(name)
+    assert (done.rotated_snapshots, done.left_files) == (len(snapshots), 0)
+    assert {key.encrypted_by_id for key in ours.table(name).metadata.encryption_keys} == {"keyA", done.kek}
+    now = {file for number in snapshots for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
+    assert (len(now), now & before) == (len(before), set())
+    for path in before:
+        local(path).unlink()
+    assert [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots] == seen
+    assert numbers(java.read(name, View(ref="then"))) == [1, 2, 3, 4, 5, 6]
+    assert numbers(java.read(name, View(ref="side"))) == [1, 3, 4, 6]
+    java.insert(name, rows(8))
+    java.sql("DELETE FROM {t} WHERE id = 1", t=name)
     assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 6, 7, 8]
     ours.table(name).maintenance.expire_snapshots().older_than(SOON).commit()
     ours.landed(name)
