@@ -91,6 +91,7 @@ CATALOG = [
             "check_converts": lambda p: p.catalog.check_converts(p.table),
             "check_create": lambda p: p.catalog.check_create(new(p), KEYED),
             "check_register": lambda p: p.catalog.check_register(p.table.metadata, table=p.name, location=p.table.metadata_location),
+            "check_replaces_snapshots": lambda p: p.catalog.check_replaces_snapshots(p.name),
             "create_table_if_not_exists/there": lambda p: p.catalog.create_table_if_not_exists(p.name, SCHEMA, properties=KEYED),
             "create_table_transaction/not committed": lambda p: p.catalog.create_table_transaction(new(p), SCHEMA, properties=KEYED),
             "free_name": lambda p: p.catalog.free_name(new(p)),
