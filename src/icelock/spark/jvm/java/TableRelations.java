@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint$;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -73,7 +74,9 @@ public class TableRelations extends Rule {
         }
       }
       Map<Object, Object> options = new HashMap<Object, Object>(relation.options().asCaseSensitiveMap());
-      LogicalPlan rows = named(((SparkTable) table).rows(names, options).queryExecution().analyzed(), wanted);
+      LogicalPlan read = ((SparkTable) table).rows(names, options).queryExecution().analyzed();
+      // Spark takes hints, such as that to broadcast deleted rows, out of the statement's own plan before this rule.
+      LogicalPlan rows = named((LogicalPlan) EliminateResolvedHint$.MODULE$.apply(read), wanted);
       return wanted.size() == relation.output().size() ? rows : live(rows, CollectionConverters.asJava(relation.output()));
     }
 
