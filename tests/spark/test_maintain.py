@@ -134,18 +134,31 @@ def test_rotate_by_sql(sql, table, ran):
     [(kek, *was), (new, *would)] = sql("call test.system.rotate(table => 'db.t', level => 'data', to_key => 'keyB', dry_run => true)")
     assert was[:7] == ["keyA", None, "would be wrapped", 4, "main", 12, was[6]]
     assert was[6] > 0
-    assert was[7:] == [True, 0, 0]
-    assert (new, would) == (None, ["keyB", None, "would be made", 0, "", 0, 0, True, 2, 0])
+    assert was[7:] == [True, 0, 0, 0, 0]
+    assert (new, would) == (None, ["keyB", None, "would be made", 0, "", 0, 0, True, 2, 0, 0, 0])
     assert ran == []
     [(made, *after), (old, *kept)] = sql("call test.system.rotate('db.t', 'DATA', 'keyB')")
     assert ran == ["combine_sealed"]
-    assert after == ["keyB", None, "made", 2, "main", None, None, True, 2, 0], "the new files, and equality deletes that went"
-    assert (old, kept) == (kek, ["keyB", None, "wrapped", 4, "", None, None, False, 0, 0])
+    assert after == ["keyB", None, "made", 2, "main", None, None, True, 2, 0, 0, 0], "the new files, and equality deletes that went"
+    assert (old, kept) == (kek, ["keyB", None, "wrapped", 4, "", None, None, False, 0, 0, 0, 0])
     assert rows_of(table.refresh()) == without(0, 4, 7, 9, 12, 15)
     assert sql("select count(*) from test.db.t") == [(14,)]
     assert {key.encrypted_by_id for key in table.metadata.encryption_keys} == {"keyB", kek, made}
     with pytest.raises(Exception, match="must be one of kek, wrap, lists, data, all"):
         sql("call test.system.rotate('db.t', 'none')")
+
+
+def test_rotate_of_lists_by_sql(sql, table, ran):
+    """The lists of four snapshots; two manifests of data and two of deletes, each once."""
+    seen = {one.snapshot_id: rows_of(table, snapshot_id=one.snapshot_id) for one in table.snapshots()}
+    [(old, *_), (new, *would)] = sql("call test.system.rotate(table => 'db.t', level => 'lists', dry_run => true)")
+    assert (new, would[-4:]) == (None, [0, 0, 4, 4])
+    [(made, *after)] = sql("call test.system.rotate('db.t', 'lists')")
+    assert made != old, "which nothing needs any more"
+    assert after == ["keyA", None, "made", 4, "main", None, None, True, 0, 0, 4, 4]
+    assert ran == []
+    assert {number: rows_of(table.refresh(), snapshot_id=number) for number in seen} == seen
+    assert sql("select count(*) from test.db.t") == [(14,)]
 
 
 def test_a_rotation_of_all_lets_tasks_write_the_current_files(spark, table, ran):

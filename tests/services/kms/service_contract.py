@@ -201,6 +201,19 @@ class DestroyedVersionContract:
         table.append(rows_from(10))
         assert ids_of(lake(three, properties).load_table("db.t")) == [*range(1, 13)]
 
+    @pytest.mark.parametrize("level", ["lists", "all"])
+    def test_after_a_rotation_of_all_snapshots(self, properties, three, rotate, destroy, level):
+        rotate()
+        assert lake(three, properties).load_table("db.t").maintenance.rotate(level).left_files == 0
+        destroy()
+        table = lake(three, properties).load_table("db.t")
+        found = [ids_of(table, snapshot.snapshot_id) for snapshot in table.snapshots()]
+        assert found[:3] == [[1, 2, 3], [*range(1, 7)], [*range(1, 10)]]
+        assert all(ids == [*range(1, 10)] for ids in found[3:]), "what level all commits changes no row"
+        assert ids_of(table, table.metadata.refs["then"].snapshot_id) == [1, 2, 3]
+        table.append(rows_from(10))
+        assert ids_of(lake(three, properties).load_table("db.t")) == [*range(1, 13)]
+
     def test_after_data_and_an_expiry(self, properties, three, rotate, destroy):
         rotate()
         table = lake(three, properties).load_table("db.t")

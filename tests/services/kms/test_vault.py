@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import traceback
 from collections.abc import Iterator
@@ -142,7 +143,7 @@ class TestDestroyedVersion(DestroyedVersionContract):
 
     @pytest.fixture
     def key_id(self, bao, request):
-        name = f"of-{request.node.name.replace('_', '-')}"
+        name = "of-" + re.sub(r"\W+|_", "-", request.node.name).strip("-")
         bao.root.secrets.transit.create_key(name)
         return name
 

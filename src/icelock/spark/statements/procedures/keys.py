@@ -13,29 +13,30 @@ def _rotate(call: Call) -> Sequence[Sequence[Any]]:
     dry_run = bool(call["dry_run"])
     done = by_tasks(call.session.spark, call.table).rotate(call.required("level").lower(), to_key=call["to_key"], dry_run=dry_run)
     rows: list[Sequence[Any]] = []
+    counts = (done.rewritten_files, done.left_files, done.rotated_snapshots, done.rewritten_manifests)
     for use in done.keks:
         outcome = "made" if use.kek in done.made else "wrapped" if use.kek in done.wrapped else "kept"
-        own = use.kek == done.kek
         rows.append(
             (
                 *(use.kek, use.master_key, use.version, f"would be {outcome}" if dry_run else outcome),
                 *(use.snapshots, ", ".join(use.refs), use.files, use.bytes, use.for_new_snapshots),
-                *(done.rewritten_files if own else 0, done.left_files if own else 0),
+                *(counts if use.kek == done.kek else (0,) * len(counts)),
             )
         )
     if dry_run and done.new_keks:
-        rows.append((None, done.to_key, None, "would be made", 0, "", 0, 0, True, done.rewritten_files, 0))
+        rows.append((None, done.to_key, None, "would be made", 0, "", 0, 0, True, *counts))
     return rows
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rotate": Procedure(
-        description="Give a table new keys: a new KEK, KEKs wrapped anew, or its files written again under new keys",
+        description="Give a table new keys: a new KEK, KEKs wrapped anew, or its metadata or files written again under new keys",
         parameters={"table": "string", "level": "string"},
         optional={"to_key": "string", "dry_run": "boolean"},
         result="kek string, master_key string not null, key_version string, outcome string not null, snapshots_count int not null, "
         "refs string not null, files_count bigint, bytes_count bigint, for_new_snapshots boolean not null, "
-        "rewritten_data_files_count int not null, left_files_count int not null",
+        "rewritten_data_files_count int not null, left_files_count int not null, rotated_snapshots_count int not null, "
+        "rewritten_manifests_count int not null",
         run=_rotate,
     ),
 }
