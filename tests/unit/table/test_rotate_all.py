@@ -177,6 +177,30 @@ def test_a_delete_that_was_planned_before_is_not_lost(lake: TestLake) -> None:
     assert rows_of(loaded(lake)) == [row(number) for number in range(20) if number != 5]
 
 
+def test_snapshots_that_it_makes_on_its_way_have_nothing_of_before(lake: TestLake) -> None:
+    """Level data commits a partition at a time: the first of its snapshots still has the files of the others."""
+    table = make(lake, 3, spec=BY_N)
+    was = reached(table, live=True)
+    done = table.maintenance.rotate("all")
+    assert (done.left_files, len(done.snapshots) > 1) == (0, True)
+    assert reached(table.refresh(), live=True).keys() & was.keys() == set()
+
+
+@pytest.mark.parametrize("level", ["kek", "lists", "data", "all"])
+def test_no_kek_is_made_beside_one_of_a_clock_that_was_ahead(lake: TestLake, level: str) -> None:
+    """It would seem the older one: nothing that is under that KEK would be done, and the rotation would say that all is."""
+    catalog = lake.catalog()
+    make(lake, 1)
+    clock = catalog.encryption.clock
+    table = catalog.load_table("db.t")
+    object.__setattr__(catalog.encryption, "clock", lambda: clock() - 3_600_000)
+    before = table.metadata_location
+    with pytest.raises(PolicyError, match="60 minutes ahead of this one"):
+        table.maintenance.rotate(level)
+    assert table.refresh().metadata_location == before
+    assert table.maintenance.rotate("wrap").wrapped == tuple(kek.key_id for kek in keks(table))
+
+
 def test_partitions(lake: TestLake) -> None:
     table = make(lake, 2, BY_N)
     rows = every_row(table)

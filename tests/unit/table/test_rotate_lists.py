@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,26 @@ def test_a_snapshot_that_expires_while_its_list_is_read(lake: TestLake, monkeypa
     done = table.maintenance.rotate("lists")
     assert (done.rotated_snapshots, done.left_files) == (2, 0)
     assert every_row(loaded(lake)) == {number: found for number, found in rows.items() if number != first}
+
+
+@pytest.mark.parametrize("other", ["an expiry", "a rotation"])
+def test_what_others_take_between_two_commits_is_not_read(lake: TestLake, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    """A commit follows the table to a version that lacks the keys of lists which are still to come."""
+    table = make(lake, 4)
+    rows, newest = every_row(table), table.current_snapshot().snapshot_id
+    monkeypatch.setattr(module, "_LEAST_SNAPSHOTS", 1)
+
+    def act() -> None:
+        if other == "a rotation":
+            loaded(lake).maintenance.rotate("lists")
+        else:
+            loaded(lake).maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).retain_last(1).commit()
+
+    beside(monkeypatch, lambda: None, act)
+    assert table.maintenance.rotate("lists").left_files == 0
+    assert every_row(loaded(lake)) == (rows if other == "a rotation" else {newest: rows[newest]})
+    remove_leftovers(table.refresh(), older_than=timedelta(0))
+    verified(table, "keyA")
 
 
 def test_a_list_that_is_written_again_assigns_no_row_ids(lake: TestLake) -> None:

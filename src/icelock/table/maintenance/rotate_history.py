@@ -56,6 +56,7 @@ class RotatedHistory(RotatedLists):
         self._files_of: dict[str, set[str]] = {}  # the new files of a manifest that was written again
         self._in: dict[str, set[str]] = {}  # the committed manifests that have a new file
         self._bytes = self._data_files = 0
+        self._holds_old: dict[str, bool] = {}  # manifests of after that have files of before
         self._heads_too = False  # of a plan: they are older snapshots once their branches have others
         under = frozenset() if self._made_ms is None else numbers_since(table.metadata, self._made_ms)
         self._fresh = frozenset(number for number in under if number > mark.since)  # of snapshots of the rotation's KEK, when it begins
@@ -94,6 +95,17 @@ class RotatedHistory(RotatedLists):
 
     def _tells_of_before(self, row: ManifestFile) -> bool:
         return row.sequence_number <= self._mark.since
+
+    def _is_of_before(self, row: ManifestFile) -> bool:
+        """Whether a manifest leads to files of before: level ``data`` commits in steps, the first of which has files of the last one."""
+        if super()._is_of_before(row):
+            return True
+        if self._is_written_again(row) or (row.min_sequence_number or 0) > self._mark.since:
+            return False
+        if row.manifest_path not in self._holds_old:
+            entries = (entry for entry in stored_entries(row, self._table.io) if entry.status != ManifestEntryStatus.DELETED)
+            self._holds_old[row.manifest_path] = any(_number_of(entry, row) <= self._mark.since for entry in entries)
+        return self._holds_old[row.manifest_path]
 
     def _not_done(self) -> list[Any]:
         """Return also snapshots of branches that others made of older ones meanwhile: level ``data`` comes first there."""
@@ -187,8 +199,8 @@ class RotatedHistory(RotatedLists):
         file = entry.data_file
         if entry.status == ManifestEntryStatus.DELETED or file.file_path in self._new:
             return False
-        number = row.sequence_number if entry.file_sequence_number is None else entry.file_sequence_number
-        return file.content != DataFileContent.DATA or number not in self._fresh or self._digest(file.file_path) in self._committed
+        is_fresh = _number_of(entry, row) in self._fresh
+        return file.content != DataFileContent.DATA or not is_fresh or self._digest(file.file_path) in self._committed
 
     def _copy(self, file: DataFile) -> NewPlace:
         """Write a file again; return where it lies now."""
@@ -242,6 +254,11 @@ class RotatedHistory(RotatedLists):
         if about is not None:
             set_referenced(file, self._now_at(about))
         return None if place is None else place.path
+
+
+def _number_of(entry: Any, row: ManifestFile) -> int:
+    """Return the sequence number of the snapshot that added a file, which entries of that snapshot inherit."""
+    return int(row.sequence_number if entry.file_sequence_number is None else entry.file_sequence_number)
 
 
 def check_files(manifests: Iterable[ManifestFile], table: OpenTable) -> None:

@@ -29,7 +29,7 @@ from pyiceberg.table import update as ice
 from icelock import properties as names
 from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
-from icelock.keys.kek import created_ms, is_live, mint_kek
+from icelock.keys.kek import CLOCKS_DIFFER_MS, created_ms, is_live, mint_kek
 from icelock.keys.key_entries import KeyEntries
 from icelock.keys.rewrap import keks_under, mint_first_key_id, rewrap
 from icelock.kms.client import KmsClient
@@ -120,6 +120,7 @@ class RotatedKeys:
         """Return what would be wrapped, and what hangs on each KEK; all manifests are read."""
         self._table.refresh()
         before, master, kek = self._keks(), self._master(), self._unfinished()
+        self._check_clock()
         to_key = self._to_key or master
         wraps = self._level == "wrap" or (self._level in OF_FILES and to_key != master)
         wrapped = tuple(one.key_id for one in before) if wraps else ()
@@ -154,8 +155,9 @@ class RotatedKeys:
         return mark.kek
 
     def check_unfinished(self) -> None:
-        """Refuse, as a PolicyError, to begin while a rotation of another level is not finished."""
+        """Refuse, as a PolicyError, to begin while a rotation of another level is not finished, or beside a KEK of a later time."""
         self._unfinished()
+        self._check_clock()
 
     def mark(self, kek: str | None) -> Mark:
         """Return the mark of a rotation of this level under a KEK: the one that the table has, or the one that it would get."""
@@ -172,6 +174,7 @@ class RotatedKeys:
     def _attempt(self) -> Rotated:
         self._table.refresh()
         metadata, master, before = self._table.metadata, self._master(), self._keks()
+        self._check_clock()
         if (kek := self._unfinished()) is not None:
             return self._result(master, master, kek=kek, resumed=True)
         to_key = self._to_key or master
@@ -214,6 +217,18 @@ class RotatedKeys:
                 f"{master!r}: nobody can open what it seals, so nothing was changed; restore the metadata file, or expire its snapshots"
             )
         return keks_under(entries, master)
+
+    def _check_clock(self) -> None:
+        """Refuse, as a PolicyError, to make a KEK beside one of a later time: by their times the newer one is told."""
+        now = self._table.encryption.clock()
+        ahead = {kek.key_id: created_ms(kek) - now for kek in self._keks() if created_ms(kek) - now > CLOCKS_DIFFER_MS}
+        if ahead and self._level != "wrap":
+            minutes = -(-max(ahead.values()) // 60_000)
+            raise PolicyError(
+                f"table {self._name}: KEK {', '.join(ahead)} was made by a clock that is {minutes} minutes ahead of this one. A new KEK "
+                "would seem the older one, and what is under it could not be told, so nothing was changed: set the clocks, and rotate "
+                f"again in {minutes} minutes, or use level 'wrap', which makes none"
+            )
 
     def _made_one(self, before: tuple[EncryptedKey, ...]) -> tuple[EncryptedKey, ...]:
         """Return a new KEK, and those that are there."""

@@ -164,6 +164,7 @@ class RotatedLists:
         """Write the lists of some snapshots again, and commit; delete what is certainly in no version of the table."""
         self._files = []
         self._forget_lost()
+        snapshots = self._unchanged(snapshots)
         moves: ListMoves | None = None
         try:
             rows = at_once(lambda one: one.manifests(self._table.io), snapshots)
@@ -183,8 +184,8 @@ class RotatedLists:
                 self._delete(self._files)
             else:
                 e.add_note(f"The commit may have been made; {len(self._files)} manifests and lists of it were left in place.")
-            if isinstance(e, FileNotFoundError) and self._some_are_gone(snapshots):
-                return Moved()  # an expiry took them, with their files; the next round does what is left
+            if isinstance(e, (FileNotFoundError, KeyUnavailableError)) and self._some_are_gone(snapshots):
+                return Moved()  # an expiry or another rotation took them, their files or keys; the next round does what is left
             raise
         self._clean(zip(written, rows, strict=True), moved)
         for one, listed in zip(written, rows, strict=True):
@@ -205,8 +206,13 @@ class RotatedLists:
         return ()
 
     def _some_are_gone(self, snapshots: Sequence[Any]) -> bool:
-        there = {snapshot.snapshot_id for snapshot in self._table.refresh().metadata.snapshots}
-        return any(snapshot.snapshot_id not in there for snapshot in snapshots)
+        self._table.refresh()
+        return len(self._unchanged(snapshots)) < len(snapshots)
+
+    def _unchanged(self, snapshots: Sequence[Any]) -> list[Any]:
+        """Return the snapshots that are in the metadata at hand, with the same manifest lists: commits follow what others did meanwhile."""
+        there: dict[int, Any] = {snapshot.snapshot_id: snapshot for snapshot in self._table.metadata.snapshots}
+        return [one for one in snapshots if one.snapshot_id in there and there[one.snapshot_id].manifest_list == one.manifest_list]
 
     def _below(self, path: str) -> Iterable[str]:
         """Return the places to which a manifest leads, with its own."""
