@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,34 @@ def test_what_comes_meanwhile_is_taken_in(lake: TestLake, monkeypatch: pytest.Mo
     assert [len(at(found, snapshot.snapshot_id)) for snapshot in found.metadata.snapshots] == [10, 20, 22, 21, 21]
     assert found.metadata.refs["late"].snapshot_id == table.snapshots()[0].snapshot_id
     assert ids(found) == [number for number in range(22) if number != 11]
+
+
+def test_a_file_that_a_tag_made_meanwhile_brings_back_has_its_deletes(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head lists deletes of a file that it no longer has; nothing was said of that file before the tag was made."""
+    table = plain_table(lake)
+    (first,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
+    commit_deletes(table, positions(table, first, 1, 2))
+    then = table.refresh().current_snapshot().snapshot_id
+    table.delete("id < 10")
+    written = meanwhile(monkeypatch, lambda: table.manage_snapshots().create_tag(then, "late").commit())
+    found = converted(lake, "refs")
+    assert written == [1, 1]
+    assert [row["id"] for row in at(found, then)] == [0, *range(3, 20)]
+    assert ids(found) == list(range(10, 20))
+    left = [local(one.location).read_bytes()[:4] for one in leftovers(found, older_than=timedelta(0)).files]
+    assert not {b"AGS1", b"PARE"} & {*left}, "what was written of the first round is deleted"
+
+
+def test_a_file_that_a_snapshot_lists_twice_is_refused(lake: TestLake) -> None:
+    """Its rows are there twice; as one new file both would have the same row ids, and a delete would lose some."""
+    table = plain_table(lake, rows=10)
+    (task,) = table.scan().plan_files()
+    table.add_files([task.file.file_path], check_duplicate_files=False)
+    assert len(ids(table.refresh())) == 20
+    before = lake.files()
+    with pytest.raises(PolicyError, match=r"lists data file \S+ twice, so its history cannot be kept.*history='drop'"):
+        converted(lake, "keep")
+    assert lake.files() == before
 
 
 def test_an_expiry_meanwhile(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:

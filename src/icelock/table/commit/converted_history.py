@@ -56,6 +56,11 @@ class ConvertedHistory:
 
     def __init__(self) -> None:
         self.written: list[str] = []
+        self.left_out: set[str] = set()  # data files that no kept snapshot had, and delete files or entries name
+        self._outdated: list[str] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._row_ids: dict[str, int] = {}
         self._first_ids: dict[str, int] = {}  # of manifests
         self._uuid = uuid.uuid4()
@@ -77,6 +82,9 @@ class ConvertedHistory:
     ) -> None:
         """Write the manifests and lists of snapshots that are new.
 
+        If one of them has a data file that was left out before (a tag was made meanwhile), all are written again: manifests and delete
+        files of the other snapshots say nothing of that file.
+
         Args:
             staged: of the encrypted table before its first snapshot.
             plain: the plain table.
@@ -87,6 +95,10 @@ class ConvertedHistory:
         Raises:
             PolicyError, FormatError, IntegrityError, OSError: something cannot be read or written.
         """
+        if any(made(path) is not None for path in list(self.left_out)):
+            self._outdated = list(self.written)
+            self.left_out.clear()
+            self._begin()
         new = [snapshot for snapshot in snapshots if not self.has([snapshot])]
         self._next_row_id = max(self._next_row_id, getattr(plain.metadata, "next_row_id", None) or 0)
         self._find_row_ids(plain.io, new, made)
@@ -219,7 +231,7 @@ class ConvertedHistory:
     def superfluous(self, snapshots: Iterable[Any]) -> list[str]:
         """Return the lists and manifests that none of these snapshots has."""
         kept = {path for snapshot in snapshots for path in self._listed[snapshot.snapshot_id]}
-        return sorted({path for paths in self._listed.values() for path in paths} - kept)
+        return sorted({*self._outdated, *(path for paths in self._listed.values() for path in paths)} - kept)
 
     def onto(self, empty: TableMetadataV3, plain: TableMetadata, snapshots: Iterable[Any]) -> TableMetadataV3:
         """Return the encrypted table with its history: ``empty`` with the snapshots that are kept, branches and tags.

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -30,6 +31,7 @@ from icelock.arrow.types import output_schema
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.whole_file import one_file, write_whole
 from icelock.arrow.write.writer import write_data_files
+from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.puffin.write import DeletionVector, write_vectors
 from icelock.keys.entropy import Entropy
@@ -64,13 +66,14 @@ class KeptHistory:
         """Plan the data files of the kept snapshots of a version.
 
         Raises:
-            PolicyError: a snapshot without a manifest list.
+            PolicyError: a snapshot without a manifest list, or one that has a data file twice.
             FormatError, OSError: a list or manifest cannot be read.
         """
         snapshots = history_of(table.metadata, self._history, table=".".join(table.name()))
         self._schemas = by_id(table.metadata)
         tasks: dict[Source, ScanTask] = {}
         seen: set[str] = set()
+        listed: dict[str, list[str]] = {}  # where a file is live
         build: Any = TaskBuilder(self._schemas).build
         for manifest in (one for snapshot in snapshots for one in snapshot.manifests(table.io)):
             if manifest.manifest_path in seen or manifest.content != ManifestContent.DATA:
@@ -78,8 +81,25 @@ class KeptHistory:
             seen.add(manifest.manifest_path)
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 entry.data_file.spec_id = manifest.partition_spec_id
+                listed.setdefault(entry.data_file.file_path, []).append(manifest.manifest_path)
                 tasks[source_of_path(entry.data_file.file_path)] = build(_AsTask(entry.data_file))
+        self._check_once(table, snapshots, listed)
         return Plan(tasks=tasks, read=engine_scan(table).read_context(), snapshots=snapshots)
+
+    def _check_once(self, table: AnyTable, snapshots: Sequence[Any], listed: Mapping[str, Sequence[str]]) -> None:
+        """Refuse, as a PolicyError, a snapshot that has a data file twice: both would be one file with one set of row ids."""
+        several: dict[str, list[str]] = {}
+        for path, places in listed.items():
+            for place in places if len(places) > 1 else ():
+                several.setdefault(place, []).append(path)
+        for snapshot in snapshots if several else ():
+            there = Counter(path for manifest in snapshot.manifests(table.io) for path in several.get(manifest.manifest_path, ()))
+            twice = next((path for path, count in there.items() if count > 1), None)
+            if twice is not None:
+                raise PolicyError(
+                    f"table {'.'.join(table.name())}: snapshot {snapshot.snapshot_id} lists data file {twice} twice, so its history cannot "
+                    "be kept: rewrite that file and expire the snapshot, or convert the current state only (history='drop')"
+                )
 
     def write(
         self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
@@ -108,7 +128,10 @@ class KeptHistory:
         """
 
         def made(path: str) -> DataFile | None:
-            return next(iter(written.files.get(source_of_path(path), ())), None)
+            source = source_of_path(path)
+            if source not in written.files:
+                self._made.left_out.add(path)
+            return next(iter(written.files.get(source, ())), None)
 
         deletes = NewDeletes(plan.read, staged, table.metadata, made, self._made.written.append)
         self._made.add(staged, table, plan.snapshots, made, deletes)
