@@ -434,3 +434,12 @@ def test_a_table_is_replaced_in_one_commit(lake: CatalogLake) -> None:
 
 def lake_quick() -> dict[str, str]:
     return {"commit.status-check.num-retries": "2", "commit.status-check.min-wait-ms": "20"}
+
+
+def test_an_expiry_of_a_table_that_another_dropped_says_so(lake: CatalogLake) -> None:
+    table = lake.make(rows=1)
+    table.append(people(5, 1))
+    held = lake.catalog().load_table(table.name())
+    lake.catalog().drop_table(table.name())
+    with pytest.raises(NoSuchTableError):
+        held.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
 
-from tests.helpers.tables import ids
+from icelock.errors import CommitError
+from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import RestLake
 from tests.lakes.sqlite import KEYED, people
 
@@ -51,3 +56,45 @@ def test_a_plain_table_is_staged_by_the_server(lake: RestLake) -> None:
     table = lake.load("plain")
     assert ids(table) == [0, 1]
     assert table.location().endswith(f"{lake.space}/plain")
+
+
+def before_the_server_gets_it(catalog: Any, act: Callable[[], object]) -> None:
+    """Let others do something after a commit was checked, in the moment before it is sent."""
+    session = catalog._session
+    post = session.post
+
+    def posting(*given: Any, **more: Any) -> Any:
+        session.post = post
+        act()
+        return post(*given, **more)
+
+    session.post = posting
+
+
+def test_an_expiry_deletes_no_file_of_a_tag_that_the_server_dropped(lake: RestLake) -> None:
+    """Iceberg's server takes a removal of snapshots though a tag has just been made of one, and drops the tag."""
+    catalog = lake.catalog()
+    table = lake.make(rows=3)
+    table.append(people(3, 3))
+    table.delete("id < 3")
+    (old, *_), metadata_files = table.metadata.snapshots, local(table.location()) / "metadata"
+    expiry = catalog.load_table(table.name()).maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1))
+    before_the_server_gets_it(catalog, lambda: lake.load().manage_snapshots().create_tag(old.snapshot_id, "mine").commit())
+    there = {path.name for path in metadata_files.iterdir()}
+    with pytest.raises(CommitError, match=r"dropped mine, .* No file was deleted: register (\S+) under another name"):
+        expiry.commit()
+    assert there <= {path.name for path in metadata_files.iterdir()}
+    assert "mine" not in lake.load().metadata.refs
+    kept = max(metadata_files.glob("*.metadata.json"), key=lambda path: "mine" in path.read_text() and path.stat().st_mtime_ns)
+    copy = catalog.register_table(lake.name("kept"), f"file://{kept}")
+    assert sorted(copy.scan(snapshot_id=old.snapshot_id).to_arrow()["id"].to_pylist()) == [0, 1, 2]
+
+
+def test_a_commit_beside_keks_that_are_wrapped_anew_is_made(lake: RestLake) -> None:
+    """The KEK is the same; to say that others cannot read the commit would make a job add its rows twice."""
+    catalog = lake.catalog()
+    lake.make(rows=3)
+    table = catalog.load_table(lake.name("t"))
+    before_the_server_gets_it(catalog, lambda: lake.load().maintenance.rotate("wrap"))
+    table.append(people(3, 3))
+    assert ids(lake.load()) == list(range(6))

@@ -146,6 +146,8 @@ class EncryptedCatalog(TableCreation):
         with self.turn(name) as turn:
             turn.stage = Stage.PREPARING
             base = turn.base(new=new)
+            if base is None and not new:
+                raise NoSuchTableError(f"table {'.'.join(name)} was dropped or renamed meanwhile: nothing is committed")
             now = table if base is None else base  # the table as it is now decides, not the copy that the caller holds
             if any(isinstance(update, MoveManifestListUpdate) for update in updates):
                 self.check_replaces_snapshots(".".join(name))
@@ -363,9 +365,8 @@ class EncryptedCatalog(TableCreation):
             try:
                 kept = self.load_table(table.name())
                 if has_commit(sent, kept, updates, before=table.metadata_location):
-                    check_kept(
-                        self._as_kept(still_needed(sent, kept, moves=moves), kept.metadata), kept.metadata, table=name, catalog=self.name
-                    )
+                    needed = self._as_kept(still_needed(sent, kept, moves=moves), kept.metadata)
+                    check_kept(needed, kept.metadata, table=name, catalog=self.name, same_keks=self.encryption.same_keks)
                     if new and kept.metadata_location == sent.metadata_location:
                         check_new(kept.metadata, table=name, catalog=self.name, sent=sent.metadata)
                     without = lacks(sent, kept, updates, before=table.metadata_location, new=new, moves=moves)

@@ -20,6 +20,7 @@ from icelock.format import ags1
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.io.stored import check_stored
 from icelock.keys.manager import EncryptionManager
+from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
@@ -104,8 +105,17 @@ def check_sealing(
         ) from cause
 
 
-def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog: str) -> None:
+def check_kept(
+    sent: TableMetadata,
+    kept: TableMetadata,
+    *,
+    table: str,
+    catalog: str,
+    same_keks: Callable[[TableMetadata, TableMetadata], bool] | None = None,
+) -> None:
     """Check that the catalog kept what was committed: format version, keys, snapshot key ids (docs/how-to/catalogs.md).
+
+    ``same_keks`` asks the KMS whether KEKs that come back in other entries were only wrapped anew, by a rotation that came in between.
 
     Raises:
         CommitError: says what was lost; the files of the commit are kept.
@@ -118,7 +128,7 @@ def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog:
         raise CommitError(f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}")
     have = _entries(kept)
     changed = [key.key_id for key in sent.encryption_keys if have.get(key.key_id, key) != key]
-    if changed:
+    if changed and not _only_wrapped(changed, sent, kept, same_keks):
         raise IntegrityError(
             f"table {table}: the commit was made, but catalog {catalog} has other key entries {', '.join(changed)} than the commit is "
             "sealed under: others cannot read it. Nothing was deleted: put the entries back as they were, or commit the rows again"
@@ -130,6 +140,17 @@ def check_kept(sent: TableMetadata, kept: TableMetadata, *, table: str, catalog:
     for snapshot in sent.snapshots:
         if snapshot.snapshot_id in key_ids and key_ids[snapshot.snapshot_id] != snapshot.key_id:
             raise CommitError(f"table {table}: snapshot {snapshot.snapshot_id} came back without its key-id; {remedy}")
+
+
+def _only_wrapped(
+    changed: Iterable[str], sent: TableMetadata, kept: TableMetadata, same_keks: Callable[[TableMetadata, TableMetadata], bool] | None
+) -> bool:
+    """Whether entries that changed are those of KEKs which are the same, wrapped anew."""
+    keks = {kek.key_id for kek in keks_under(_entries(sent).values(), names.encryption_key_id(sent.properties))}
+    try:
+        return same_keks is not None and keks.issuperset(changed) and same_keks(sent, kept)
+    except KeyUnavailableError:
+        return False
 
 
 def check_entries(

@@ -89,7 +89,7 @@ class RestTurn(StoreTurn):
         body = commit_body(self._name, _for_server(change.requirements, known.metadata), change.updates)
         self.stage = Stage.ASKED
         answer = self._send(change, body)
-        _check_answer(change, answer.metadata, catalog=self._catalog.name)
+        _check_answer(change, answer.metadata, self._catalog)
         return answer.metadata, answer.location
 
     def _send(self, change: Change, body: bytes) -> TableAnswer:
@@ -217,7 +217,7 @@ def _update_json(update: Any) -> Any:
     return json.loads(update.model_dump_json(serialize_as_any=True))
 
 
-def _check_answer(change: Change, answer: TableMetadata, *, catalog: str) -> None:
+def _check_answer(change: Change, answer: TableMetadata, catalog: RestCatalog) -> None:
     """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at."""
     staged, updates = change.staged, change.updates
     if not isinstance(staged.metadata, TableMetadataV3):
@@ -230,7 +230,7 @@ def _check_answer(change: Change, answer: TableMetadata, *, catalog: str) -> Non
     snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
     kept_keys = [key for key in keys if key.key_id not in removed]
     sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
-    check_kept(sent, answer, table=table, catalog=catalog)
+    check_kept(sent, answer, table=table, catalog=catalog.name, same_keks=catalog.encryption.same_keks)
 
 
 def _refusal(response: Response) -> Exception:

@@ -3,7 +3,9 @@
 1. what may expire is worked out on the table's metadata (``table.maintenance.retention``); the manifest lists of expiring snapshots are
    read, so that a missing key or file stops the expiry before anything is changed;
 2. one commit removes snapshots, refs that are too old, and every key entry that nothing needs any more. It is valid only if all of it may
-   still expire by the catalog's metadata at that moment: another writer's snapshot, tag or rollback makes step 1 start again;
+   still expire by the catalog's metadata at that moment: another writer's snapshot, tag or rollback makes step 1 start again. A REST
+   server is told of the refs that are there, but not that there is no other one: if a ref was made in the very moment, and the server
+   dropped it with its snapshot, that is an error, and no file is deleted;
 3. files that nothing reaches are deleted: data and delete files, manifests and lists that no snapshot of the committed metadata has. Each
    list and each manifest is read once at most.
 
@@ -28,7 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots as IcebergExpireSnapshots
 from pyiceberg.utils.properties import property_as_bool
 
-from icelock.errors import IcelockError, PolicyError
+from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
@@ -77,6 +79,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._refused = False
         self._unreadable: set[str] | None = None
         self._now_ms = table.encryption.clock()
+        self._checked = self._table.metadata
 
     def older_than(self, dt: datetime) -> Self:
         """Expire snapshots older than a time.
@@ -126,6 +129,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 ``clean_expired_files(False)`` it is not read, and its files are left; so they are with ``drop_unreadable()``.
             CommitFailedException: the catalog refused each time; nothing was changed.
             CommitStateUnknownException: the outcome is unknown; nothing was deleted.
+            CommitError: a REST server dropped a branch or tag that another client made meanwhile; no file was deleted.
         """
         properties = self._table.metadata.properties
         try:
@@ -138,6 +142,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         left: list[str] = []
         files: list[str] = []
         if expired is not None:
+            self._check_refs()
             try:
                 files = list(expired.unreached_in(self._table.metadata, self._table.io, before))
             except Exception as e:
@@ -155,6 +160,24 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             unreadable=tuple(sorted(self._unreadable or ())),
         )
 
+    def _check_refs(self) -> None:
+        """Refuse, as a CommitError, to delete files of snapshots that a ref had just been given to, which the catalog dropped.
+
+        The metadata log tells whether the commit was made on the metadata that it was checked with.
+        """
+        base, made = self._checked, self._table.metadata
+        was, now = ([entry.metadata_file for entry in one.metadata_log] for one in (base, made))
+        if now[-2:-1] == was[-1:]:
+            return
+        between: Any = self._shared.catalog.read_metadata_file(now[-1])
+        lost = sorted(between.refs.keys() - base.refs.keys() - made.refs.keys())
+        if lost:
+            raise CommitError(
+                f"table {'.'.join(self._table.name())}: snapshots are expired, and with them the catalog dropped {', '.join(lost)}, which "
+                f"another client made at that moment. No file was deleted: register {now[-1]} under another name, and copy the rows from "
+                "there; icelock.maintenance.leftovers lists the files when they are not needed"
+            )
+
     def _commit(self) -> Any:
         """Not used: an expiry deletes files, so it cannot be part of a larger transaction."""
         raise NotImplementedError
@@ -168,7 +191,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         if not plan:
             return before, plan, None
         expired = self._files_of(plan) if self._clean else None
-        still = _StillExpirable(lambda metadata: plan.is_part_of(self._plan(metadata)), table=".".join(self._table.name()))
+        still = _StillExpirable(lambda metadata: self._may_expire(plan, metadata), table=".".join(self._table.name()))
         requirements = (ice.AssertTableUUID(uuid=before.table_uuid), still)
         try:
             self._table._do_commit(updates=_updates(plan, before), requirements=requirements)  # noqa: SLF001
@@ -181,6 +204,11 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             if not self._landed(plan):
                 raise
         return before, plan, expired
+
+    def _may_expire(self, plan: Expirable, metadata: TableMetadataV3) -> bool:
+        """Whether all of a plan may expire by the metadata that the commit is checked with."""
+        self._checked = metadata
+        return plan.is_part_of(self._plan(metadata))
 
     def _files_of(self, plan: Expirable) -> _ExpiredFiles:
         try:
