@@ -20,10 +20,9 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import KeyMetadata
-from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, Layout, ModulePlace, as_plain_file, following, layout_of
+from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, LONGEST_FOOTER, Layout, ModulePlace, as_plain_file, following, layout_of
 
 _UNAUTHENTICATED: Final = "algorithm-without-authentication"
-_LONGEST_FOOTER: Final = 256 << 20
 _TAIL: Final = 1 << 16
 _MAGIC: Final = 4
 
@@ -67,9 +66,9 @@ def _before_end(stored: StoredBytes, tail: bytes, length: int) -> bytes:
     whole = length + crypto.END_LENGTH
     if whole <= len(tail):
         return tail[-whole : -crypto.END_LENGTH]
-    if length > _LONGEST_FOOTER:
+    if length > LONGEST_FOOTER:
         raise Fault(
-            "footer-does-not-authenticate", f"it says that its footer has {length} bytes, and more than {_LONGEST_FOOTER} are not read"
+            "footer-does-not-authenticate", f"it says that its footer has {length} bytes, and more than {LONGEST_FOOTER} are not read"
         )
     return stored.read(stored.size - whole, length)
 

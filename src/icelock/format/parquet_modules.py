@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 from icelock.format import parquet_crypto as crypto
 
 LENGTH: Final = struct.Struct("<I")
+LONGEST_FOOTER: Final = 256 << 20
+"""Bytes: a longer one is not read."""
 BEFORE_ALL: Final = (-1, 0, -1)
 """The place before the first module."""
 _AFTER_PAGES: Final = (crypto.COLUMN_INDEX, crypto.OFFSET_INDEX, crypto.BLOOM_HEADER, crypto.BLOOM_BITS)

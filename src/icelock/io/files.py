@@ -10,6 +10,8 @@ Source: Java ``EncryptedInputFile``, ``EncryptedOutputFile``. Not here: which fi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from pyiceberg.io import InputFile, OutputFile
@@ -108,6 +110,23 @@ class EncryptedOutputFile(OutputFile):
             raise PolicyError(f"{self.location}: refused to write twice with one key; make a new EncryptedOutputFile with a fresh FileKey")
         self._writer = Ags1Writer(cast("Sink", self._inner.create(overwrite=overwrite)), self._file_key, self.location, self._entropy)
         return self._writer
+
+    @contextmanager
+    def written(self) -> Iterator[Ags1Writer]:
+        """Create the file, and give its stream to a ``with`` block: it is closed afterwards, and storage has it; an error aborts it.
+
+        Raises:
+            IntegrityError: storage does not have what was written.
+            FileExistsError, OSError: storage has the file, or failed. On any error deleting the file is up to the caller.
+        """
+        stream = self.create(overwrite=False)
+        try:
+            yield stream
+            stream.close()
+            self.check_stored()
+        except BaseException:
+            self.abort()
+            raise
 
     def abort(self) -> None:
         """Abort an open stream, which then has no key metadata. Deleting the file is up to the caller."""

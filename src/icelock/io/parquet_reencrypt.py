@@ -18,13 +18,12 @@ from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import FileKey, KeyMetadata
-from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, Layout, ModulePlace, as_plain_file, following, layout_of
+from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, LONGEST_FOOTER, Layout, ModulePlace, as_plain_file, following, layout_of
 from icelock.io.raw import read_up_to, write_all
 from icelock.io.stored import check_size
 from icelock.keys.entropy import Entropy
 
 _UNIQUE: Final = 8
-_LONGEST_FOOTER: Final = 256 << 20
 
 
 def reencrypt_parquet(source: InputFile, key: KeyMetadata, output: OutputFile, file_key: FileKey, entropy: Entropy) -> KeyMetadata:
@@ -43,7 +42,7 @@ def reencrypt_parquet(source: InputFile, key: KeyMetadata, output: OutputFile, f
             raise IntegrityError(f"{source.location} has {reader.size} bytes, and its key metadata says {key.encrypted_length}")
         end = reader.at(max(0, reader.size - crypto.END_LENGTH), crypto.END_LENGTH)
         length = crypto.footer_length(end, reader.size, source.location)
-        if end[4:] != crypto.ENCRYPTED_MAGIC or length > _LONGEST_FOOTER:
+        if end[4:] != crypto.ENCRYPTED_MAGIC or length > LONGEST_FOOTER:
             raise IntegrityError(f"{source.location} has no encrypted footer, or one of {length} bytes: it is not written again")
         start = reader.size - crypto.END_LENGTH - length
         opened = crypto.open_footer(reader.at(start, length), key.dek.reveal(), key.aad_prefix or b"", source.location)

@@ -22,17 +22,10 @@ def reencrypt(source: EncryptedInputFile, output: EncryptedOutputFile) -> KeyMet
         FileExistsError: the storage has a file at the output's place.
         OSError: the storage failed. On any error the stream is aborted, and deleting the file is up to the caller.
     """
-    with source.open() as stream:
-        sink = output.create(overwrite=False)
-        try:
-            while piece := stream.read(_PIECE):
-                sink.write(piece)
-            check_plain(source, sink.tell())
-            sink.close()
-            output.check_stored()
-        except BaseException:
-            output.abort()
-            raise
+    with source.open() as stream, output.written() as sink:
+        while piece := stream.read(_PIECE):
+            sink.write(piece)
+        check_plain(source, sink.tell())
     return output.key_metadata
 
 

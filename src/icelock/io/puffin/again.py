@@ -35,14 +35,8 @@ def move_vectors(source: EncryptedInputFile, output: EncryptedOutputFile, place_
         if _REFERENCED in properties:
             properties[_REFERENCED] = place_of(properties[_REFERENCED])
     text = json.dumps(footer, separators=(",", ":"), ensure_ascii=False).encode()
-    sink = output.create(overwrite=False)
-    try:
+    with output.written() as sink:
         sink.write(blobs + MAGIC + text + _END.pack(len(text), 0) + MAGIC)
-        sink.close()
-        output.check_stored()
-    except BaseException:
-        output.abort()
-        raise
     return output.key_metadata
 
 

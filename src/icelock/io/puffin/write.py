@@ -61,9 +61,8 @@ def write_vectors(output: EncryptedOutputFile, vectors: Sequence[DeletionVector]
         OSError: the storage failed; the stream is aborted, and deleting the file is up to the caller.
         IntegrityError: the storage does not have what was written; likewise.
     """
-    stream = output.create(overwrite=False)
     places: list[Place] = []
-    try:
+    with output.written() as stream:
         stream.write(MAGIC)
         position = len(MAGIC)
         for vector in vectors:
@@ -72,11 +71,6 @@ def write_vectors(output: EncryptedOutputFile, vectors: Sequence[DeletionVector]
             position += len(vector.blob)
         footer = json.dumps(_footer(vectors, places), separators=(",", ":"), ensure_ascii=False).encode()
         stream.write(MAGIC + footer + _FOOTER_END.pack(len(footer), 0) + MAGIC)
-        stream.close()
-        output.check_stored()
-    except BaseException:
-        output.abort()
-        raise
     return places
 
 
