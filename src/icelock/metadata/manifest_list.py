@@ -96,11 +96,10 @@ def write_manifest_list(  # noqa: PLR0913 - the header's six values
     return WrittenManifestList(location=location, key_metadata=output.key_metadata, next_row_id=next_row_id)
 
 
-def with_place(row: ManifestFile, *, path: str, length: int, key_metadata: bytes) -> ManifestFile:
-    """Return the row of a manifest that was written again: all else is as it was."""
-    fields = (field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
-    values = dict(zip(fields, row._data, strict=True))  # noqa: SLF001 - PyIceberg's Record
-    return ManifestFile.from_args(**{**values, "manifest_path": path, "manifest_length": length, "key_metadata": key_metadata})
+def row_with(row: ManifestFile, **fields: Any) -> ManifestFile:
+    """Return the same row with other values of some fields."""
+    names = (field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
+    return ManifestFile.from_args(**{**dict(zip(names, row._data, strict=True)), **fields})  # noqa: SLF001 - PyIceberg's Record
 
 
 def _check_encrypted(manifest: ManifestFile, io: EncryptingFileIO, *, snapshot_id: int) -> None:

@@ -9,7 +9,7 @@ Not here: which entries there are (``table``), the list (``metadata.manifest_lis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -38,6 +38,7 @@ from icelock.metadata.avro_file import AvroFileWriter, avro_schema, with_int_equ
 from icelock.metadata.canonical_json import dumps, schema_json, spec_field_object
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.stored_schema import written_form
+from icelock.metadata.table_metadata import with_sources
 from icelock.properties import ENCRYPTED_VERSION
 from icelock.secret import SecretBytes
 
@@ -45,7 +46,7 @@ _FIELDS = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields
 
 
 class EncryptedManifestWriter(ManifestWriter):
-    """A manifest writer whose file is encrypted; ``sources`` is the schema including dropped source columns of the spec.
+    """A manifest writer whose file is encrypted; ``schemas`` are all of the table, one of which has source columns that were dropped.
 
     Raises (from ``add_entry``):
         PolicyError: an added file has no key metadata, so it is plain (older ones pass if the policy allows plain files), or key
@@ -63,12 +64,12 @@ class EncryptedManifestWriter(ManifestWriter):
         schema: Schema,
         snapshot_id: int,
         content: ManifestContent = ManifestContent.DATA,
-        sources: Schema | None = None,
+        schemas: Iterable[Schema] = (),
     ) -> None:
         self._output = io.new_encrypted_output(location)
         super().__init__(spec, schema, self._output, snapshot_id, "deflate")
         self._content = content
-        self._sources = sources or schema
+        self._sources = with_sources(schema, [spec], schemas)
         self._avro: AvroFileWriter | None = None
         self._avro_names: tuple[str, ...] = ()
         self._prefixes: Sequence[bytes | None] = ()

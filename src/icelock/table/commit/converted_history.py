@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_LIST_FILE_SCHEMAS, ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import DATA_FILE_TYPE, ManifestContent, ManifestEntryStatus
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import _new_manifest_file_name, _new_manifest_list_file_name
 
@@ -24,9 +24,9 @@ from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
-from icelock.metadata.manifest_list import write_manifest_list
+from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
-from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata, with_sources
+from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata
 from icelock.properties import ENCRYPTED_VERSION
 from icelock.table.commit.staged import Staged
 from icelock.table.snapshot_guard import PARTITION_SUMMARY
@@ -101,9 +101,9 @@ class ConvertedHistory:
             self._begin()
         new = [snapshot for snapshot in snapshots if not self.has([snapshot])]
         self._next_row_id = max(self._next_row_id, getattr(plain.metadata, "next_row_id", None) or 0)
-        self._find_row_ids(plain.io, new, made)
-        for snapshot in new:
-            listed = sorted(snapshot.manifests(plain.io), key=lambda manifest: int(manifest.content))
+        lists = [sorted(snapshot.manifests(plain.io), key=lambda manifest: int(manifest.content)) for snapshot in new]
+        self._find_row_ids(plain.io, lists, made)
+        for snapshot, listed in zip(new, lists, strict=True):
             older = [one for one in listed if one.added_snapshot_id != snapshot.snapshot_id]
             for manifest in older:  # their row ids are not the snapshot's
                 self._manifest(staged, plain, manifest, made, delete)
@@ -117,9 +117,9 @@ class ConvertedHistory:
         """Whether all of these snapshots were converted."""
         return all(snapshot.snapshot_id in self._snapshots for snapshot in snapshots)
 
-    def _find_row_ids(self, io: Any, snapshots: Iterable[Any], made: Callable[[str], DataFile | None]) -> None:
+    def _find_row_ids(self, io: Any, lists: Iterable[Iterable[Any]], made: Callable[[str], DataFile | None]) -> None:
         """Take over the row ids that files have in a table of version 3, in whatever snapshot they got them."""
-        for manifest in {one.manifest_path: one for snapshot in snapshots for one in _with_row_ids(snapshot, io)}.values():
+        for manifest in {one.manifest_path: one for listed in lists for one in listed if _has_row_ids(one)}.values():
             self._first_ids[manifest.manifest_path] = manifest.first_row_id
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
                 file = entry.data_file
@@ -176,24 +176,23 @@ class ConvertedHistory:
         return self._deletes[key]
 
     def _written(self, staged: Staged, manifest: Any, entries: list[ManifestEntry], first_row_id: int | None) -> ManifestFile:
-        metadata, spec = staged.metadata, staged.metadata.specs()[manifest.partition_spec_id]
+        metadata = staged.metadata
         self._number += 1
         location = staged.locations.new_metadata_location(_new_manifest_file_name(num=self._number, commit_uuid=self._uuid))
         self.written.append(location)
         with EncryptedManifestWriter(
             staged.io,
             location=location,
-            spec=spec,
+            spec=metadata.specs()[manifest.partition_spec_id],
             schema=metadata.schema(),
             snapshot_id=manifest.added_snapshot_id,
             content=ManifestContent(manifest.content),
-            sources=with_sources(metadata.schema(), [spec], metadata.schemas),
+            schemas=metadata.schemas,
         ) as writer:
             for entry in entries:
                 writer.add_entry(entry)
-        row = writer.to_manifest_file()
-        return _row_with(
-            row,
+        return row_with(
+            writer.to_manifest_file(),
             sequence_number=manifest.sequence_number or 0,
             min_sequence_number=manifest.min_sequence_number or 0,
             first_row_id=first_row_id,
@@ -276,10 +275,5 @@ def without_partitions(summary: Any) -> Any:
     return type(summary)(operation=summary.operation, **kept)
 
 
-def _with_row_ids(snapshot: Any, io: Any) -> list[Any]:
-    return [one for one in snapshot.manifests(io) if one.content == ManifestContent.DATA and getattr(one, "first_row_id", None) is not None]
-
-
-def _row_with(row: ManifestFile, **fields: Any) -> ManifestFile:
-    names = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
-    return ManifestFile.from_args(**{**dict(zip(names, row._data, strict=True)), **fields})
+def _has_row_ids(manifest: Any) -> bool:
+    return manifest.content == ManifestContent.DATA and getattr(manifest, "first_row_id", None) is not None

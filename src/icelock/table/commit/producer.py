@@ -40,7 +40,7 @@ from icelock.metadata.json_values import whole_number
 from icelock.metadata.manifest import ManifestEntry
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
-from icelock.metadata.table_metadata import Snapshot, with_sources
+from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, commit_time_ms
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.staged import Staged, check_given_once, check_not_there, check_place, is_fresh
@@ -124,7 +124,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             schema=self.schema(),
             snapshot_id=self._snapshot_id,
             content=content,
-            sources=with_sources(self.schema(), [spec], self._staged.metadata.schemas),
+            schemas=self._staged.metadata.schemas,
         )
 
     def _manifests(self) -> list[ManifestFile]:

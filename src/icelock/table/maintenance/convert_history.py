@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -75,7 +75,8 @@ class KeptHistory:
         seen: set[str] = set()
         listed: dict[str, list[str]] = {}  # where a file is live
         build: Any = TaskBuilder(self._schemas).build
-        for manifest in (one for snapshot in snapshots for one in snapshot.manifests(table.io)):
+        manifests = {snapshot.snapshot_id: snapshot.manifests(table.io) for snapshot in snapshots}
+        for manifest in itertools.chain.from_iterable(manifests.values()):
             if manifest.manifest_path in seen or manifest.content != ManifestContent.DATA:
                 continue
             seen.add(manifest.manifest_path)
@@ -83,23 +84,8 @@ class KeptHistory:
                 entry.data_file.spec_id = manifest.partition_spec_id
                 listed.setdefault(entry.data_file.file_path, []).append(manifest.manifest_path)
                 tasks[source_of_path(entry.data_file.file_path)] = build(_AsTask(entry.data_file))
-        self._check_once(table, snapshots, listed)
+        _check_once(manifests, listed, table=".".join(table.name()))
         return Plan(tasks=tasks, read=engine_scan(table).read_context(), snapshots=snapshots)
-
-    def _check_once(self, table: AnyTable, snapshots: Sequence[Any], listed: Mapping[str, Sequence[str]]) -> None:
-        """Refuse, as a PolicyError, a snapshot that has a data file twice: both would be one file with one set of row ids."""
-        several: dict[str, list[str]] = {}
-        for path, places in listed.items():
-            for place in places if len(places) > 1 else ():
-                several.setdefault(place, []).append(path)
-        for snapshot in snapshots if several else ():
-            there = Counter(path for manifest in snapshot.manifests(table.io) for path in several.get(manifest.manifest_path, ()))
-            twice = next((path for path, count in there.items() if count > 1), None)
-            if twice is not None:
-                raise PolicyError(
-                    f"table {'.'.join(table.name())}: snapshot {snapshot.snapshot_id} lists data file {twice} twice, so its history cannot "
-                    "be kept: rewrite that file and expire the snapshot, or convert the current state only (history='drop')"
-                )
 
     def write(
         self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
@@ -154,6 +140,28 @@ class KeptHistory:
         for branch in branches or [MAIN_BRANCH]:
             stage_converted(transaction, (), plain, branch)
         return transaction
+
+
+def _check_once(manifests: Mapping[int, Iterable[Any]], listed: Mapping[str, Sequence[str]], *, table: str) -> None:
+    """Refuse, as a PolicyError, a snapshot that has a data file twice: both would be one file with one set of row ids.
+
+    Args:
+        manifests: by snapshot.
+        listed: the manifests in which a file is live, by its path.
+        table: its name.
+    """
+    several: dict[str, list[str]] = {}
+    for path, places in listed.items():
+        for place in places if len(places) > 1 else ():
+            several.setdefault(place, []).append(path)
+    for snapshot_id, its in manifests.items() if several else ():
+        there = Counter(path for manifest in its for path in several.get(manifest.manifest_path, ()))
+        twice = next((path for path, count in there.items() if count > 1), None)
+        if twice is not None:
+            raise PolicyError(
+                f"table {table}: snapshot {snapshot_id} lists data file {twice} twice, so its history cannot be kept: rewrite that file "
+                "and expire the snapshot, or convert the current state only (history='drop')"
+            )
 
 
 def by_id(metadata: TableMetadata) -> list[Any]:

@@ -142,8 +142,7 @@ def take_mark_away(table: OpenTable, mark: str) -> None:
 
 def numbers_under(metadata: TableMetadataV3, kek_id: str | None) -> frozenset[int]:
     """Return the sequence numbers of the snapshots that are sealed under a KEK, or one that was made after it; none for None."""
-    made_ms = made_at(metadata, kek_id)
-    return frozenset() if made_ms is None else numbers_since(metadata, made_ms)
+    return numbers_since(metadata, made_at(metadata, kek_id))
 
 
 def made_at(metadata: TableMetadataV3, kek_id: str | None) -> int | None:
@@ -151,8 +150,10 @@ def made_at(metadata: TableMetadataV3, kek_id: str | None) -> int | None:
     return next((created_ms(key) for key in metadata.encryption_keys if key.key_id == kek_id and KEY_TIMESTAMP in key.properties), None)
 
 
-def numbers_since(metadata: TableMetadataV3, made_ms: int) -> frozenset[int]:
-    """Return the sequence numbers of the snapshots that are sealed under a KEK that was made then, or later."""
+def numbers_since(metadata: TableMetadataV3, made_ms: int | None) -> frozenset[int]:
+    """Return the sequence numbers of the snapshots that are sealed under a KEK that was made then, or later; none for None."""
+    if made_ms is None:
+        return frozenset()
     sealed_by = sealing_keks(metadata)
     later = {key.key_id for key in metadata.encryption_keys if KEY_TIMESTAMP in key.properties and created_ms(key) >= made_ms}
     numbers = {snapshot.sequence_number or 0: sealed_by.get(snapshot.snapshot_id) in later for snapshot in metadata.snapshots}

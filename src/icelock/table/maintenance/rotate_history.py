@@ -36,7 +36,6 @@ from icelock.io.puffin.again import move_vectors
 from icelock.io.reencrypt import reencrypt
 from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
-from icelock.metadata.table_metadata import with_sources
 from icelock.table.maintenance.compact import Progress
 from icelock.table.maintenance.rotate_data import numbers_since
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
@@ -58,7 +57,7 @@ class RotatedHistory(RotatedLists):
         self._bytes = self._data_files = 0
         self._holds_old: dict[str, bool] = {}  # manifests of after that have files of before
         self._heads_too = False  # of a plan: they are older snapshots once their branches have others
-        under = frozenset() if self._made_ms is None else numbers_since(table.metadata, self._made_ms)
+        under = numbers_since(table.metadata, self._made_ms)
         self._fresh = frozenset(number for number in under if number > mark.since)  # of snapshots of the rotation's KEK, when it begins
 
     def plan(self) -> Rotated:
@@ -127,11 +126,11 @@ class RotatedHistory(RotatedLists):
         manifest = ManifestFile.from_args(manifest_path=row.path, key_metadata=row.key_metadata)
         for entry in stored_entries(manifest, self._table.io):
             file = entry.data_file
-            name = _NAME.fullmatch(file.file_path.rpartition("/")[2])
+            digest = self._digest_in(file.file_path, _NAME)
             is_data = file.content == DataFileContent.DATA and entry.status != ManifestEntryStatus.DELETED
-            if is_data and name is not None and name[1] == self._digest("")[:8] and file.key_metadata is not None:
+            if is_data and digest is not None and file.key_metadata is not None:
                 found = NewPlace(path=file.file_path, length=file.file_size_in_bytes, key_metadata=file.key_metadata)
-                self._committed.setdefault(name[2], found)
+                self._committed.setdefault(digest, found)
                 self._in.setdefault(found.path, set()).add(row.path)
 
     def _below(self, path: str) -> Iterable[str]:
@@ -225,17 +224,15 @@ class RotatedHistory(RotatedLists):
 
     def _write_manifest(self, row: ManifestFile) -> NewPlace:
         metadata = self._table.metadata
-        spec = metadata.specs()[row.partition_spec_id]
-        schema = metadata.schema()
         location = self._new_location(self._manifest_name(row))
         with EncryptedManifestWriter(
             self._table.io,
             location=location,
-            spec=spec,
-            schema=schema,
+            spec=metadata.specs()[row.partition_spec_id],
+            schema=metadata.schema(),
             snapshot_id=row.added_snapshot_id or 0,
             content=row.content,
-            sources=with_sources(schema, [spec], metadata.schemas),
+            schemas=metadata.schemas,
         ) as writer:
             for entry in stored_entries(row, self._table.io):
                 place = self._move_entry(entry.data_file)

@@ -39,7 +39,7 @@ from icelock.io.files import EncryptedInputFile
 from icelock.io.listing import delete_files
 from icelock.io.reencrypt import reencrypt
 from icelock.metadata.manifest import ManifestFile
-from icelock.metadata.manifest_list import with_place, write_manifest_list
+from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.table.maintenance.compact import Progress
 from icelock.table.maintenance.key_uses import kek_uses
 from icelock.table.maintenance.list_moves import ListMoves, Moved, WrittenList
@@ -125,7 +125,7 @@ class RotatedLists:
     def _older(self) -> list[Any]:
         """Return the snapshots that are not sealed under the rotation's KEK or a later one."""
         metadata = self._table.metadata
-        done = frozenset() if self._made_ms is None else numbers_since(metadata, self._made_ms)
+        done = numbers_since(metadata, self._made_ms)
         return [snapshot for snapshot in metadata.snapshots if snapshot.sequence_number not in done]
 
     def _left(self) -> list[Any]:
@@ -153,11 +153,11 @@ class RotatedLists:
         return row.sequence_number <= self._mark.since or self._digest(row.manifest_path) in self._digests
 
     def _is_written_again(self, row: ManifestFile) -> bool:
-        return self._digest_in(row) is not None
+        return self._digest_in(row.manifest_path) is not None
 
-    def _digest_in(self, row: ManifestFile) -> str | None:
-        """Return the digest of the place before, which is in the name of a manifest that this rotation wrote again."""
-        name = _NAME.fullmatch(row.manifest_path.rpartition("/")[2])
+    def _digest_in(self, path: str, form: re.Pattern[str] = _NAME) -> str | None:
+        """Return the digest of the place before, which is in the name of a manifest, or other file, that this rotation wrote again."""
+        name = form.fullmatch(path.rpartition("/")[2])
         return name[2] if name is not None and name[1] == self._digest("")[:8] else None
 
     def _move(self, snapshots: Sequence[Any]) -> Moved:
@@ -289,7 +289,7 @@ class RotatedLists:
             self._table.io,
             location=location,
             manifests=[
-                with_place(row, path=place.path, length=place.length, key_metadata=place.key_metadata)
+                row_with(row, manifest_path=place.path, manifest_length=place.length, key_metadata=place.key_metadata)
                 for row, place in zip(rows, places, strict=True)
             ],
             snapshot_id=snapshot.snapshot_id,
@@ -316,7 +316,7 @@ class RotatedLists:
         found: dict[str, NewPlace] = {}
         for snapshot, rows in zip(done, at_once(lambda one: one.manifests(self._table.io), done), strict=True):
             for row in rows:
-                digest = self._digest_in(row)
+                digest = self._digest_in(row.manifest_path)
                 if digest is not None and row.key_metadata is not None:
                     found[digest] = NewPlace(path=row.manifest_path, length=row.manifest_length, key_metadata=row.key_metadata)
                     self._carry(snapshot.snapshot_id, [row.manifest_path])
