@@ -19,13 +19,12 @@ from pyspark.sql import SparkSession
 from icelock.audit.file_check import Checked, FileTask, check_files
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError
-from icelock.io.file_io import storage_of
 from icelock.keys.entropy import SystemEntropy
+from icelock.spark.driver.compact_here import storage_for_tasks
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.splits import KEY_LENGTH
-from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.check_files import CheckPlan, CheckSplit, FilesChecked, check_sealed
 from icelock.spark.task.splits import shares
@@ -62,7 +61,7 @@ class CheckByTasks:
         number = min(len(tasks), settings_of(self._spark).parallelism * _SHARES)
         divided = [[tasks[place] for place in share] for share in shares([_cost(task) for task in tasks], number)]
         plan = CheckPlan(
-            storage=executor_properties(storage_of(io).properties, self._catalog.properties),
+            storage=storage_for_tasks(io, self._catalog),
             location=tasks[0].path,
             threads=threads,
             sender=recipient.sender,

@@ -17,7 +17,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +49,6 @@ from icelock.spark.task.splits import Split
 from icelock.spark.task.write import WritePlan
 from icelock.table.maintenance.compact import CompactWork, combine_here
 from icelock.table.maintenance.compact_plan import PlannedGroup
-from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -76,7 +77,7 @@ class CombineByTasks:
 
     def _combined(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Write all groups in one job."""
-        job = Job(work.write, storage_for_tasks(self._table))
+        job = Job(work.write, storage_for_tasks(self._table.io, self._table.catalog))
         plan = CombinePlan(read=self._read_plan(work), write=job.plan)
         try:
             with job.leaving_nothing():
@@ -91,7 +92,7 @@ class CombineByTasks:
 
     def _arranged(self, work: CompactWork, group: PlannedGroup) -> list[DataFile] | Exception:
         """Write one group in its order."""
-        job = Job(work.write, storage_for_tasks(self._table))
+        job = Job(work.write, storage_for_tasks(self._table.io, self._table.catalog))
         try:
             with job.leaving_nothing():
                 rows = self._in_order(work, group, self._rows(work, group))
@@ -134,12 +135,14 @@ class CombineByTasks:
 
 def read_plan_of(table: Table, scan: DataScan, schema: Schema, rows: sp.StructType | None = None) -> ReadPlan:
     """Return what tasks need to read columns of a scan's files; ``rows`` is Spark's form of them, if they go to Spark."""
-    return ReadPlan.of(scan.read_context(schema), rows or sp.StructType(), storage_for_tasks(table), table.metadata.location)
+    return ReadPlan.of(
+        scan.read_context(schema), rows or sp.StructType(), storage_for_tasks(table.io, table.catalog), table.metadata.location
+    )
 
 
-def storage_for_tasks(table: AnyTable) -> dict[str, str]:
-    """Return the settings of a table's storage that executors may have."""
-    return executor_properties(storage_of(table.io).properties, table.catalog.properties)
+def storage_for_tasks(io: FileIO, catalog: Catalog) -> dict[str, str]:
+    """Return the settings of a storage that executors may have."""
+    return executor_properties(storage_of(io).properties, catalog.properties)
 
 
 class Job:

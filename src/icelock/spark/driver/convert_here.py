@@ -25,7 +25,6 @@ from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.driver.compact_here import Job, storage_for_tasks
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
-from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.task.combine import CombinePlan, combine_sealed
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
@@ -42,7 +41,7 @@ class ConvertByTasks:
         self._spark = spark
         self._to = to
         self._location = table.metadata.location
-        self._storage = storage_for_tasks(table)
+        self._storage = storage_for_tasks(table.io, table.catalog)
 
     def __call__(
         self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
@@ -56,7 +55,7 @@ class ConvertByTasks:
 
     def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool) -> list[list[DataFile]]:
         """Write some files in one job."""
-        to = self._storage if self._to is None else executor_properties(write.io.properties, self._to.properties)
+        to = self._storage if self._to is None else storage_for_tasks(write.io, self._to)
         job = Job(write, to)
         every_row = replace(read, schema=read.schema if by_name else write.schema, row_filter=AlwaysTrue())
         plan = CombinePlan(read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location), write=job.plan, by_name=by_name)

@@ -107,8 +107,10 @@ class JobsHere(Jobs):
         few = is_small(rows) if files is None else are_few_changes(files.searched, source_rows or 0)
         context = plan.context()
         layout = layout or Layout.of(context)
-        check_properties(layout)
-        rows = rows if few else distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive)
+        if few:
+            check_properties(layout)
+        else:
+            rows = distributed(rows, layout, options, case_sensitive=self._settings.case_sensitive)
         try:
             messages = write_here(plan, rows, few=few)
             check()
