@@ -174,9 +174,9 @@ def test_java_goes_on_when_all_files_are_under_a_new_kek(engines, new_table):
     verify_chain(ours, name)
 
 
-def test_java_goes_on_when_lists_of_all_snapshots_are_under_a_new_kek(engines, new_table):
-    """Java's manifests and lists of before are written again by us: it reads each snapshot, branch and tag, goes on, and expires."""
-    ours, java, name = engines.ours, engines.java, new_table("rotatedlists")
+def with_history(engines, name):
+    """A table of both engines with appends, vectors, a tag and a branch; returns the ids of each snapshot, as Java reads it."""
+    ours, java = engines.ours, engines.java
     ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
     ours.table(name).append(rows(1, 2, 3))
     java.insert(name, rows(4, 5, 6))
@@ -184,14 +184,23 @@ def test_java_goes_on_when_lists_of_all_snapshots_are_under_a_new_kek(engines, n
     java.sql("DELETE FROM {t} WHERE id IN (2, 5)", t=name)
     java.sql("ALTER TABLE {t} CREATE BRANCH side", t=name)
     java.insert(name, rows(7))
-    snapshots = [snapshot.snapshot_id for snapshot in ours.table(name).snapshots()]
-    seen = [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots]
     ours.landed(name)
+    return by_snapshot(java, name, [snapshot.snapshot_id for snapshot in ours.table(name).snapshots()])
+
+
+def by_snapshot(java, name, snapshots):
+    return {number: numbers(java.read(name, View(snapshot_id=number))) for number in snapshots}
+
+
+def test_java_goes_on_when_lists_of_all_snapshots_are_under_a_new_kek(engines, new_table):
+    """Java's manifests and lists of before are written again by us: it reads each snapshot, branch and tag, goes on, and expires."""
+    ours, java, name = engines.ours, engines.java, new_table("rotatedlists")
+    seen = with_history(engines, name)
     done = ours.table(name).maintenance.rotate("lists")
     ours.landed(name)
-    assert (done.rotated_snapshots, done.left_files) == (len(snapshots), 0)
+    assert (done.rotated_snapshots, done.left_files) == (len(seen), 0)
     assert {key.encrypted_by_id for key in ours.table(name).metadata.encryption_keys} == {"keyA", done.kek}
-    assert [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots] == seen
+    assert by_snapshot(java, name, seen) == seen
     assert numbers(java.read(name, View(ref="then"))) == [1, 2, 3, 4, 5, 6]
     assert numbers(java.read(name, View(ref="side"))) == [1, 3, 4, 6]
     java.insert(name, rows(8))
@@ -208,26 +217,17 @@ def test_java_goes_on_when_lists_of_all_snapshots_are_under_a_new_kek(engines, n
 def test_java_goes_on_when_files_of_all_snapshots_are_under_a_new_kek(engines, new_table):
     """Java's data files and vectors are copied by us, module by module: it reads each snapshot, branch and tag, goes on, and expires."""
     ours, java, name = engines.ours, engines.java, new_table("rotatedall")
-    ours.create(name, arrow([]).schema, properties=MERGE_ON_READ)
-    ours.table(name).append(rows(1, 2, 3))
-    java.insert(name, rows(4, 5, 6))
-    java.sql("ALTER TABLE {t} CREATE TAG then", t=name)
-    java.sql("DELETE FROM {t} WHERE id IN (2, 5)", t=name)
-    java.sql("ALTER TABLE {t} CREATE BRANCH side", t=name)
-    java.insert(name, rows(7))
-    snapshots = [snapshot.snapshot_id for snapshot in ours.table(name).snapshots()]
-    seen = [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots]
-    ours.landed(name)
-    before = {file for number in snapshots for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
+    seen = with_history(engines, name)
+    before = {file for number in seen for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
     done = ours.table(name).maintenance.rotate("all")
     ours.landed(name)
-    assert (done.rotated_snapshots, done.left_files) == (len(snapshots), 0)
+    assert (done.rotated_snapshots, done.left_files) == (len(seen), 0)
     assert {key.encrypted_by_id for key in ours.table(name).metadata.encryption_keys} == {"keyA", done.kek}
-    now = {file for number in snapshots for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
+    now = {file for number in seen for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
     assert (len(now), now & before) == (len(before), set())
     for path in before:
         local(path).unlink()
-    assert [numbers(java.read(name, View(snapshot_id=number))) for number in snapshots] == seen
+    assert by_snapshot(java, name, seen) == seen
     assert numbers(java.read(name, View(ref="then"))) == [1, 2, 3, 4, 5, 6]
     assert numbers(java.read(name, View(ref="side"))) == [1, 3, 4, 6]
     java.insert(name, rows(8))

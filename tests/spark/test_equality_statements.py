@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.table_model import row, rows_of
-from tests.unit.table.test_compact import make
-from tests.unit.table.test_older_deletes import commit, equality, paths, positions
-from tests.unit.table.test_rewrite_deletes import without
+from tests.unit.table.test_rewrite_deletes import with_older_deletes, without
 
 pytestmark = pytest.mark.spark
 GONE = (0, 4, 7, 9, 12, 15)
@@ -15,12 +13,7 @@ GONE = (0, 4, 7, 9, 12, 15)
 
 @pytest.fixture
 def table(spark_lake):
-    """Twenty rows in two files: 0, 9 and 15 are deleted by their places, 4, 7 and 12 by their ids."""
-    made = make(spark_lake, 2)
-    first, second = paths(made)
-    commit(made, positions(made, "p1", {first: [0, 9], second: [5]}))
-    commit(made, equality(made, "e1", [4, 7, 12, 999]))
-    return made
+    return with_older_deletes(spark_lake)
 
 
 @pytest.mark.spark43

@@ -12,8 +12,8 @@ from icelock.errors import PolicyError
 from icelock.spark.driver import compact_here, find_deleted_here
 from tests.helpers.table_model import arrow, row, rows_of
 from tests.unit.table.test_compact import make, meanwhile
-from tests.unit.table.test_older_deletes import commit, equality, paths, positions
-from tests.unit.table.test_rewrite_deletes import vectors, without
+from tests.unit.table.test_older_deletes import paths
+from tests.unit.table.test_rewrite_deletes import vectors, with_older_deletes, without
 
 pytestmark = pytest.mark.spark
 TABLE = "test.db.t"
@@ -37,12 +37,7 @@ def ran(monkeypatch):
 
 @pytest.fixture
 def table(spark_lake):
-    """Two files of ten rows each, one with position deletes, both with equality deletes."""
-    made = make(spark_lake, 2)
-    first, second = paths(made)
-    commit(made, positions(made, "p1", {first: [0, 9], second: [5]}))
-    commit(made, equality(made, "e1", [4, 7, 12, 999]))
-    return made
+    return with_older_deletes(spark_lake)
 
 
 @pytest.mark.spark43

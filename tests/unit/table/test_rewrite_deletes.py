@@ -41,6 +41,15 @@ def vectors(table: Any) -> dict[str, int]:
     return {file.referenced_data_file: file.record_count for file in found}
 
 
+def with_older_deletes(lake: TestLake) -> Any:
+    """Ids 0 to 19 in two files: 0, 9 and 15 are deleted by their places, 4, 7 and 12 by their ids."""
+    made = make(lake, 2)
+    first, second = paths(made)
+    commit(made, positions(made, "p1", {first: [0, 9], second: [5]}))
+    commit(made, equality(made, "e1", [4, 7, 12, 999]))
+    return made
+
+
 def without(*gone: int, rows: int = 20) -> list[Any]:
     return sorted(row(number) for number in range(rows) if number not in gone)
 
