@@ -263,8 +263,11 @@ def test_filters_prune_files(parts):
         "c = 'b' and at < timestamp'2026-01-02 00:00:00Z'": (1, [1]),
         "n = 30": (1, [3]),
         "n = 30 or n = 0": (2, [0, 3]),
-        # Spark tells a scan nothing of a filter in which partition values are one side of OR.
-        "n = 30 or c = 'a'": (6, [0, 2, 3, 4]),
+        "n = 30 or c = 'a'": (4, [0, 2, 3, 4]),
+        "not (c = 'a' and n < 30)": (4, [1, 3, 4, 5]),
+        "(c = 'a' or n = 30) and (n % 20 = 0 or c = 'b')": (4, [0, 2, 3, 4]),
+        "n % 20 = 0 or c = 'b'": (6, [0, 1, 2, 3, 4, 5]),
+        "c is null or at >= timestamp'2026-01-03 00:00:00Z'": (2, [4, 5]),
         "n > 20 and n % 20 = 0": (3, [4]),
         "n in (10, 50, 999)": (2, [1, 5]),
         "c is null": (0, []),
@@ -277,6 +280,26 @@ def test_filters_prune_files(parts):
         assert files_read(found) == files, text
         assert values(found.select("id")) == ids, text
     assert len(parts.inputFiles()) == 6
+
+
+@pytest.mark.spark43
+def test_an_or_of_partition_and_file_prunes_its_own_scan_only(parts):
+    """It goes to no other side of a join, not even by an equality of the partition, and scans with equal ones are read once."""
+    either = parts.filter("n = 30 or c = 'a'")
+    joined = either.alias("x").join(parts.alias("y"), F.expr("x.c = y.c")).selectExpr("x.id", "y.id other")
+    assert values(joined) == [(a, b) for a in (0, 2, 3, 4) for b in range(6) if a % 2 == b % 2]
+    assert sorted(scan.metrics().apply("numFiles").value() for scan in scans(joined)) == [4, 6]
+    assert "mayMatch" not in joined._jdf.queryExecution().optimizedPlan().toString()
+    grouped = either.groupBy("c").count()
+    twice = grouped.alias("x").join(grouped.alias("y"), F.expr("x.c = y.c")).select("x.count", "y.count")
+    assert values(twice) == [(1, 1), (3, 3)]
+    assert twice._jdf.queryExecution().executedPlan().toString().count("ReusedExchange") >= 1
+    cached = either.cache()
+    try:
+        assert values(cached.filter("c = 'b' or n = 0").select("id")) == [0, 3]
+        assert values(parts.filter("c = 'b' or n = 0").select("id")) == [0, 1, 3, 5]
+    finally:
+        cached.unpersist()
 
 
 def test_filters_prune_whatever_the_query(spark, parts):

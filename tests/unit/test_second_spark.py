@@ -33,6 +33,7 @@ HOOKS = {
     "LiveColumn": "test_native_deletes.py::test_vectors_on_every_kind_of_column",
     "LiveRows": "test_native_deletes.py::test_many_splits_of_a_file_with_a_vector",
     "LocalFiles": "test_native_local.py::test_settings_of_the_session_do_not_bring_them_back",
+    "MixedFilters": "test_native_filters.py::test_an_or_of_partition_and_file_prunes_its_own_scan_only",
     "NativeScan": "test_native_schema.py::test_defaults_stand_for_older_rows_and_for_no_null",
     "OpenedFile": "test_native_algorithm.py::test_chosen_values_without_a_key",  # Parquet's decryptors, by private fields
     "OwnRows": "test_statements.py::test_an_overwrite_with_rows_of_the_table_itself_loses_no_other_writers",

@@ -34,6 +34,7 @@ _NATIVE: Final = (
         "LiveRows",
         "KeyOfThread",
         "FunctionFilters",
+        "MixedFilters",
         "PlannedFiles",
         "KeyedReader",
         "SafeFilters",

@@ -72,6 +72,7 @@ class NativeJvm:
         self._open = self._classes.NativeScan.open
         if not has_rule(self._session, "icelock.CountedRows"):
             self._session.extensions().injectOptimizerRule(self._classes.CountedRows.builder())
+            self._session.extensions().injectPlannerStrategy(self._classes.MixedFilters.builder())
 
     def open(self, scan: Scan) -> DataFrame:
         """Return the rows of a scan's files, for the user's session, with the settings of one that reads by field id."""

@@ -96,6 +96,9 @@ public class PlannedFiles implements FileIndex, Supplier {
   private List<?> matching(List<?> directories, Seq partitionFilters) {
     List<?> left = directories;
     for (Object filter : CollectionConverters.asJava(partitionFilters)) {
+      if (MixedFilters.condition((Expression) filter) != null) {
+        continue;
+      }
       Expression bound = (Expression) ((Expression) filter).transform(new Replacing(new Binding(partitionSchema)));
       BasePredicate predicate = Predicate$.MODULE$.createInterpreted(bound);
       predicate.initialize(0);
@@ -141,7 +144,8 @@ public class PlannedFiles implements FileIndex, Supplier {
 
   private static void translate(Seq expressions, List<Object> filters) {
     for (Object each : CollectionConverters.asJava(expressions)) {
-      Object filter = FunctionFilters.of((Expression) each);
+      String mixed = MixedFilters.condition((Expression) each);
+      Object filter = mixed == null ? FunctionFilters.of((Expression) each) : PushedFilters.lists(mixed);
       if (filter != null) {
         filters.add(filter);
       }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.json.JsonWriteFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
@@ -81,10 +82,24 @@ class PushedFilters {
     for (Object filter : filters) {
       found.add(filter instanceof List ? filter : written(filter)); // those of FunctionFilters are written already
     }
+    return text(found).getBytes(StandardCharsets.US_ASCII);
+  }
+
+  /** Returns a list of lists as JSON. */
+  static String text(Object written) {
     try {
-      return JSON.writeValueAsBytes(found);
+      return JSON.writeValueAsString(written);
     } catch (IOException e) {
       throw new IllegalStateException("filters cannot be written as JSON", e);
+    }
+  }
+
+  /** Returns the lists of a JSON text. */
+  static List<?> lists(String text) {
+    try {
+      return (List<?>) JSON.readValue(text, List.class);
+    } catch (IOException e) {
+      throw new IllegalStateException("filters cannot be read from JSON", e);
     }
   }
 

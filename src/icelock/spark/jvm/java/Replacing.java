@@ -1,7 +1,6 @@
 package icelock;
 
 import java.util.function.Function;
-import org.apache.spark.sql.catalyst.rules.Rule;
 import scala.Function1;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
@@ -34,8 +33,8 @@ public final class Replacing extends AbstractPartialFunction {
     return found == null ? otherwise.apply(node) : found;
   }
 
-  /** Returns what SparkSessionExtensions.injectOptimizerRule takes, for a rule that is the same in all sessions. */
-  static Function1 builder(final Rule rule) {
+  /** Returns what SparkSessionExtensions takes, for a rule or strategy that is the same in all sessions. */
+  static Function1 builder(final Object rule) {
     return new AbstractFunction1() {
       @Override
       public Object apply(Object session) {
