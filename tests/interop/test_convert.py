@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from icelock.errors import PolicyError
 from icelock.maintenance import audit, convert, remove_plain, undo_conversion
+from tests.interop.our_side import path_of
 from tests.interop.session import DATABASE
 from tests.interop.test_plain_tables import MODES, ROWS, create, rows
 
@@ -161,3 +165,64 @@ def test_orc_becomes_parquet(engines, new_table, version):
     undo_conversion(table)
     java.spark.sql(f"REFRESH TABLE ice.{DATABASE}.{name}")
     assert rows_of(java, name) == before
+
+
+def added_plain_files(java, name):
+    """An encrypted table that takes plain files in, in a plain manifest; one row of each kind is deleted."""
+    create(java, name, 3, **MODES, **{"encryption.key-id": "keyA"})
+    java.sql(f"INSERT INTO {{t}} {ROWS}", t=name)
+    folder = f"{java.warehouse}/{name}_plain"
+    given = java.spark.sql(f"SELECT id + 100 AS id, at, place, d, city FROM ice.{java.database}.{name}")
+    given.coalesce(2).write.partitionBy("city").parquet(folder)
+    java.spark.sql(f"CALL ice.system.add_files(table => '{java.database}.{name}', source_table => '`parquet`.`{folder}`')")
+
+
+def registered_with_key_id(java, name):
+    """A plain table of version 2 with deletes, upgraded and registered with a key id: Java's Hive catalog sets none later."""
+    create(java, f"{name}_old", 2, **MODES)
+    java.sql(f"INSERT INTO {{t}} {ROWS}", t=f"{name}_old")
+    java.sql("DELETE FROM {t} WHERE id IN (3, 4, 11)", t=f"{name}_old")
+    java.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')", t=f"{name}_old")
+    java.sql("INSERT INTO {t} SELECT id + 50, city, at, place, d FROM {t} WHERE id < 2", t=f"{name}_old")
+    location = path_of(java.parameters(f"{name}_old")["metadata_location"])
+    said = json.loads(location.read_text())
+    said["properties"]["encryption.key-id"] = "keyA"
+    keyed = location.with_name("00090-3e0d1c1c-7d38-4a4c-9d9e-0c6d5f6f7a10.metadata.json")
+    keyed.write_text(json.dumps(said))
+    java.spark.sql(f"CALL ice.system.register_table(table => '{java.database}.{name}', metadata_file => '{keyed}')")
+    java.sql("INSERT INTO {t} SELECT id + 100, city, at, place, d FROM {t} WHERE id < 8", t=name)
+
+
+@pytest.mark.parametrize("make", [added_plain_files, registered_with_key_id])
+def test_a_table_that_java_left_mixed_becomes_encrypted(engines, new_table, make):
+    java, spark, name = engines.java, engines.java.spark, new_table("mixed")
+    make(java, name)
+    java.sql("DELETE FROM {t} WHERE id IN (5, 105)", t=name)
+    before = rows(spark, "ice", name)
+    numbers = dict(java.sql("SELECT id, _row_id FROM {t} WHERE _row_id IS NOT NULL", t=name).collect())
+    with pytest.raises(PolicyError, match="icelock convert"):
+        engines.ours.read(name)
+    ours, mixed = engines.ours.catalog, engines.ours.table(name, mixed=True)
+    assert sorted(engines.ours.read(name, mixed=True)["id"].to_pylist()) == [row[0] for row in before]
+    assert sorted(row.id for row in spark.read.format("icelock").load(f"mixed.{DATABASE}.{name}").collect()) == [row[0] for row in before]
+    (report,) = audit(ours, f"{DATABASE}.{name}").tables
+    assert report.counts["mixed-table"] == 1
+    with pytest.raises(PolicyError, match="allow-unkeyed"):
+        convert(ours.load_table((DATABASE, name)), key_id="keyA")
+    done = convert(mixed, key_id="keyA")
+    spark.sql(f"REFRESH TABLE ice.{DATABASE}.{name}")
+    assert rows(spark, "ice", name) == before
+    found = dict(java.sql("SELECT id, _row_id FROM {t}", t=name).collect())
+    assert {number: found[number] for number in numbers} == numbers
+    (report,) = audit(ours, f"{DATABASE}.{name}", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+    table = ours.load_table((DATABASE, name))
+    assert table.metadata.current_snapshot_id == done.snapshot_id
+    assert sorted(engines.ours.read(name)["id"].to_pylist()) == [row[0] for row in before]
+    java.sql("DELETE FROM {t} WHERE id = 7", t=name)
+    java.sql("INSERT INTO {t} SELECT id + 1000, city, at, place, d FROM {t} WHERE id < 3", t=name)
+    wanted = sorted([*(row[0] for row in before if row[0] != 7), 1000, 1001, 1002])
+    assert [row[0] for row in rows(spark, "ice", name)] == wanted
+    assert sorted(engines.ours.read(name)["id"].to_pylist()) == wanted
+    (report,) = audit(ours, f"{DATABASE}.{name}", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())

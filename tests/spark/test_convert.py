@@ -12,6 +12,7 @@ from icelock.errors import PolicyError
 from icelock.maintenance import audit
 from icelock.spark.driver import convert_here
 from tests.helpers.tables import local
+from tests.lakes.mixed import ALLOW, mixed_table
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_convert import commit_deletes, equality, plain_catalog, plain_table, positions
 
@@ -45,6 +46,23 @@ def test_rows_are_written_by_tasks(spark: Any, spark_lake: TestLake, jobs: list[
     found = spark_lake.catalog().load_table("db.t")
     assert sorted(found.scan().to_arrow()["id"].to_pylist()) == before
     assert sorted(row.id for row in spark.table(TABLE).collect()) == before
+    (report,) = audit(spark_lake.catalog(), "db.t", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+
+
+def test_a_mixed_table(sql: Any, spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    """Tasks read plain files and encrypted ones, if the client's settings allow plain ones."""
+    wanted = sorted(mixed_table(spark_lake, plain_table(spark_lake)).scan().to_arrow()["id"].to_pylist())
+    assert wanted == [*range(20), *range(100, 105)]
+    for read in (lambda: spark.table(TABLE).collect(), lambda: sql("call test.system.convert('db.t', 'keyA')")):
+        with pytest.raises((PolicyError, PySparkException), match="allow-unkeyed"):
+            read()
+    icelock.spark.register(spark, {"test": {**spark_lake.properties(), **ALLOW}})
+    assert sorted(row.id for row in spark.table(TABLE).collect()) == wanted
+    [(files, _, added, *_)] = sql("call test.system.convert('db.t', 'keyA')")
+    assert (files, added, jobs) == (3, 3, [3])
+    icelock.spark.register(spark, {"test": spark_lake.properties()})
+    assert sorted(row.id for row in spark.table(TABLE).collect()) == wanted
     (report,) = audit(spark_lake.catalog(), "db.t", depth="bytes").tables
     assert (report.counts, report.unseen) == ({}, ())
 

@@ -25,6 +25,7 @@ class Severity(StrEnum):
 _FATAL: Final = "restore the file from a backup, or expire the snapshots that need it"
 _METADATA: Final = "compare it with an older metadata file or a backup before you restore either"
 _REWRITE: Final = "write the rows again into this table, and expire the snapshots that need the file"
+_CONVERT: Final = "icelock convert TABLE, if it is from before the key id was set (mixed-table); else find out who added it"
 
 # code: severity, remedy. The codes are part of the JSON report: they are not renamed.
 CODES: Final[dict[str, tuple[Severity, str]]] = {
@@ -67,9 +68,13 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "key-used-twice": (Severity.ERROR, "write one of the files again: each has to have a key of its own"),
     "two-keys-for-one-file": (Severity.ERROR, _METADATA),
     # Files.
-    "plain-manifest-list": (Severity.ERROR, "expire the snapshot: its manifest list has paths and counts in the clear"),
-    "plain-manifest": (Severity.ERROR, "rewrite manifests, and expire the snapshots that need it: it has values of columns in the clear"),
-    "plain-file": (Severity.ERROR, _REWRITE),
+    "plain-manifest-list": (Severity.ERROR, f"{_CONVERT}; it has paths and counts in the clear"),
+    "plain-manifest": (Severity.ERROR, f"{_CONVERT}; it has values of columns in the clear"),
+    "plain-file": (Severity.ERROR, _CONVERT),
+    "mixed-table": (
+        Severity.ERROR,
+        "if the plain files are from before the key id was set, let them be read (icelock.plaintext-files) and run icelock convert TABLE",
+    ),
     "file-missing": (Severity.ERROR, _FATAL),
     "file-length-differs": (Severity.ERROR, _FATAL),
     "promised-length-differs": (Severity.ERROR, "write it again: readers that trust the one or the other see different files"),

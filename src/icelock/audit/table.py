@@ -97,6 +97,7 @@ class _Audit:
         tree = self._keys()
         if self._options.opens:
             self._walk.read_manifests(progress)
+            self._mixed()
         statistics = self._statistics()
         objects = self._objects(progress) if Depth.FOREIGN in self._options.depths else {}
         return replace(
@@ -152,6 +153,15 @@ class _Audit:
 
     def _wanted(self, snapshot: SnapshotRow) -> bool:
         return self._options.snapshots == "all" or snapshot.id == self._document.current
+
+    def _mixed(self) -> None:
+        """Count what is plain of all that snapshots reach."""
+        plain = {kind: tally for kind, encrypted, tally in self._reached.tallies() if not encrypted}
+        if not plain:
+            return
+        encrypted = sum(tally.files for _, is_encrypted, tally in self._reached.tallies() if is_encrypted)
+        numbers = ", ".join(f"{tally.files} {kind} of {tally.bytes} bytes" for kind, tally in plain.items())
+        self._findings.add("mixed-table", self._subject.name, f"snapshots reach plain {numbers}; {encrypted} files are encrypted")
 
     def _statistics(self) -> tuple[Tally, Tally]:
         numbers = {True: [0, 0], False: [0, 0]}

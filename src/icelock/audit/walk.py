@@ -68,6 +68,8 @@ class Walk:
         if key is not None:
             self.reached.check_key(path, key, None)
         size = 0 if key is None or key.encrypted_length is None else key.encrypted_length
+        if key is None:
+            size = self._size_of(path)
         self.reached.meet(path, "manifest lists", size, key, mask)
         for row in self._rows(path, key, manifest_rows):
             manifest = self._manifests.get(row.path)
@@ -78,6 +80,14 @@ class Walk:
                 self._findings.add("two-keys-for-one-file", row.path, "two rows of manifest lists give it different keys")
             manifest.keks |= mask
             found.manifests.append(manifest)
+
+    def _size_of(self, path: str) -> int:
+        """Return a file's bytes on storage; 0 if it cannot be looked at, which reading it says."""
+        try:
+            with StoredBytes(self._io, path) as stored:
+                return stored.size
+        except OSError:
+            return 0
 
     def read_manifests(self, progress: Progress | None) -> None:
         """Read every manifest that the lists name, and open every file that these name."""

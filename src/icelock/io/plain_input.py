@@ -28,7 +28,8 @@ def plain_refused(what: str, refused: str = "a plain file") -> PolicyError:
     """Return the error for a file of an encrypted table that no key is known for; ``what`` says what lacks it."""
     return PolicyError(
         f"{what}, but its table is encrypted: refused to read {refused}; "
-        "set the catalog property icelock.plaintext-files=allow-unkeyed if the table was converted from a plain one"
+        "if it is from before the table's key id was set, and you trust it, set the catalog property "
+        "icelock.plaintext-files=allow-unkeyed, and run icelock convert, which encrypts all such files"
     )
 
 

@@ -2,7 +2,7 @@
 
 All other commits leave a plain table plain (``table.guard``). This one is made by ``table.maintenance.convert`` alone, and what it makes is
 compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no snapshot of the
-plain table, no statistics file and no entry without a key may be left.
+plain table, no statistics file and no entry without a key may be left. A mixed table (encrypted, with plain files) keeps its keys.
 
 Not here: what it makes (``table.commit.conversion``).
 """
@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
 from icelock.errors import PolicyError
+from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.guard import check_change
 from icelock.table.plain_origin import PlainOrigin
@@ -30,17 +31,17 @@ _CHANGED: Final = frozenset({*names.FIXED, *names.PLAIN_ORIGIN, names.FORMAT_VER
 
 
 def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str) -> None:
-    """Compare the encrypted table to commit with the plain one.
+    """Compare the encrypted table to commit with the plain one, or with one that is encrypted and has plain files.
 
     Raises:
-        PolicyError: the plain one is encrypted already, or the other is not it, encrypted, with new snapshots only.
+        PolicyError: the other is not it, encrypted, with new snapshots only; or keys of the encrypted one would change.
         KeyUnavailableError: see ``table.snapshot_guard.check_keys``.
     """
-    if is_encrypted(plain):
-        raise PolicyError(f"table {table} is encrypted already: there is nothing to convert")
     if not is_encrypted(staged) or names.ENCRYPTION_KEY_ID not in staged.properties:
         raise PolicyError(f"table {table} would not be encrypted: a conversion names its key")
     check_change(None, staged, table=table)  # all snapshots and keys are new, and belong together
+    if is_encrypted(plain):
+        _check_same_keys(plain, staged, table=table)
     if plain.table_uuid != staged.table_uuid:
         raise PolicyError(f"table {table}: its uuid would change from {plain.table_uuid} to {staged.table_uuid}")
     for name in _SAME:
@@ -52,6 +53,16 @@ def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str)
     before = {snapshot.snapshot_id: snapshot for snapshot in plain.snapshots}
     for snapshot in staged.snapshots:
         _check_kept(before.get(snapshot.snapshot_id), snapshot, {one.manifest_list for one in plain.snapshots}, table=table)
+
+
+def _check_same_keys(mixed: TableMetadata, staged: TableMetadata, *, table: str) -> None:
+    """Check that a table which is encrypted already keeps its master key, key length and KEKs."""
+    for name in names.FIXED:
+        if mixed.properties.get(name) != staged.properties.get(name):
+            raise PolicyError(f"table {table}: a conversion would change its {name}, which only icelock rotate does")
+    keks = keks_under(getattr(mixed, "encryption_keys", ()), names.encryption_key_id(mixed.properties))
+    if not all(kek in getattr(staged, "encryption_keys", ()) for kek in keks):
+        raise PolicyError(f"table {table}: a conversion would drop a KEK that writers may be at work with")
 
 
 def _check_kept(before: Any, snapshot: Any, plain_lists: AbstractSet[str], *, table: str) -> None:
@@ -75,7 +86,9 @@ def check_undo(encrypted: TableMetadata, plain: TableMetadata, *, table: str) ->
     origin = PlainOrigin.of(encrypted.properties)
     if not is_encrypted(encrypted) or origin is None or origin.removing:
         raise PolicyError(f"table {table} was not converted, or its plain files were removed: there is no way back")
-    if is_encrypted(plain) or plain.table_uuid != encrypted.table_uuid or plain.location != encrypted.location:
+    if is_encrypted(plain):
+        raise PolicyError(f"table {table} was encrypted before its conversion, with plain files beside: there is no way back")
+    if plain.table_uuid != encrypted.table_uuid or plain.location != encrypted.location:
         raise PolicyError(f"table {table}: what it would go back to is not this table as it was before its conversion")
 
 

@@ -92,8 +92,19 @@ class TableEncryption:
                 )
             return self._kms
 
-    def wrap(self, io: FileIO, metadata: TableMetadata, *, table: str, unused_keks: tuple[EncryptedKey, ...] = ()) -> FileIO:
-        """Return ``io`` for a plain table, and storage access with the table's keys for an encrypted one."""
+    def wrap(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        *,
+        table: str,
+        unused_keks: tuple[EncryptedKey, ...] = (),
+        allow_plaintext: bool | None = None,
+    ) -> FileIO:
+        """Return ``io`` for a plain table, and storage access with the table's keys for an encrypted one.
+
+        ``allow_plaintext``: whether files without a key may be read; as the client's settings say, if left out.
+        """
         if not is_encrypted(metadata):
             return io
         policy = self._settings.get(names.PLAINTEXT_FILES, names.PLAINTEXT_FILES_REFUSE)
@@ -101,7 +112,7 @@ class TableEncryption:
             io,
             manager=partial(self.manager, metadata, table=table, unused_keks=unused_keks),
             entropy=self.entropy,
-            allow_plaintext=policy == names.PLAINTEXT_FILES_ALLOW,
+            allow_plaintext=policy == names.PLAINTEXT_FILES_ALLOW if allow_plaintext is None else allow_plaintext,
         )
 
     def check_locations(self, properties: Mapping[str, str], *, table: str) -> None:

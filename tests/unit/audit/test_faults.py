@@ -538,9 +538,9 @@ def no_manifest(patient: Patient) -> str:
 
 
 WRITTEN: list[tuple[str, Fault, set[str]]] = [
-    ("plain-file", plain_file, set()),
-    ("plain-manifest", plain_manifest, set()),
-    ("plain-manifest-list", plain_list, set()),
+    ("plain-file", plain_file, {"mixed-table"}),
+    ("plain-manifest", plain_manifest, {"mixed-table"}),
+    ("plain-manifest-list", plain_list, {"mixed-table"}),
     ("key-used-twice", key_used_twice, set()),
     ("two-keys-for-one-file", two_keys_for_one_file, set()),
     ("two-keys-for-one-file", two_keys_for_one_manifest, set()),

@@ -86,7 +86,7 @@ def test_a_dry_run_and_what_is_refused_write_nothing(lake: TestLake) -> None:
         convert(held, key_id="keyA", copy_to="db.taken")
     with pytest.raises(NoSuchNamespaceError):
         convert(held, key_id="keyA", copy_to="nowhere.copy")
-    with pytest.raises(PolicyError, match="encrypted already"):
+    with pytest.raises(PolicyError, match="is encrypted: plain tables are copied"):
         convert(lake.catalog().load_table("db.taken"), key_id="keyA", copy_to="db.copy")
     with pytest.raises(PolicyError, match="copy_to"):
         convert(held, key_id="keyA", copy_catalog=lake.catalog())

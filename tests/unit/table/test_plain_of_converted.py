@@ -288,7 +288,7 @@ def test_plain_files_are_told_once(lake: TestLake, monkeypatch: pytest.MonkeyPat
     found, _ = converted(lake)
     read: list[str] = []
     in_order, version = plain_files._in_order, plain_files._bytes_of
-    monkeypatch.setattr(plain_files, "_in_order", lambda *given: (read.append("manifests"), in_order(*given))[1])
+    monkeypatch.setattr(plain_files, "_in_order", lambda *given, **more: (read.append("manifests"), in_order(*given, **more))[1])
     monkeypatch.setattr(plain_files, "_bytes_of", lambda *given: (read.append("metadata"), version(*given))[1])
     act(found)
     assert sorted(read) == ["manifests", "metadata"]

@@ -34,6 +34,7 @@ from pyiceberg.table.snapshots import Operation
 from icelock import properties as names
 from icelock.arrow.write.options import FORMAT, PARQUET
 from icelock.errors import PolicyError
+from icelock.keys.rewrap import keks_under
 from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
@@ -66,7 +67,9 @@ def with_key(properties: Mapping[str, str], *, key_id: str, data_key_length: int
 
 
 def without_snapshots(plain: TableMetadata, properties: dict[str, str], *, location: str) -> TableMetadataV3:
-    """Return the encrypted table before its first snapshot; nothing of the plain table is in it but its form.
+    """Return the encrypted table before its first snapshot; nothing of the plain table is in it but its form, and a mixed one's KEKs.
+
+    These stay so that writers who began on the mixed table can go on: what they sealed under a KEK still belongs to the table.
 
     Raises:
         FormatError: it would be no valid metadata of version 3, for example because of a spec that does not fit the schema.
@@ -84,7 +87,10 @@ def _form(plain: TableMetadata) -> dict[str, Any]:
     else:
         text = (plain.to_v2() if isinstance(plain, TableMetadataV1) else plain).model_dump_json()
     found = json.loads(text)
-    return {"next-row-id": 0, **{name: found[name] for name in _KEPT if name in found}}
+    master = names.encryption_key_id(plain.properties)
+    keks = [key.to_json() for key in keks_under(getattr(plain, "encryption_keys", ()), master)] if master else []
+    kept = {name: found[name] for name in _KEPT if name in found}
+    return {"next-row-id": 0, **kept, **({"encryption-keys": keks} if keks else {})}
 
 
 class _InParts(EncryptedFastAppend):

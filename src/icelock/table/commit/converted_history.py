@@ -244,14 +244,14 @@ class ConvertedHistory:
         ]
         there, needed = {snapshot.snapshot_id for snapshot in kept}, {snapshot.key_id for snapshot in kept}
         lists = [key for key in self._keys.values() if key.key_id in needed]
-        keks = {key.encrypted_by_id for key in lists}
+        keks = {key.encrypted_by_id for key in lists} - {key.key_id for key in empty.encryption_keys}
         made = empty.model_copy(
             update={
                 "snapshots": kept,
                 "refs": dict(plain.refs),
                 "snapshot_log": [entry for entry in plain.snapshot_log if entry.snapshot_id in there],
                 "current_snapshot_id": plain.current_snapshot_id if plain.current_snapshot_id in there else None,
-                "encryption_keys": [*(key for key in self._keys.values() if key.key_id in keks), *lists],
+                "encryption_keys": [*empty.encryption_keys, *(key for key in self._keys.values() if key.key_id in keks), *lists],
                 "next_row_id": max(self._next_row_id, empty.next_row_id),
             }
         )

@@ -11,7 +11,8 @@ certainly failed deletes what was written for it; one whose outcome is unknown d
 
 The plain files stay, for readers that are at work and for a way back, until ``icelock.maintenance.remove_plain``.
 
-With ``copy_to`` a new encrypted table is made instead.
+With ``copy_to`` a new encrypted table is made instead. A mixed table, which is encrypted and has plain files, is converted in the same way:
+all its files are written again (``table.maintenance.mixed``).
 
 Not here: what may differ afterwards (``table.conversion_guard``), the plain files (``table.maintenance.plain_files``), a copy
 (``table.maintenance.convert_copy``).
@@ -40,6 +41,7 @@ from icelock.table.guard import check_new_table
 from icelock.table.maintenance.convert_copy import Copy
 from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, checked, context_of, write_here
 from icelock.table.maintenance.convert_history import History, KeptHistory
+from icelock.table.maintenance.mixed import check_mixed
 from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import AnyTable
@@ -100,13 +102,14 @@ def convert(
     progress: Progress | None = None,
     write: WriteFiles = write_here,
 ) -> Converted:
-    """Make an encrypted table of a plain one of format version 1, 2 or 3, under its own name, while others read and write it.
+    """Make an encrypted table of a plain one of format version 1, 2 or 3, or of a mixed one, under its own name, beside writers.
 
     Name, uuid, location, schemas, specs, sort orders and properties stay; ``table`` is still the plain version afterwards, so load it
     again. Rows are written again under new keys, by this process, in the memory of a few open files.
 
     Args:
-        table: a plain table of one of icelock's catalogs.
+        table: a table of one of icelock's catalogs: plain, or encrypted with plain files, which the catalog's ``icelock.plaintext-files``
+            has to allow.
         key_id: the master key; the catalog needs a KMS that has it.
         data_key_length: bytes of the keys: 16 (if left out), 24 or 32.
         history: ``"drop"``: the current state of the main branch is kept, and no older snapshot; ``"refs"``: the snapshots that branches
@@ -120,7 +123,7 @@ def convert(
         write: who writes the rows; this process, if left out.
 
     Raises:
-        PolicyError: the table is encrypted, or has what an encrypted one cannot have; nothing was written.
+        PolicyError: the table is encrypted as a whole, or has what an encrypted one cannot have; nothing was written.
         KeyUnavailableError: no KMS, or it does not have the key; likewise.
         FormatError, IntegrityError, OSError: a file cannot be read, or does not hold what its manifest says; the table is as it was.
         CommitFailedException: other writers were faster each time; likewise.
@@ -199,6 +202,7 @@ class _Conversion:
         self._read = 0
         self._planned: tuple[str, Plan] | None = None  # the newest plan, and the metadata file of its version
         self._origin: PlainOrigin | None = None  # of the newest version
+        self._mixed: str | None = None  # the metadata file of the newest version that was found to be mixed
         self._certain = True  # whether nothing of this call can be in the table
 
     @property
@@ -249,8 +253,9 @@ class _Conversion:
 
     def _check(self, table: AnyTable) -> tuple[str, ...]:
         """Check a version of the table; return the branches and tags that go."""
-        if is_encrypted(table.metadata):
-            raise PolicyError(f"table {self._name} is encrypted already: there is nothing to convert")
+        if isinstance(table, Table) and is_encrypted(table.metadata) and self._mixed != table.metadata_location:
+            check_mixed(table, key_id=self._key_id, data_key_length=self._length)
+            self._mixed = table.metadata_location
         if self._catalog.pins.is_pinned_plain(table.name()):
             raise PolicyError(
                 f"table {self._name}: {names.PINS_PREFIX}{self._name} says that it is plain, and an encrypted one would not be loaded: "

@@ -66,7 +66,9 @@ class Copy:
         """
         metadata, name = self.table.metadata, ".".join(self.table.name())
         if is_encrypted(metadata):
-            raise PolicyError(f"table {name} is encrypted already: convert copies plain tables")
+            raise PolicyError(
+                f"table {name} is encrypted: plain tables are copied; one that has plain files is converted under its own name"
+            )
         if not hasattr(self.catalog, "commit_conversion"):
             raise PolicyError(f"{self.catalog!r} is not one of icelock's catalogs, which alone make encrypted tables")
         kept = {key: value for key, value in metadata.properties.items() if key not in _ITS_OWN}

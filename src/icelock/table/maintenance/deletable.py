@@ -60,30 +60,39 @@ def read_lists(snapshots: Iterable[Snapshot], io: FileIO, *, unreadable: set[str
     return {manifest.manifest_path: manifest for listed in ExecutorFactory.get_or_create().map(rows, snapshots) for manifest in listed}
 
 
-def read_paths(manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool, unreadable: set[str] | None = None) -> Iterator[str]:
+def read_paths(
+    manifests: Iterable[ManifestFile], io: FileIO, *, live_only: bool, unreadable: set[str] | None = None, plain_only: bool = False
+) -> Iterator[str]:
     """Yield the paths of data and delete files in manifests, some repeatedly; one that cannot be read is treated as in ``read_lists``.
+
+    ``plain_only``: only of files without a key.
 
     Some manifests at a time, so that memory does not grow with the table.
     """
     manifests = list(manifests)
     entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
-    as_columns = live_only and (entries >= _MANY_ENTRIES or "polars" in sys.modules)
+    as_columns = live_only and not plain_only and (entries >= _MANY_ENTRIES or "polars" in sys.modules)
 
     def paths(manifest: ManifestFile) -> list[str]:
-        return _read(lambda: _paths(manifest, io, live_only=live_only, as_columns=as_columns), manifest.manifest_path, unreadable)
+        return _read(
+            lambda: _paths(manifest, io, live_only=live_only, as_columns=as_columns, plain_only=plain_only),
+            manifest.manifest_path,
+            unreadable,
+        )
 
     for start in range(0, len(manifests), _AT_ONCE):
         for found in ExecutorFactory.get_or_create().map(paths, manifests[start : start + _AT_ONCE]):
             yield from found
 
 
-def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool) -> list[str]:
+def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool, plain_only: bool) -> list[str]:
     if as_columns and isinstance(manifest, EncryptedManifest):
         try:
             return list(ManifestColumns(io, manifest).live().get_column("file_path"))
         except NotColumnarError as e:
             logger.debug("%s is read row by row: %s", manifest.manifest_path, e)
-    return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only)]
+    files = (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only))
+    return [file.file_path for file in files if not (plain_only and file.key_metadata)]
 
 
 def statistics_paths(metadata: TableMetadata) -> set[str]:

@@ -35,7 +35,7 @@ _HINT: Final = "/version-hint.text"
 
 
 def plain_files(metadata: TableMetadata, io: FileIO) -> tuple[str, ...]:
-    """Return all data files, delete files, statistics files, manifests and manifest lists of a plain table's history.
+    """Return all data files, delete files, statistics files, manifests and manifest lists of a plain table's history, or a mixed one's.
 
     A file comes before those that name it: deleted in this order, what is left can always be told.
 
@@ -45,10 +45,14 @@ def plain_files(metadata: TableMetadata, io: FileIO) -> tuple[str, ...]:
     return _in_order(metadata, io, None)
 
 
-def _in_order(metadata: TableMetadata, io: FileIO, unreadable: set[str] | None) -> tuple[str, ...]:
+def _in_order(metadata: TableMetadata, io: FileIO, unreadable: set[str] | None, *, encrypted_too: bool = False) -> tuple[str, ...]:
+    plain_only = is_encrypted(metadata) and not encrypted_too  # what a plain table has is plain, whatever its manifests say
     manifests = read_lists(metadata.snapshots, io, unreadable=unreadable)
-    files = sorted({*read_paths(manifests.values(), io, live_only=False, unreadable=unreadable), *statistics_paths(metadata)})
-    return (*files, *sorted(manifests), *sorted(snapshot.manifest_list for snapshot in metadata.snapshots))
+    paths = read_paths(manifests.values(), io, live_only=False, unreadable=unreadable, plain_only=plain_only)
+    files = sorted({*paths, *statistics_paths(metadata)})
+    named = sorted(path for path, manifest in manifests.items() if not (plain_only and manifest.key_metadata))
+    lists = sorted(one.manifest_list for one in metadata.snapshots if not (plain_only and getattr(one, "key_id", None)))
+    return (*files, *named, *lists)
 
 
 def origin_of(plain: Any) -> PlainOrigin:
@@ -71,7 +75,7 @@ def _bytes_of(storage: FileIO, location: str) -> bytes:
 
 
 def plain_version(table: Any, origin: PlainOrigin) -> tuple[TableMetadata, FileIO]:
-    """Return what a table was before its conversion, and access to its files.
+    """Return what a table was before its conversion, and access to its files: with its keys if it was mixed.
 
     Raises:
         IntegrityError: the metadata file is gone, or is not the one that the conversion saw.
@@ -85,18 +89,26 @@ def plain_version(table: Any, origin: PlainOrigin) -> tuple[TableMetadata, FileI
             f"table {name}: {origin.name} names {origin.location}, which is gone, so its plain files cannot be told; {origin.way_out}"
         ) from e
     metadata = decode_metadata(data, location=origin.location) if origin.is_file(data) else None
-    if metadata is None or metadata.table_uuid != table.metadata.table_uuid or is_encrypted(metadata):
+    if metadata is None or metadata.table_uuid != table.metadata.table_uuid:
         raise IntegrityError(
             f"table {name}: {origin.name} names {origin.location}, which is not this table as it was before its conversion: somebody "
             f"changed the property or the file; {origin.way_out}"
         )
+    if is_encrypted(metadata):
+        return metadata, table.encryption.wrap(storage, metadata, table=name, allow_plaintext=True)
     return metadata, storage if isinstance(metadata, TableMetadataV3) else CheckedFileIO(storage, checked_avro)
 
 
-def plain_files_of(table: Any, *, unreadable: set[str] | None = None, known: tuple[TableMetadata, FileIO] | None = None) -> tuple[str, ...]:
+def plain_files_of(
+    table: Any,
+    *,
+    unreadable: set[str] | None = None,
+    known: tuple[TableMetadata, FileIO] | None = None,
+    encrypted_too: bool = False,
+) -> tuple[str, ...]:
     """Return the plain files that a converted table has besides its own, in the order of ``plain_files``; empty if there are none any more.
 
-    ``known`` is its ``plain_version``, if that was read already.
+    ``known`` is its ``plain_version``, if that was read already; ``encrypted_too``: also the encrypted files of one that was mixed.
 
     Once their removal was begun, a list or manifest that is gone was deleted after the files that it named. Before, it is an error, as one
     that cannot be read always is; ``unreadable`` collects these instead.
@@ -109,7 +121,7 @@ def plain_files_of(table: Any, *, unreadable: set[str] | None = None, known: tup
         return ()
     version, storage = known or plain_version(table, origin)
     unread: set[str] = set()
-    files = _in_order(version, storage, unread)
+    files = _in_order(version, storage, unread, encrypted_too=encrypted_too)
     there = {path: storage.new_input(path).exists() for path in sorted(unread)}
     lost = [path for path, found in there.items() if found or not origin.removing]
     if lost and unreadable is None:
@@ -123,9 +135,9 @@ def plain_files_of(table: Any, *, unreadable: set[str] | None = None, known: tup
 
 
 def kept_with_plain(table: Any) -> tuple[str, ...]:
-    """Return what of a converted table's past is not left over: the plain files, and the metadata file that names them."""
+    """Return what of a converted table's past is not left over: the plain files, and what leads to them."""
     origin = PlainOrigin.of(table.metadata.properties)
-    return () if origin is None else (origin.location, *plain_files_of(table))
+    return () if origin is None else (origin.location, *plain_files_of(table, encrypted_too=True))
 
 
 def told_apart(table: Any, files: Iterable[str], home: Home) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -24,6 +24,7 @@ from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
 from icelock.table.commit.protocol import given_up
+from icelock.table.conversion_guard import check_undo
 from icelock.table.maintenance.plain_files import plain_files_of, plain_version
 from icelock.table.maintenance.shown import Shown
 from icelock.table.plain_origin import PlainOrigin
@@ -75,6 +76,7 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
         )
     known = plain_version(table, origin)
     plain, _ = known
+    check_undo(table.metadata, plain, table=name)
     lost = _since_the_switch(table, plain, name, origin, drop_commits=drop_commits)
     _check_there(table, plain_files_of(table, known=known), name)
     if not dry_run:
