@@ -9,7 +9,7 @@ import pytest
 
 from icelock.maintenance import leftovers, remove_leftovers
 from tests.helpers.tables import local
-from tests.interop.features_rows import MERGE_ON_READ
+from tests.interop.features_rows import LINEAGE, MERGE_ON_READ
 from tests.interop.independent import verify_chain
 from tests.interop.model import arrow
 from tests.interop.our_side import plain_files
@@ -219,8 +219,10 @@ def test_java_goes_on_when_files_of_all_snapshots_are_under_a_new_kek(engines, n
     ours, java, name = engines.ours, engines.java, new_table("rotatedall")
     seen = with_history(engines, name)
     before = {file for number in seen for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}
+    changed = java.read(name, LINEAGE).sort_by("id")
     done = ours.table(name).maintenance.rotate("all")
     ours.landed(name)
+    assert java.read(name, LINEAGE).sort_by("id") == changed == ours.read(name, LINEAGE).sort_by("id"), "a copy says which rows it has"
     assert (done.rotated_snapshots, done.left_files) == (len(seen), 0)
     assert {key.encrypted_by_id for key in ours.table(name).metadata.encryption_keys} == {"keyA", done.kek}
     now = {file for number in seen for file in ours.table(name).inspect.files(number)["file_path"].to_pylist()}

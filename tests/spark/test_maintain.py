@@ -156,8 +156,8 @@ def test_rotate_of_lists_by_sql(sql, table, ran):
     assert sql("select count(*) from test.db.t") == [(14,)]
 
 
-def test_a_rotation_of_all_lets_tasks_write_the_current_files(spark, table, ran):
-    """Those of older snapshots are copied by the driver, as they are: every snapshot has the rows that it had."""
+def test_a_rotation_of_all_lets_tasks_write_current_files_that_lost_rows(spark, table, ran):
+    """Those that lost rows; others, and those of older snapshots, are copied by the driver: every snapshot has the rows that it had."""
     table.maintenance.rewrite_deletes()
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
     table.append(arrow([row(90)]))

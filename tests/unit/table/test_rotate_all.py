@@ -14,8 +14,8 @@ from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet_reencrypt import reencrypt_parquet
 from icelock.maintenance import audit, leftovers, remove_leftovers
-from icelock.table.maintenance import rotate_history as history_module
 from icelock.table.maintenance import rotate_lists as module
+from icelock.table.maintenance.copied_files import DATA_NAME
 from icelock.table.maintenance.list_moves import ListMoves
 from icelock.table.maintenance.rotate_data import RotatedData
 from tests.helpers.table_model import arrow, row, rows_of
@@ -78,7 +78,11 @@ def test_every_snapshot_is_as_before_and_nothing_of_before_is_left(lake: TestLak
     done = loaded(lake).maintenance.rotate("all", to_key=to_key)
     table = table.refresh()
     assert (done.left_files, MARK in table.metadata.properties) == (0, False)
-    assert {number: found for number, found in every_row(table).items() if number in rows} == rows
+    now = every_row(table)
+    assert {number: found for number, found in now.items() if number in rows} == rows
+    for branch in ("main", "side"):
+        head, new = refs[branch].snapshot_id, table.metadata.refs[branch].snapshot_id
+        assert (new != head, now[new]) == (True, rows[head]), "row ids, and when each row was changed"
     assert {number: statistics(table, number) for number in numbers} == numbers, "and statistics, positions, numbers, row ids"
     kept = [one for one in table.metadata.snapshots if one.snapshot_id in rows]
     assert [without_place(one) for one in kept] == [without_place(one) for one in snapshots]
@@ -86,7 +90,7 @@ def test_every_snapshot_is_as_before_and_nothing_of_before_is_left(lake: TestLak
     assert set(sealed(table)) == {done.kek}
     assert not set(reached(table, live=True)) & set(was), "no file of before is reached, whatever snapshot is read"
     data = {entry for entry in was if "/data/" in entry}
-    copies = {path for path in reached(table, live=True) if "/data/" in path and history_module._NAME.fullmatch(path.rpartition("/")[2])}
+    copies = {path for path in reached(table, live=True) if "/data/" in path and DATA_NAME.fullmatch(path.rpartition("/")[2])}
     assert len(copies) == len(data), "each file once, however many snapshots have it"
     assert plan.rewritten_files == done.rewritten_files
     if to_key == "keyB":
@@ -102,8 +106,11 @@ def test_every_snapshot_is_as_before_and_nothing_of_before_is_left(lake: TestLak
     verified(table, to_key)
 
 
-def test_killed_it_is_gone_on_with_and_no_data_file_is_written_twice(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six snapshots of a file each; two are committed, with a vector on one of the first files in the third."""
+@pytest.mark.parametrize(("committed", "left", "copied"), [(0, 5, 1), (1, 3, 0)])
+def test_killed_it_is_gone_on_with_and_no_data_file_is_written_twice(
+    lake: TestLake, monkeypatch: pytest.MonkeyPatch, committed: int, left: int, copied: int
+) -> None:
+    """Five snapshots, four files, one with a vector: three are copied and committed for the branch, that one for the first snapshots."""
     table = make(lake, 3, **MOR)
     table.delete("id = 4")
     table.append(arrow([row(70)]))
@@ -112,7 +119,7 @@ def test_killed_it_is_gone_on_with_and_no_data_file_is_written_twice(lake: TestL
     commits, right = [], ListMoves.commit
 
     def killed(self: Any) -> Any:
-        if len(commits) == 1:
+        if len(commits) == committed:
             self.certain = False  # nobody is left to delete anything
             raise Killed
         commits.append(self)
@@ -129,18 +136,19 @@ def test_killed_it_is_gone_on_with_and_no_data_file_is_written_twice(lake: TestL
             loaded(lake).maintenance.rotate(level)
     first = {path for one in table.snapshots()[:2] for path in paths_of(table, one.snapshot_id)}
     done = table.maintenance.rotate("all")
-    assert (done.resumed, done.left_files, done.rotated_snapshots) == (True, 0, 3)
+    assert (done.resumed, done.left_files, done.rotated_snapshots) == (True, 0, left)
     assert {number: found for number, found in every_row(table).items() if number in rows} == rows
     last = paths_of(table, table.snapshots()[4].snapshot_id)
     assert len(first) == 2
-    assert first < last, "data files that the first call committed are named again"
-    assert done.rewritten_files == 2, "the third's, which the killed call had written and not committed, and the fifth's"
+    assert (first < last) == bool(committed), "data files that the first call committed are named again"
+    assert done.rewritten_files == copied, "that with the vector, which the killed call may have written and not committed"
+    assert len(paths_of(table) & last) == 3, "a file that lost no row is one for the branch and its history"
     assert MARK not in table.metadata.properties
     remove_leftovers(table, older_than=timedelta(0))
     verified(table, "keyA")
 
 
-def paths_of(table: Any, snapshot_id: int) -> set[str]:
+def paths_of(table: Any, snapshot_id: int | None = None) -> set[str]:
     return set(table.inspect.data_files(snapshot_id)["file_path"].to_pylist())
 
 
@@ -231,7 +239,7 @@ def test_a_data_file_that_cannot_be_read_leaves_the_history_as_it_was(lake: Test
         loaded(lake).maintenance.rotate("all")
     assert rows_of(loaded(lake)) == [row(number) for number in range(10, 20)]
     left = {file.path for file in leftovers(loaded(lake), older_than=timedelta(0)).files}
-    assert not [path for path in left if history_module._NAME.fullmatch(path.rpartition("/")[2])], "its copies are deleted"
+    assert not [path for path in left if DATA_NAME.fullmatch(path.rpartition("/")[2])], "its copies are deleted"
     gone.write_bytes(sound)
     done = loaded(lake).maintenance.rotate("all")
     assert (done.resumed, done.left_files) == (True, 0)

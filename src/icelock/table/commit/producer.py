@@ -149,7 +149,6 @@ class EncryptedProducer(_SnapshotProducer[Any]):
     def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
         """Write a manifest of new files for each partition spec that they were written with, whatever the current one is."""
         by_spec: dict[int, list[DataFile]] = {}
-        sequence = self.data_sequence_number if content == ManifestContent.DATA else None
         for file in files:
             by_spec.setdefault(file.spec_id, []).append(file)
         manifests: list[ManifestFile] = []
@@ -163,13 +162,17 @@ class EncryptedProducer(_SnapshotProducer[Any]):
                             ManifestEntry.from_args(
                                 status=ManifestEntryStatus.ADDED,
                                 snapshot_id=self._snapshot_id,
-                                sequence_number=sequence,
+                                sequence_number=self._sequence_number_of(file) if content == ManifestContent.DATA else None,
                                 data_file=file,
                             )
                         )
                 self._manifests_of[known] = group, writer.to_manifest_file()
             manifests.append(self._manifests_of[known][1])
         return manifests
+
+    def _sequence_number_of(self, file: DataFile) -> int | None:  # noqa: ARG002 - by producers that move rows
+        """Return the data sequence number of a new data file; None: that of the snapshot."""
+        return self.data_sequence_number
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         return self._summary_of(self._operation, self._added_data_files, (), snapshot_properties or {})

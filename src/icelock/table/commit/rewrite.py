@@ -141,7 +141,10 @@ class GroupsChange:
 
 
 class EncryptedRewrite(EncryptedOverwrite):
-    """The producer: operation ``replace``; added files have the data sequence number of the snapshot that their rows come from."""
+    """The producer: operation ``replace``; added files have the data sequence number of the snapshot that their rows come from.
+
+    A copy has the number of its file.
+    """
 
     reads_data = False  # another attempt reads manifests only
 
@@ -159,6 +162,11 @@ class EncryptedRewrite(EncryptedOverwrite):
         """Return no column: rows are not found by name."""
         del schema
         return ()
+
+    def _sequence_number_of(self, file: DataFile) -> int | None:
+        """Return that of the file itself, if it is a copy, whose rows inherit it."""
+        own: int | None = getattr(file, "sequence_number", None)
+        return self.data_sequence_number if own is None else own
 
     def _commit(self) -> UpdatesAndRequirements:
         return self._unless_expired(super()._commit)

@@ -68,7 +68,8 @@ def _plan(table: OpenTable, keys: RotatedKeys, workers: Workers) -> Rotated:
         return RotatedLists(table, plan, mark).plan()
     if plan.level == "data":
         return RotatedData(table, plan, workers).plan()
-    return RotatedHistory(table, RotatedData(table, plan, workers, of_all=mark).plan(), mark).plan()
+    data = RotatedData(table, plan, workers, of_all=mark)
+    return RotatedHistory(table, data.plan(), mark, current=data.copied()).plan()
 
 
 def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rotated:

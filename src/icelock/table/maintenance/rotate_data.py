@@ -2,6 +2,7 @@
 
 The work is that of ``compact``, branch by branch, on the files of a branch's snapshot that an older KEK leads to: rows keep their ids,
 deleted rows stay out, other writers go on, and each of several commits stands by itself. Deletes that apply to no file any more go too.
+Level ``all`` copies files that lost no row instead, for its history needs such copies (``table.maintenance.copied_files``).
 
 A file is done if the snapshot that added it (by its sequence number) is sealed under the rotation's KEK, or a later one, and so are the
 delete files that apply to it: only manifests below that KEK, with keys of their own, have its key. If that snapshot has expired, nobody
@@ -34,6 +35,7 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.table.commit.producer import EncryptedFastAppend
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.maintenance.copied_files import CombineByCopy, may_be_copied
 from icelock.table.maintenance.key_uses import kek_uses, sealing_keks
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
 from icelock.table.maintenance.workers import Workers
@@ -58,8 +60,16 @@ class RotatedData:
 
     def plan(self) -> Rotated:
         """Return what would be written again."""
-        plans = [self._compaction(branch).plan() for branch in _branches(self._table.metadata)]
+        plans = [self._compaction(branch).plan() for branch in branches_of(self._table.metadata)]
         return _with(self._keys, plans)
+
+    def copied(self) -> set[str]:
+        """Return the data files of branches that level ``all`` copies."""
+        opened: Any = self._table.transaction()
+        metadata = self._table.metadata
+        needs = self._needs_older(metadata)
+        scans = (opened.staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=branch) for branch in branches_of(metadata))
+        return {task.file.file_path for scan in scans for task in scan.plan_files() if needs(task) and may_be_copied(task)}
 
     def run(self) -> Rotated:
         """Write files again; errors are those of ``MaintenanceTable.rotate``."""
@@ -67,10 +77,10 @@ class RotatedData:
         sealed: list[int] = []
         left = 0
         for _ in range(_PASSES):
-            done += [self._compaction(branch).run() for branch in _branches(self._table.metadata) if self._left(branch)]
-            branches = _branches(self._table.refresh().metadata)
+            done += [self._compaction(branch).run() for branch in branches_of(self._table.metadata) if self._left(branch)]
+            branches = branches_of(self._table.refresh().metadata)
             sealed += [self._seal(branch) for branch in branches if not self._is_sealed(branch) and not self._left(branch)]
-            branches = _branches(self._table.refresh().metadata)
+            branches = branches_of(self._table.refresh().metadata)
             left = sum(map(self._left, branches))
             if not left and all(map(self._is_sealed, branches)):
                 if self._of_all is None:
@@ -92,7 +102,10 @@ class RotatedData:
             remove_dangling=True,
         )
         request = CompactRequest(where=AlwaysTrue(), branch=branch, options=options, only=self._needs_older)
-        return Compaction(self._table, request, self._workers.combine, self._progress)
+        combine = self._workers.combine
+        if self._of_all is not None:
+            combine = CombineByCopy(self._table.io, self._keys.kek, combine)
+        return Compaction(self._table, request, combine, self._progress)
 
     def _needs_older(self, metadata: TableMetadataV3) -> Callable[[FileScanTask], bool]:
         done = self._done(metadata)
@@ -164,8 +177,8 @@ def _is_older(file: DataFile, done: Collection[int]) -> bool:
     return getattr(file, "file_sequence_number", None) not in done
 
 
-def _branches(metadata: TableMetadataV3) -> list[str]:
-    """Return the branches, main first."""
+def branches_of(metadata: TableMetadataV3) -> list[str]:
+    """Return the names of the branches, main first."""
     found = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH]
     return sorted(found, key=lambda name: (name != MAIN_BRANCH, name))
 

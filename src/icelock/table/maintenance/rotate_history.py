@@ -10,6 +10,7 @@ It is what ``table.maintenance.rotate_lists`` does, and for each manifest the fi
 
 The snapshots of branches are not changed here: writers that are at work hold their data files by name, and must see a conflict if these go.
 ``table.maintenance.rotate_data`` gives each branch a new snapshot first, as a compaction does, and then nobody writes on the older ones.
+The copies that it has made are named by older snapshots, too.
 
 Names of new files begin with digests of the rotation's KEK and of the old place, so that a call that goes on with a killed one finds those
 that this one committed. Manifests and vectors are written again then: they must name the data files that this call has.
@@ -19,37 +20,33 @@ Not here: files of deleted positions, which Iceberg no longer writes at format v
 
 from __future__ import annotations
 
-import re
-import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.table.refs import SnapshotRefType
 
 from icelock.errors import PolicyError
-from icelock.format.key_metadata import KeyMetadata
-from icelock.io.files import EncryptedInputFile
-from icelock.io.parquet_reencrypt import reencrypt_parquet
-from icelock.io.puffin.again import move_vectors
-from icelock.io.reencrypt import reencrypt
 from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.table.maintenance.compact import Progress
-from icelock.table.maintenance.rotate_data import numbers_since
+from icelock.table.maintenance.copied_files import DATA_NAME, NewPlace, copy_file, location_of_copy
+from icelock.table.maintenance.rotate_data import branches_of, numbers_since
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
-from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, NewPlace, RotatedLists, at_once
+from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, RotatedLists, at_once
 from icelock.table.state import OpenTable
-
-_NAME: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}(\.[a-z]+)?")
 
 
 class RotatedHistory(RotatedLists):
     """The part of level ``all`` after that of level ``data``; see ``RotatedLists``."""
 
-    def __init__(self, table: OpenTable, keys: Rotated, mark: Mark, progress: Progress | None = None) -> None:
+    def __init__(
+        self, table: OpenTable, keys: Rotated, mark: Mark, progress: Progress | None = None, *, current: Collection[str] = ()
+    ) -> None:
+        """See ``RotatedLists``; ``current``, of a plan: the data files that level ``data`` would copy."""
         super().__init__(table, keys, mark, progress)
+        self._current = frozenset(current)
         self._new: dict[str, NewPlace] = {}  # of data and delete files, by the place before
         self._committed: dict[str, NewPlace] = {}  # data files of earlier calls, by the digest of the place before
         self._files_of: dict[str, set[str]] = {}  # the new files of a manifest that was written again
@@ -67,7 +64,7 @@ class RotatedHistory(RotatedLists):
         left = self._left()
         rows = at_once(lambda one: one.manifests(self._table.io), left)
         files = self._missing(self._of_before(left, rows).values())
-        data = [file for file in files if file.content == DataFileContent.DATA]
+        data = [file for file in files if file.content == DataFileContent.DATA and file.file_path not in self._current]
         return replace(
             plan,
             rewritten_files=plan.rewritten_files + len(data),
@@ -76,6 +73,7 @@ class RotatedHistory(RotatedLists):
 
     def run(self) -> Rotated:
         """Write and commit; errors are those of ``MaintenanceTable.rotate``."""
+        self._learn_current()
         done = super().run()
         return replace(
             done,
@@ -119,19 +117,31 @@ class RotatedHistory(RotatedLists):
     def _of_earlier_calls(self) -> dict[str, NewPlace]:
         """Return no manifest; data files that earlier calls committed are known afterwards."""
         for row in super()._of_earlier_calls().values():
-            self._learn(row)
+            for _ in self._learn(row):
+                pass
         return {}
 
-    def _learn(self, row: NewPlace) -> None:
+    def _learn_current(self) -> None:
+        """Know the copies that level ``data`` made for branches, in this call or an earlier one."""
+        metadata, io = self._table.refresh().metadata, self._table.io
+        for head in filter(None, map(metadata.snapshot_by_name, branches_of(metadata))):
+            for row in head.manifests(io):
+                for path in self._learn(NewPlace(path=row.manifest_path, length=row.manifest_length, key_metadata=row.key_metadata or b"")):
+                    self._in[path].add(path)
+                    self._carry(head.snapshot_id, [path])
+
+    def _learn(self, row: NewPlace) -> Iterator[str]:
+        """Know the copies that a manifest has; yield where they lie."""
         manifest = ManifestFile.from_args(manifest_path=row.path, key_metadata=row.key_metadata)
         for entry in stored_entries(manifest, self._table.io):
             file = entry.data_file
-            digest = self._digest_in(file.file_path, _NAME)
+            digest = self._digest_in(file.file_path, DATA_NAME)
             is_data = file.content == DataFileContent.DATA and entry.status != ManifestEntryStatus.DELETED
             if is_data and digest is not None and file.key_metadata is not None:
                 found = NewPlace(path=file.file_path, length=file.file_size_in_bytes, key_metadata=file.key_metadata)
                 self._committed.setdefault(digest, found)
                 self._in.setdefault(found.path, set()).add(row.path)
+                yield found.path
 
     def _below(self, path: str) -> Iterable[str]:
         return (path, *self._files_of.get(path, ()))
@@ -203,20 +213,9 @@ class RotatedHistory(RotatedLists):
 
     def _copy(self, file: DataFile) -> NewPlace:
         """Write a file again; return where it lies now."""
-        io = self._table.io
-        folder, _, name = file.file_path.rpartition("/")
-        suffix = name[name.rindex(".") :] if "." in name else ""
-        location = f"{folder}/{self._digest('')[:8]}-{self._digest(file.file_path)}-{uuid.uuid4()}{suffix}"
+        location = location_of_copy(self._keys.kek, file.file_path)
         self._files.append(location)
-        key = KeyMetadata.decode(file.key_metadata)  # type: ignore[arg-type]  # ``check_files``
-        inner = io.inner.new_input(file.file_path)
-        if file.file_format == FileFormat.PARQUET:
-            made = reencrypt_parquet(inner, key, io.inner.new_output(location), io.manager.mint_file_key(), io.entropy)
-        elif file.file_format == FileFormat.PUFFIN:
-            made = move_vectors(EncryptedInputFile(inner, key), io.new_encrypted_output(location), self._now_at)
-        else:
-            made = reencrypt(EncryptedInputFile(inner, key), io.new_encrypted_output(location))
-        return NewPlace(path=location, length=made.encrypted_length or 0, key_metadata=made.encode())
+        return copy_file(self._table.io, file, location, self._now_at)
 
     def _now_at(self, path: str) -> str:
         place = self._new.get(path)

@@ -26,9 +26,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -41,6 +40,7 @@ from icelock.io.reencrypt import reencrypt
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.table.maintenance.compact import Progress
+from icelock.table.maintenance.copied_files import NewPlace, digest_in, digest_of, new_name
 from icelock.table.maintenance.key_uses import kek_uses
 from icelock.table.maintenance.list_moves import ListMoves, Moved, WrittenList
 from icelock.table.maintenance.rotate_data import made_at, numbers_since, take_mark_away
@@ -53,20 +53,10 @@ _PASSES: Final = 4  # all but the first are for snapshots that writers added mea
 _COMMITS: Final = 10
 _LEAST_SNAPSHOTS: Final = 25  # in one commit
 AT_ONCE: Final = 64
-_DIGEST: Final = 32
-_NAME: Final = re.compile(rf"([0-9a-f]{{8}})-([0-9a-f]{{{_DIGEST}}})-[0-9a-f-]{{36}}-m\.avro")
+_NAME: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}-m\.avro")
 _PIECE: Final = 1 << 20
 
 Manifest = tuple[str, bytes | None]  # where it lies, and the key metadata that opens it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPlace:
-    """Where a manifest lies that was written again, its bytes on storage, and the key metadata that opens it."""
-
-    path: str
-    length: int
-    key_metadata: bytes
 
 
 class RotatedLists:
@@ -157,8 +147,7 @@ class RotatedLists:
 
     def _digest_in(self, path: str, form: re.Pattern[str] = _NAME) -> str | None:
         """Return the digest of the place before, which is in the name of a manifest, or other file, that this rotation wrote again."""
-        name = form.fullmatch(path.rpartition("/")[2])
-        return name[2] if name is not None and name[1] == self._digest("")[:8] else None
+        return digest_in(self._keys.kek, path, form)
 
     def _move(self, snapshots: Sequence[Any]) -> Moved:
         """Write the lists of some snapshots again, and commit; delete what is certainly in no version of the table."""
@@ -280,7 +269,7 @@ class RotatedLists:
         return NewPlace(path=location, length=key.encrypted_length or 0, key_metadata=key.encode())
 
     def _manifest_name(self, row: ManifestFile) -> str:
-        return f"{self._digest('')[:8]}-{self._digest(row.manifest_path)}-{uuid.uuid4()}-m.avro"
+        return new_name(self._keys.kek, row.manifest_path, "-m.avro")
 
     def _write_list(self, snapshot: Any, rows: Sequence[ManifestFile]) -> WrittenList:
         location = self._new_location(f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro")
@@ -307,7 +296,7 @@ class RotatedLists:
         return location
 
     def _digest(self, path: str) -> str:
-        return sha256(f"{self._keys.kek}\n{path}".encode()).hexdigest()[:_DIGEST]
+        return digest_of(self._keys.kek, path)
 
     def _of_earlier_calls(self) -> dict[str, NewPlace]:
         """Return the manifests that earlier calls of this rotation wrote and committed."""
