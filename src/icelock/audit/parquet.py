@@ -112,17 +112,24 @@ def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
     """
     place: ModulePlace = BEFORE_ALL
     position, count = _MAGIC, 0
+    begin, ahead = position, memoryview(b"")
     missing = set(footer.layout.chunks)
     verifier = aes_gcm.Verifier(key.dek.reveal())
     while position < footer.start:
-        prefix = stored.view(position, LENGTH.size)
-        length = LENGTH.unpack(prefix)[0] if len(prefix) == LENGTH.size else 0
+        at = position - begin
+        if len(ahead) < at + LENGTH.size:
+            begin, at, ahead = position, 0, stored.ahead(position, LENGTH.size)
+        length = LENGTH.unpack_from(ahead, at)[0] if len(ahead) >= at + LENGTH.size else 0
         if not aes_gcm.OVERHEAD <= length <= footer.start - position - LENGTH.size:
             raise _unread(position)
-        message = stored.view(position + LENGTH.size, length)
-        candidates = following(place, position, footer.layout)
-        found = next((one for one in candidates if verifier.authenticates(message, crypto.module_aad(footer.aad, *one))), None)
-        if found is None:
+        at += LENGTH.size
+        if len(ahead) < at + length:
+            begin, at, ahead = position + LENGTH.size, 0, stored.ahead(position + LENGTH.size, length)
+        message = ahead[at : at + length]
+        for found in following(place, position, footer.layout):
+            if verifier.authenticates(message, crypto.module_aad(footer.aad, *found)):
+                break
+        else:
             raise _unread(position)
         missing.discard(position)
         place, position, count = found, position + LENGTH.size + length, count + 1

@@ -10,10 +10,7 @@ from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
 
-from icelock.io.locations import split_location
-
-_LOCAL_WINDOW: Final = 256 << 10  # stays in a processor's cache
-_WINDOW: Final = 4 << 20  # a request each
+_WINDOW: Final = 4 << 20  # a request each; a module that it cuts is copied to the next one's beginning, so more windows cost more
 _FORMATS: Final = {
     b"PAR1": "a plain Parquet file",
     b"PARE": "an encrypted Parquet file",
@@ -52,7 +49,6 @@ class StoredBytes:
             raise
         self._at = self.size
         self._window = memoryview(bytearray())
-        self._usual = _LOCAL_WINDOW if split_location(location).scheme == "file" else _WINDOW
         self._window_at = self._held = 0
 
     def read(self, position: int, count: int) -> bytes:
@@ -72,17 +68,21 @@ class StoredBytes:
 
     def view(self, position: int, count: int) -> memoryview:
         """Return the same, as bytes of a window that the next view may overwrite: for readers that go through a file from its beginning."""
+        return self.ahead(position, count)[:count]
+
+    def ahead(self, position: int, count: int) -> memoryview:
+        """Return at least ``count`` bytes from a position, fewer only if the file ends, and all that was read ahead; see ``view``."""
         inside = position - self._window_at
         if inside < 0 or inside + count > self._held:
             kept = self._window[inside : self._held] if 0 <= inside < self._held else self._window[:0]
             self._fill(position, bytes(kept), count)
             inside = 0
-        return self._window[inside : min(inside + count, self._held)]
+        return self._window[inside : self._held]
 
     def _fill(self, position: int, kept: bytes, count: int) -> None:
         """Let the window begin at a position, whose first bytes it had, and hold ``count`` bytes at least, if the file has them."""
         if count > len(self._window):
-            self._window = memoryview(bytearray(max(count, self._usual)))
+            self._window = memoryview(bytearray(max(count, min(_WINDOW, self.size - position))))
         self._window[: len(kept)] = kept
         self._window_at, self._held = position, len(kept)
         if position + len(kept) != self._at:

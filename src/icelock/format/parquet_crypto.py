@@ -45,6 +45,7 @@ _OF_FOOTER: Final = 8
 # Types of Thrift's compact protocol; a boolean field's type is its value.
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(14)
 _NUMBERS: Final = frozenset({_I16, _I32, _I64})
+_TYPE_AND_ORDINALS: Final = [struct.Struct(f"<B{count}h") for count in range(4)]
 _FIXED: Final = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _LONG_LIST: Final = 15
 _MAX_DEPTH: Final = 32
@@ -106,7 +107,7 @@ def file_crypto_metadata(unique: bytes) -> bytes:
 
 def module_aad(aad: bytes, kind: int, *ordinals: int) -> bytes:
     """Return the AAD of a module: what its file's modules share, its type, and its row group, column and page as far as it has them."""
-    return aad + struct.pack(f"<B{len(ordinals)}h", kind, *ordinals)
+    return aad + _TYPE_AND_ORDINALS[len(ordinals)].pack(kind, *ordinals)
 
 
 def _encrypted_footer(footer: bytes, location: str) -> tuple[_Thrift, bytes]:

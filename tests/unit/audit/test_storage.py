@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icelock.audit import storage
+from icelock.audit.run import audit
 from icelock.audit.storage import StoredBytes
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 DATA = bytes(number * number % 251 for number in range(5_000))
 
@@ -51,9 +53,22 @@ class Storage:
 )
 def test_a_view_is_what_the_file_has_there(asked: list[tuple[bool, int, int]], window: int, into: bool) -> None:  # noqa: FBT001
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "_LOCAL_WINDOW", window)
+        patch.setattr(storage, "_WINDOW", window)
         with StoredBytes(Storage((lambda: Stream(DATA)) if into else WithoutReadinto), "x") as stored:  # type: ignore[arg-type]
             assert stored.size == len(DATA)
             for viewed, position, count in asked:
                 found = stored.view(position, count) if viewed else stored.read(position, count)
                 assert bytes(found) == DATA[position : position + count]
+
+
+def test_pages_are_taken_from_what_was_read_ahead(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three columns in 20 row groups are 120 pages and headers at least; a file of less than a window is read at once."""
+    asked: list[str] = []
+    ahead = StoredBytes.ahead
+    monkeypatch.setattr(StoredBytes, "ahead", lambda self, *at: (asked.append(self.location), ahead(self, *at))[1])
+    properties = {**KEYED, "write.parquet.row-group-limit": "50"}
+    lake.catalog().create_table("db.t", people().schema, properties=properties).append(people(0, 1000))
+    (report,) = audit(lake.catalog(), "db.t", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+    of_data = [path for path in asked if path.endswith(".parquet")]
+    assert len(of_data) == 1
