@@ -60,7 +60,7 @@ _TAIL: Final = """
 
 - `timestamp_ns`, `timestamptz_ns`, `variant`, `unknown`: Java's Hive catalog has no type for them and refuses (tested). `geometry` and
   `geography` are off in Spark 4.1.
-- ORC: Iceberg cannot encrypt it; icelock refuses it.
+- ORC: Iceberg cannot encrypt it, so icelock refuses it in encrypted tables; in plain ones it is read (`tests/interop/test_convert.py`).
 - The codecs brotli and lzo: the classes are not in Java's runtime jar.
 - Promotion of date to timestamp: Java Iceberg {java} and PyIceberg refuse it.
 

@@ -64,6 +64,14 @@ def test_what_was_sealed_elsewhere_does_not_open(secret, job, place):
         Recipient.of(secret, job).open(sealed, place)
 
 
+def test_a_job_of_one_process_has_a_key_of_its_own():
+    one, other = Recipient.new(*JOB), Recipient.new(*JOB)
+    sealed = one.sender.seal(b"keys", Place(task=0))
+    assert one.open(sealed, Place(task=0)) == b"keys"
+    with pytest.raises(IntegrityError, match="does not authenticate"):
+        other.open(sealed, Place(task=0))
+
+
 def test_a_byte_more_less_or_changed_does_not_open():
     sealed = RECIPIENT.sender.seal(b"keys", Place(task=0))
     changed = [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in range(len(sealed))]

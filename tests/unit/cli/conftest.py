@@ -11,6 +11,11 @@ from tests.lakes.sqlite import TestLake
 def configured_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake:
     """A lake whose catalog is called ``test`` in PyIceberg's configuration."""
     lake = TestLake(tmp_path)
-    for name, value in lake.properties().items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('.', '__').replace('-', '_')}", value)
+    configure(lake, "test", monkeypatch)
     return lake
+
+
+def configure(lake: TestLake, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a lake's catalog a name in PyIceberg's configuration."""
+    for name, value in lake.properties().items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{catalog.upper()}__{name.upper().replace('.', '__').replace('-', '_')}", value)

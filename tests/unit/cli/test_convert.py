@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import icelock
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import TestLake, people
+from tests.unit.cli.conftest import configure
 from tests.unit.cli.test_maintain import done, run
 
 
@@ -90,6 +92,17 @@ def test_a_copy(table: Any, configured_lake: TestLake) -> None:
     assert ids(catalog.load_table("db.copy")) == list(range(20))
     assert catalog.load_table("db.t").metadata == table.metadata
     assert "already exists" in run("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", code=1).stderr
+
+
+def test_a_copy_in_another_catalog(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "second").mkdir()
+    lake = TestLake(tmp_path / "second")
+    configure(lake, "second", monkeypatch)
+    second = icelock.load_catalog("second", **lake.properties())
+    second.create_namespace("db")
+    assert done("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "second.db.copy")["copied-to"] == "db.copy"
+    assert ids(second.load_table("db.copy")) == list(range(20))
+    assert not table.catalog.table_exists("db.copy")
 
 
 def test_wrong_input(table: Any, configured_lake: TestLake) -> None:

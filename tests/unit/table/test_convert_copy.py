@@ -74,6 +74,26 @@ def test_the_newest_version_is_copied_whatever_was_loaded(lake: TestLake) -> Non
     assert ids(lake.catalog().load_table("db.copy")) == list(range(25))
 
 
+def test_a_copy_in_another_catalog(lake: TestLake, tmp_path: Path) -> None:
+    """Its files lie in that catalog's warehouse, under a key of its KMS; the plain table's catalog has nothing new."""
+    before = rows_of(plain_table(lake))
+    files, held = lake.files(), lake.catalog().load_table("db.t")
+    (tmp_path / "other").mkdir()
+    other = TestLake.with_namespace(tmp_path / "other")
+    done = convert(held, key_id="keyB", copy_to="db.copy", copy_catalog=other.catalog())
+    copy = other.catalog().load_table("db.copy")
+    assert rows_of(copy) == before
+    assert (done.copied_to, done.snapshot_id, copy.properties["encryption.key-id"]) == (
+        "db.copy",
+        copy.metadata.current_snapshot_id,
+        "keyB",
+    )
+    (report,) = audit(other.catalog(), "db.copy", depth=["bytes", "foreign"]).tables
+    assert report.counts == {}
+    assert lake.files() == files
+    assert not lake.catalog().table_exists("db.copy")
+
+
 def test_a_dry_run_and_what_is_refused_write_nothing(lake: TestLake) -> None:
     table = plain_table(lake)
     lake.catalog().create_table("db.taken", people().schema, properties=KEYED)

@@ -191,6 +191,21 @@ def test_files_without_ids_and_columns_only_in_partitions(lake: TestLake, tmp_pa
     assert rows_of(found) == before
 
 
+def test_a_file_without_a_column_of_the_table(lake: TestLake) -> None:
+    """Its rows are nulls; the current state keeps them. With history the file would have to be written without a column."""
+    table = plain_table(lake, rows=0)
+    file = lake.warehouse / "db" / "t" / "given.parquet"
+    pq.write_table(people(50, 2), file)
+    table.add_files([str(file)])
+    pq.write_table(people(50, 2).select(["id"]).rename_columns(["other"]), file)
+    held, files = lake.catalog().load_table("db.t"), set(lake.files())
+    with pytest.raises(PolicyError, match=r"given\.parquet has none of the columns.*write it again.*--history drop"):
+        convert(held, key_id="keyA", history="keep")
+    assert set(lake.files()) == files
+    convert(held, key_id="keyA")
+    assert lake.catalog().load_table("db.t").scan().to_arrow().to_pylist() == [{"id": None, "name": None, "city": None}] * 2
+
+
 def test_what_comes_meanwhile_is_taken_in(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = plain_table(lake)
 

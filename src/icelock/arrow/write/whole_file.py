@@ -33,6 +33,7 @@ from icelock.metadata.manifest import DataFile
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.plan.task import ScanTask
 
+_LINEAGE: Final = frozenset({ROW_ID.field_id, LAST_UPDATED.field_id})
 _UNLIMITED: Final = str(1 << 50)
 
 
@@ -55,6 +56,11 @@ def write_whole(  # noqa: PLR0913 - what is read, and how it is written
     stored = StoredFile.of(task, allow_plaintext=read.allow_plaintext)
     with open_file(stored, read.io, schema=read.table_schema, name_mapping=read.name_mapping) as file:
         schema = schema_of_file(file.fields, schemas)
+    if all(field.field_id in _LINEAGE for field in schema.fields):
+        raise PolicyError(
+            f"{task.path} has none of the columns that the table has or had, so its rows cannot be kept as they are: write it again, and "
+            "expire the snapshots that need it; or keep the current state only (history='drop', --history drop)"
+        )
     rows = read_task(replace(read, schema=schema, row_filter=AlwaysTrue()), replace(task, deletes=()))
     files = write_data_files(one_file(write, schema), rows, task_id=task_id, entropy=entropy)
     if len(files) > 1:

@@ -19,12 +19,10 @@ from pyspark.sql import SparkSession
 from icelock.audit.file_check import Checked, FileTask, check_files
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import IntegrityError
-from icelock.keys.entropy import SystemEntropy
 from icelock.spark.driver.compact_here import storage_for_tasks
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
 from icelock.spark.sealed.hpke import Recipient
-from icelock.spark.sealed.splits import KEY_LENGTH
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.check_files import CheckPlan, CheckSplit, FilesChecked, check_sealed
 from icelock.spark.task.splits import shares
@@ -57,7 +55,7 @@ class CheckByTasks:
                 yield from self._by_tasks(io, some, threads)
 
     def _by_tasks(self, io: FileIO, tasks: Sequence[FileTask], threads: int) -> Iterator[Checked]:
-        recipient = Recipient.of(SystemEntropy().random_bytes(KEY_LENGTH), (str(uuid.uuid4()), _JOB))
+        recipient = Recipient.new(str(uuid.uuid4()), _JOB)
         number = min(len(tasks), settings_of(self._spark).parallelism * _SHARES)
         divided = [[tasks[place] for place in share] for share in shares([_cost(task) for task in tasks], number)]
         plan = CheckPlan(

@@ -150,7 +150,7 @@ class Job:
 
     def __init__(self, write: WriteContext, storage: dict[str, str]) -> None:
         self._context = replace(write, operation_id=str(uuid.uuid4()))
-        self._recipient = Recipient.of(SystemEntropy().random_bytes(KEY_LENGTH), (self._context.operation_id, _JOB))
+        self._recipient = Recipient.new(self._context.operation_id, _JOB)
         names = [field.name for field in write.schema.fields]
         self.plan = WritePlan.of(self._context, names, storage, sender=self._recipient.sender)
 

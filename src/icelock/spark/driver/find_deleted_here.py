@@ -19,12 +19,10 @@ from pyiceberg.table import FileScanTask
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from icelock.keys.entropy import SystemEntropy
 from icelock.spark.driver.compact_here import read_plan_of
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
 from icelock.spark.sealed.hpke import Recipient
-from icelock.spark.sealed.splits import KEY_LENGTH
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.find_deleted import FindPlan, find_sealed
 from icelock.spark.task.splits import plan_splits
@@ -53,7 +51,7 @@ class FindByTasks:
             yield BitMap64.deserialize(found.pop(file.file.file_path))  # a file that no task told of would bring rows back
 
     def _found(self, scan: DataScan, files: Sequence[FileScanTask]) -> dict[str, bytes]:
-        recipient = Recipient.of(SystemEntropy().random_bytes(KEY_LENGTH), (str(uuid.uuid4()), _JOB))
+        recipient = Recipient.new(str(uuid.uuid4()), _JOB)
         task_of = scan._task_builder.build
         splits = plan_splits(
             [task_of(file) for file in files], self._table.metadata.properties, parallelism=settings_of(self._spark).parallelism

@@ -1,8 +1,8 @@
 """Messages from tasks to the driver, sealed so that only the driver can open them: HPKE (RFC 9180, base mode) of ``cryptography``.
 
     suite    DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM
-    keys     the private one follows from the operation's key (``spark.sealed.job``), which only driver processes have; the public one
-             goes to tasks
+    keys     the private one follows from the operation's key (``spark.sealed.job``), which only driver processes have, or from a random
+             one of a process that does not share it; the public one goes to tasks
     info     label, operation id, action, task, part, "more" or "last"; one a line
     sealed   encapsulated key (32 bytes) | ciphertext | tag (16 bytes)
 
@@ -67,6 +67,11 @@ class Recipient:
         """Return the recipient of a job; ``secret`` is the operation's key."""
         derived = HKDF(SHA256(), _PRIVATE_KEY_LENGTH, salt=None, info=_KEY_LABEL).derive(secret)
         return cls(private_key=X25519PrivateKey.from_private_bytes(derived), job=job)
+
+    @classmethod
+    def new(cls, operation: str, action: str) -> Self:
+        """Return the recipient of a job that one process plans and commits: its key is random, and nobody else's."""
+        return cls(private_key=X25519PrivateKey.generate(), job=(operation, action))
 
     @property
     def sender(self) -> Sender:

@@ -9,7 +9,6 @@ Not here: reading, which is that of encrypted tables (``tables``); UPDATE and ME
 from __future__ import annotations
 
 import math
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -132,7 +131,7 @@ def write_files(
     catalog: EncryptedCatalog, metadata: TableMetadata, storage: Mapping[str, Any], rows: DataFrame, write: PlainWrite
 ) -> list[DataFile]:
     """Write rows to data files of a table that is like ``metadata``, by tasks; ``storage`` are the properties of its FileIO."""
-    recipient = Recipient.of(os.urandom(32), ("plain", str(uuid.uuid4())))
+    recipient = Recipient.new(str(uuid.uuid4()), "plain")
     sent = executor_properties(storage, catalog.properties)
     plan = PlainWritePlan.of(metadata, sent, sender=recipient.sender)
     order = metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER
