@@ -20,6 +20,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPAN: Final = re.compile(r"(\d+)([dhms])")
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _LONGEST: Final = timedelta(days=36_500)
+_LEAST_MS: Final = 100_000_000_000
+"""March 1973: a smaller number is meant otherwise, as days or as seconds since 1970, since no table is as old."""
 
 
 def to_millis(moment: object, *, name: str) -> int:
@@ -40,6 +42,29 @@ def to_millis(moment: object, *, name: str) -> int:
     raise PolicyError(
         f"{name} is {moment!r}; it must be a datetime with a time zone, such as datetime.now(timezone.utc), or ms since 1970 as an int"
     )
+
+
+def to_limit(moment: object, *, name: str) -> int:
+    """Return the time before which something is old, as ms since 1970 in UTC; ``name`` is the argument's.
+
+    Raises:
+        PolicyError: see ``to_millis``; or a number that cannot be ms since 1970, since it lies before March 1973.
+    """
+    millis = to_millis(moment, name=name)
+    if not isinstance(moment, datetime) and millis < _LEAST_MS:
+        raise PolicyError(
+            f"{name} is {moment!r}, which as ms since 1970 is before March 1973: give a datetime with a time zone, such as "
+            "datetime.now(timezone.utc) - timedelta(days=3)"
+        )
+    return millis
+
+
+def span_text(span: timedelta) -> str:
+    """Return a time in the largest unit that it is a whole number of, as ``parse_span`` reads it: ``3d``, ``36h``, ``90m``, ``5s``."""
+    for letter, unit in _UNITS.items():
+        if span % timedelta(**{unit: 1}) == timedelta():
+            return f"{span // timedelta(**{unit: 1})}{letter}"
+    return f"{span.total_seconds()}s"
 
 
 def parse_span(text: str, *, name: str = "") -> timedelta:

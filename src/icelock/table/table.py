@@ -139,7 +139,11 @@ class Table(IcebergTable):
         return EncryptedTransaction(self)
 
     def refresh(self) -> Table:
-        """Load the current metadata and its keys from the catalog."""
+        """Load the current metadata and its keys from the catalog.
+
+        Raises:
+            CommitError: it is another table, which has its name now.
+        """
         before = self._version
         fresh = self._loaded(self.catalog.load_table(self._identifier))
         with self._lock:
@@ -154,11 +158,6 @@ class Table(IcebergTable):
         Raises:
             CommitError: it is another table, which has its name now.
         """
-        if fresh.metadata.table_uuid != self.metadata.table_uuid:
-            was, now = self.metadata.table_uuid, fresh.metadata.table_uuid
-            raise CommitError(
-                f"table {'.'.join(self.name())} was dropped and created again meanwhile (uuid {was}, now {now}): nothing is committed to it"
-            )
         self._version = self._loaded(fresh)
 
     def advance(self, other: Table) -> None:
@@ -168,7 +167,12 @@ class Table(IcebergTable):
                 self._version = other._version
 
     def _loaded(self, fresh: IcebergTable) -> _Version:
-        self._check_uuid(self.metadata, fresh.metadata)
+        was, now = self.metadata.table_uuid, fresh.metadata.table_uuid
+        if was != now:
+            raise CommitError(
+                f"table {'.'.join(self.name())} was dropped and created again meanwhile (uuid {was}, now {now}): "
+                "nothing is committed to it; load the new table"
+            )
         self.storage = getattr(fresh, "storage", self.storage)  # a REST server lends credentials anew
         return self._made(fresh.metadata, fresh.metadata_location)
 

@@ -375,3 +375,61 @@ def test_writers_that_began_before_an_expiry_commit_after_it(lake: TestLake) -> 
     assert leftovers(load(lake)).files == ()
     load(lake).delete("id = 0")
     assert ids(load(lake)) == [1, 10, 11, 50, 500]
+
+
+def refused_once(table: Any, act: Callable[[], None], *, made: bool) -> None:
+    """Answer the first commit with a conflict: ``made`` says whether it was made first; then others do something."""
+    inner, done = table.catalog.commit_table, []
+
+    def commit(of: Any, requirements: Any, updates: Any) -> Any:
+        if done:
+            return inner(of, requirements, updates)
+        done.append(True)
+        for requirement in requirements:
+            requirement.validate(of.metadata)
+        if made:
+            inner(of, requirements, updates)
+        act()
+        raise CommitFailedException("409")
+
+    table.catalog.commit_table = commit
+
+
+def test_an_expiry_that_was_made_though_the_answer_was_a_conflict_deletes_its_files(lake: TestLake) -> None:
+    """A gateway sends the request twice, and gives back what the second was answered; meanwhile others write."""
+    table = make(lake, 4)
+    going = sorted(snapshot.snapshot_id for snapshot in table.snapshots()[:3])
+    lists = {Path(snapshot.manifest_list).name for snapshot in table.snapshots()[:3]}
+    refused_once(table, lambda: load(lake).append(people(90, 2)), made=True)
+    done = expire(table)
+    assert (sorted(done.snapshots), len(done.keys), done.deleted, done.left) == (going, 3, 3, ())
+    assert {Path(file).name for file in done.files} == lists
+    assert not lists & names(lake, "snap-*.avro")
+    fresh = load(lake)
+    assert (len(fresh.snapshots()), leftovers(fresh).files) == (2, ())
+    assert ids(fresh) == [0, 1, 10, 11, 20, 21, 30, 31, 90, 91]
+
+
+def test_an_expiry_that_was_refused_is_done_again(lake: TestLake) -> None:
+    table = make(lake, 3)
+    refused_once(table, lambda: load(lake).append(people(90, 2)), made=False)
+    assert len(expire(table).snapshots) == 3
+    assert ids(load(lake)) == [0, 1, 10, 11, 20, 21, 90, 91]
+
+
+def test_of_two_expiries_at_the_same_moment_the_later_finds_the_files_gone(lake: TestLake) -> None:
+    """Manifests that it has to read for their files were deleted by the one that was faster."""
+    table = make(lake, 3)
+    table.overwrite(people(50, 2))
+    faster: list[Expired] = []
+    refused_once(table, lambda: faster.append(expire(load(lake))), made=False)
+    assert expire(table) == Expired()
+    assert len(faster[0].snapshots) == 3
+    assert leftovers(load(lake)).files == ()
+    assert ids(load(lake)) == [50, 51]
+
+
+@pytest.mark.parametrize("number", ["3", 2.5, True, None])
+def test_a_number_of_snapshots_to_keep_is_a_number(lake: TestLake, number: Any) -> None:
+    with pytest.raises(PolicyError, match=r"retain_last is .*; it must be a whole number of at least 1"):
+        make(lake, 1).maintenance.expire_snapshots().retain_last(number)

@@ -11,7 +11,7 @@ import pytest
 from icelock.errors import PolicyError
 from icelock.maintenance import leftovers, remove_leftovers
 from icelock.spark.settings.options import ReadOptions
-from icelock.table.moments import to_millis
+from icelock.table.moments import parse_span, span_text, to_millis
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
@@ -64,3 +64,21 @@ def test_spark_is_told_of_a_zone_as_well() -> None:
     with pytest.raises(PolicyError, match="no time zone"):
         ReadOptions.of("lake.db.t", as_of_timestamp=date(2030, 1, 1))  # type: ignore[arg-type]
     assert ReadOptions.of("lake.db.t", as_of_timestamp=datetime(2030, 1, 1, tzinfo=UTC)).as_of_ms == 1_893_456_000_000  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("place", ["expire", "leftovers", "remove leftovers"])
+@pytest.mark.parametrize("number", [3, 0, -3, 1_796_000_000], ids=["days", "none", "negative", "seconds since 1970"])
+def test_a_number_that_is_no_ms_since_1970_is_refused(lake: TestLake, table: Any, place: str, number: int) -> None:
+    """Days and ``time.time()``, taken for milliseconds, lie in January 1970: nothing would ever be old enough."""
+    files = lake.files()
+    with pytest.raises(PolicyError, match=rf"older_than is {number}, .*datetime"):
+        PLACES[place](table, number)
+    assert lake.files() == files
+    PLACES[place](table, 1_796_000_000_000)
+
+
+def test_spans_are_written_as_they_are_read() -> None:
+    spans = {timedelta(days=3): "3d", timedelta(hours=36): "36h", timedelta(minutes=90): "90m", timedelta(seconds=5): "5s"}
+    assert {span: span_text(span) for span in spans} == spans
+    assert {parse_span(text): text for text in spans.values()} == spans
+    assert span_text(timedelta(seconds=1.5)) == "1.5s"

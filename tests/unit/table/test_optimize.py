@@ -146,6 +146,14 @@ def test_the_speed_of_a_step_is_taken_from_the_one_before() -> None:
     assert budget.left == 40.0
     with pytest.raises(PolicyError, match="above 0"):
         Budget(within=timedelta(0), clock=clock)
+    for wrong in (3, "2h"):
+        with pytest.raises(PolicyError, match=r"it must be a timedelta, such as timedelta\(hours=2\)"):
+            Budget(within=wrong, clock=clock)  # type: ignore[arg-type]  # what an outsider may give
+
+
+def test_ages_are_said_as_the_options_are_written(lake: TestLake) -> None:
+    [step] = (step for step in make(lake).maintenance.optimize(dry_run=True).steps if step.name == "leftovers")
+    assert step.why == "none is older than 3d"
 
 
 def test_after_a_failure_nothing_is_deleted(lake: TestLake) -> None:

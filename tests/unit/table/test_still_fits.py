@@ -17,6 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from icelock.errors import CommitError
+from icelock.maintenance import leftovers
 from icelock.table.commit.conflicts import check_same_columns, check_still_fits
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
@@ -153,6 +154,9 @@ def test_a_table_made_again_under_the_name_is_another_table(lake: TestLake) -> N
     lake.catalog().create_table("db.t", ROWS.schema, properties=KEYED)
     with pytest.raises(CommitError, match=r"table db\.t was dropped and created again meanwhile"):
         transaction.commit_transaction()
+    for call in (stale.refresh, stale.maintenance.expire_snapshots().plan, stale.maintenance.compact, lambda: leftovers(stale)):
+        with pytest.raises(CommitError, match=r"table db\.t was dropped and created again meanwhile .*; load the new table"):
+            call()
     assert load(lake).scan().count() == 0
     assert written
     assert not any(path.endswith(name) for path in written for name in lake.files())

@@ -63,7 +63,9 @@ def test_a_list_that_is_lost(lake: TestLake, harm: Callable[[str], None]) -> Non
     before = lake.files()
     with pytest.raises((IntegrityError, FileNotFoundError)) as caught:
         expiry(table).commit()
-    assert "drop_unreadable()" in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    said = "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "drop_unreadable()" in said
+    assert "--drop-unreadable of icelock expire" in said
     assert lake.files() == before, "nothing was changed"
     count = len(table.snapshots())
     done = expiry(table).drop_unreadable().commit()

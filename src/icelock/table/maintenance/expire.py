@@ -38,7 +38,7 @@ from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
 from icelock.table.maintenance.shown import Shown
-from icelock.table.moments import to_millis
+from icelock.table.moments import to_limit
 from icelock.table.state import OpenTable
 
 GC_ENABLED: Final = "gc.enabled"
@@ -77,6 +77,9 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._retain_last: int | None = None
         self._clean = True
         self._refused = False
+        self._offered: tuple[TableMetadataV3, Expirable, _ExpiredFiles | None] | None = None
+        self._sent = False
+        self._taken_as_made = False
         self._unreadable: set[str] | None = None
         self._now_ms = table.encryption.clock()
         self._checked = self._table.metadata
@@ -85,17 +88,19 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         """Expire snapshots older than a time.
 
         Raises:
-            PolicyError: a time without a zone.
+            PolicyError: a time without a zone, or a number that cannot be ms since 1970.
         """
-        self._older_than_ms = to_millis(dt, name="older_than")
+        self._older_than_ms = to_limit(dt, name="older_than")
         return self
 
     def retain_last(self, number: int) -> Self:
         """Keep this many snapshots of each branch without a number of its own, in the place of the table's ``min-snapshots-to-keep``.
 
         Raises:
-            PolicyError: a number below 1.
+            PolicyError: a number below 1, or no whole number.
         """
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise PolicyError(f"retain_last is {number!r}; it must be a whole number of at least 1")
         if number < 1:
             raise PolicyError(f"retain_last is {number}; it must be at least 1, since a branch keeps its snapshot")
         self._retain_last = number
@@ -145,6 +150,10 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             self._check_refs()
             try:
                 files = list(expired.unreached_in(self._table.metadata, self._table.io, before))
+            except FileNotFoundError:
+                if not self._taken_as_made:
+                    raise
+                return Expired()  # the refusal was true: another expiry removed the same, and deletes the files
             except Exception as e:
                 e.add_note("The snapshots are expired, but no file was deleted: icelock.maintenance.leftovers lists the unused ones.")
                 raise
@@ -183,9 +192,16 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         raise NotImplementedError
 
     def _attempt(self) -> tuple[TableMetadataV3, Expirable, _ExpiredFiles | None]:
-        """Commit once; return the metadata before, what was removed from it, and the files of that."""
+        """Commit once; return the metadata before, what was removed from it, and the files of that.
+
+        A gateway may answer a commit that was made with a refusal (it sent the request twice): if all that the refused commit was to
+        remove is gone, it counts as made.
+        """
         if self._refused:
             self._table.refresh()
+        if self._offered is not None and _is_gone(self._offered[1], self._table.metadata):
+            self._taken_as_made = True
+            return self._offered
         before = self._table.metadata
         plan = self._plan(before)
         if not plan:
@@ -197,6 +213,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             self._table._do_commit(updates=_updates(plan, before), requirements=requirements)  # noqa: SLF001
         except CommitFailedException:
             self._refused = True
+            self._offered = (before, plan, expired) if self._sent else None
             raise
         except IcelockError:
             raise
@@ -208,7 +225,9 @@ class ExpireSnapshots(IcebergExpireSnapshots):
     def _may_expire(self, plan: Expirable, metadata: TableMetadataV3) -> bool:
         """Whether all of a plan may expire by the metadata that the commit is checked with."""
         self._checked = metadata
-        return plan.is_part_of(self._plan(metadata))
+        holds = plan.is_part_of(self._plan(metadata))
+        self._sent = holds
+        return holds
 
     def _files_of(self, plan: Expirable) -> _ExpiredFiles:
         try:
@@ -233,9 +252,14 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         except Exception as e:  # noqa: BLE001 - the first error is raised
             logger.debug("the table cannot be loaded: %s", e)
             return False
-        there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-        keys = {key.key_id for key in metadata.encryption_keys}
-        return not plan.snapshots & there and not plan.refs & metadata.refs.keys() and not keys & set(plan.keys)
+        return _is_gone(plan, metadata)
+
+
+def _is_gone(plan: Expirable, metadata: TableMetadataV3) -> bool:
+    """Whether nothing of what a plan removes is left."""
+    there = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    keys = {key.key_id for key in metadata.encryption_keys}
+    return not plan.snapshots & there and not plan.refs & metadata.refs.keys() and not keys & set(plan.keys)
 
 
 class _StillExpirable:
@@ -320,7 +344,8 @@ class _ExpiredFiles:
 def _with_way_out(error: IcelockError | OSError) -> IcelockError | OSError:
     """Add to an error what to do if a file or key is lost for good."""
     way = (
-        "if it is lost for good, expire_snapshots().drop_unreadable() goes on without it, and leaves files that only it names to leftovers"
+        "if it is lost for good, expire_snapshots().drop_unreadable() (--drop-unreadable of icelock expire) goes on without it, and leaves "
+        "files that only it names to leftovers"
     )
     if isinstance(error, IcelockError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}; nothing was expired: {way}", *error.args[1:])

@@ -37,7 +37,7 @@ from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import kept_with_plain
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.maintenance.shown import Shown
-from icelock.table.moments import SAFE_AGE, to_millis
+from icelock.table.moments import SAFE_AGE, to_limit
 from icelock.table.state import OpenTable
 
 _AT_ONCE: Final = 256
@@ -81,7 +81,7 @@ def leftovers(table: OpenTable, *, older_than: timedelta | datetime | None = Non
         KeyUnavailableError, IntegrityError, FormatError, OSError: a manifest list or manifest cannot be read; names it.
         IntegrityError: the catalog names an older version than this client has seen, for example after a restore; or storage does not
             list the table's own files by the names in its metadata.
-        PolicyError: the table is plain, or its FileIO cannot list.
+        PolicyError: the table is plain, or its FileIO cannot list; or ``older_than`` is no age and no moment.
     """
     search = _Search(table, _limit_ms(table, older_than))
     return Leftovers(files=tuple(search.run()), keys=search.keys())
@@ -215,7 +215,7 @@ def _limit_ms(table: OpenTable, older_than: timedelta | datetime | None) -> int 
         return None
     if isinstance(older_than, timedelta):
         return table.encryption.clock() - older_than // timedelta(milliseconds=1)
-    return to_millis(older_than, name="older_than")
+    return to_limit(older_than, name="older_than")
 
 
 def _name(table: OpenTable) -> str:

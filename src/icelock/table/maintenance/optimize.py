@@ -94,6 +94,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.within is not None:
+            if not isinstance(self.within, timedelta):
+                raise PolicyError(f"within is {self.within!r}; it must be a timedelta, such as timedelta(hours=2)")
             if self.within <= timedelta():
                 raise PolicyError(f"within is {self.within}; it must be above 0")
             self.end = self.clock() + self.within.total_seconds()

@@ -27,6 +27,7 @@ from icelock.table.maintenance.expire import GC_ENABLED, may_delete
 from icelock.table.maintenance.kinds import Kind
 from icelock.table.maintenance.leftovers import Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
+from icelock.table.moments import span_text
 
 if TYPE_CHECKING:
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
@@ -151,7 +152,7 @@ def after_search(result: Leftovers, policy: OptimizePolicy) -> Finding:
     return Finding(
         found=f"{len(files)} files of {size(sum(file.size for file in files))} that nothing reaches",
         due=bool(files),
-        why=f"they are older than {policy.leftovers_age}" if files else f"none is older than {policy.leftovers_age}",
+        why=f"{'they are' if files else 'none is'} older than {span_text(policy.leftovers_age)}",
     )
 
 
