@@ -62,18 +62,21 @@ class _Unfit(Exception):  # noqa: N818 - it does not leave this module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Type:
-    """A type: its ``pattern`` if it has one, else (or for better messages) its ``step``; ``least`` is the fewest bytes of a value.
+    """A type: its ``pattern`` if it has one, else its ``step``; ``least`` is the fewest bytes of a value.
 
-    ``pair``: it is a record of a number and bytes, like the bounds of columns.
+    ``fields`` are those of a record that has a pattern, for better messages; ``pair``: it is a record of a number and bytes, like the
+    bounds of columns.
     """
 
     least: int
     pattern: bytes | None = None
     step: _Step | None = None
+    fields: tuple[tuple[str, _Type], ...] = ()
     pair: bool = False
 
     def walk(self, name: str) -> _Step:
-        return self.step or _by_pattern([(name, self.pattern or b"")])
+        """Return the step of values; only here is a pattern compiled, so not those of records that are a part of another's."""
+        return self.step or (_sequence(self.fields) if self.fields else _by_pattern([(name, self.pattern or b"")]))
 
 
 class RowCheck:
@@ -86,7 +89,7 @@ class RowCheck:
     def __init__(self, schema: Any, *, location: str) -> None:
         self._location = location
         try:
-            self._row = _compiled(json.dumps(schema))
+            self._walk, self._least = _compiled(json.dumps(schema), "row")
         except (_Unfit, LookupError, TypeError, ValueError, AttributeError, RecursionError, re.error, OverflowError) as e:
             raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}") from e
 
@@ -104,11 +107,11 @@ class RowCheck:
         Raises:
             FormatError: it is not ``block.rows`` rows of the schema, or bytes are left over; names the file, the row and the field.
         """
-        data, least = block.data, self._row.least
+        data, least = block.data, self._least
         if block.rows * least > len(data) or (not least and block.rows > _MOST_EMPTY):
             self._refuse(f"{len(data)} bytes are too few for {block.rows} rows")
         position = row = 0
-        walk = self._row.walk("row")
+        walk = self._walk
         try:
             for row in range(block.rows if least or data else 0):  # noqa: B007 - for the message
                 position = walk(data, position)
@@ -135,15 +138,17 @@ def first_bytes(types: Sequence[Any], data: bytes) -> list[int]:
     try:
         for one in types:
             firsts.append(data[position])
-            position = _compiled(json.dumps(one)).walk("value")(data, position)
+            position = _compiled(json.dumps(one), "value")[0](data, position)
     except (_Unfit, IndexError, UnicodeDecodeError) as e:
         raise FormatError(f"no row: {e}") from e
     return firsts
 
 
 @lru_cache(maxsize=_KEPT)
-def _compiled(schema: str) -> _Type:
-    return _Compiler().type(json.loads(schema))
+def _compiled(schema: str, name: str) -> tuple[_Step, int]:
+    """Return the step of a schema's values, which messages call ``name``, and the fewest bytes of one."""
+    kind = _Compiler().type(json.loads(schema))
+    return kind.walk(name), kind.least
 
 
 class _Compiler:
@@ -183,7 +188,7 @@ class _Compiler:
         fields = [(str(field["name"]), self.type(field["type"])) for field in written["fields"]]
         least = sum(kind.least for _, kind in fields)
         if all(kind.pattern is not None for _, kind in fields):
-            return _Type(pattern=b"".join(kind.pattern or b"" for _, kind in fields), step=_sequence(fields), least=least)
+            return _Type(pattern=b"".join(kind.pattern or b"" for _, kind in fields), fields=tuple(fields), least=least)
         pair = [kind for _, kind in fields] == [_Type(pattern=_PATTERNS["int"], least=1), _Type(step=_bytes, least=1)]
         return _Type(step=_sequence(fields), least=least, pair=pair)
 
