@@ -154,13 +154,16 @@ def _show(command: str, table: str, done: Any, *, dry_run: bool) -> None:
 
 
 def _view(command: str, name: str, found: Mapping[str, Any], *, dry_run: bool) -> Table:
-    """Return a row for each part of a result: its number, or how many there are, and what was left by name."""
+    """Return a row for each part of a result: its number, or how many there are, and what was left by name.
+
+    Of a dry run only what is not 0: the rest is not to be done, or not known before it is.
+    """
     title = f"{command}{' would do' if dry_run else ''}: {escape(name)}"
     shown = Table(title=title, title_justify="left", show_header=False)
     shown.add_column()
     shown.add_column(justify="right", overflow="fold")
     for field, value in found.items():
-        if field in {"table", "dry_run"}:
+        if field in {"table", "dry_run"} or (dry_run and not value):
             continue
         lists = isinstance(value, (tuple, list))
         text = str(len(value)) if lists else "none" if value is None else str(value)
@@ -168,4 +171,6 @@ def _view(command: str, name: str, found: Mapping[str, Any], *, dry_run: bool) -
         if field in {"left", "unreadable"}:
             for path in value:
                 shown.add_row("", escape(path))
+    if not shown.row_count:
+        shown.add_row("nothing to do", "")
     return shown

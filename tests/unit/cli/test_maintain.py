@@ -48,6 +48,17 @@ def test_compact_says_what_it_would_do_and_does_it(table: Any) -> None:
     assert done("compact", "db.t", "--catalog", "test")["rewritten-files"] == 0, "nothing is left to do"
 
 
+@pytest.mark.usefixtures("table")
+def test_a_dry_run_prints_no_number_that_it_does_not_know() -> None:
+    """The old files that an expiry will delete, and the size of new ones, are told afterwards."""
+    shown = run("compact", "test.db.t", "--dry-run").stdout
+    assert re.search(r"rewritten files\s+│?\s*6\b", shown)
+    assert not re.search(r"\b0\b|snapshots|none", shown), shown
+    assert "deleted" not in run("expire", "test.db.t", "--older-than", "0s", "--dry-run").stdout
+    assert "nothing to do" in run("rewrite-deletes", "test.db.t", "--dry-run").stdout
+    assert re.search(r"removed delete files\s+│?\s*0\b", run("rewrite-deletes", "test.db.t").stdout), "what was done is said whole"
+
+
 def test_compact_of_what_a_filter_takes(table: Any) -> None:
     found = done("compact", "test.db.t", "--where", "id >= 40", "--option", "min-input-files=2", "--z-order-by", "id,name", "--dry-run")
     assert (found["rewritten-files"], found["added-files"]) == (2, 1)
