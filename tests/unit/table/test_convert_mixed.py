@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from icelock.errors import PolicyError
+from icelock.errors import IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
 from tests.helpers.tables import ids, local
 from tests.lakes.mixed import ALLOW, mixed_table, set_key_id
@@ -70,6 +72,37 @@ def plain_files_by_kind(lake: TestLake) -> dict[str, list[int]]:
         kind = "data" if "/data/" in path else "list" if "/snap-" in path else "manifest"
         found[kind].append(len(lake.files()[path]))
     return found
+
+
+def test_an_encrypted_file_is_not_exchanged_for_a_plain_one(lake: TestLake, mixed: Any) -> None:
+    """By who writes to storage: its entry has a key, so the policy for files without one does not let it through."""
+    (path,) = [Path(local(task.file.file_path)) for task in mixed.scan(row_filter="id = 100").plan_files()]
+    pq.write_table(people(900, 5), path)
+    before = lake.files()
+    for act in (lambda: of(lake, **ALLOW).scan().to_arrow(), lambda: convert(of(lake, **ALLOW), key_id="keyA")):
+        with pytest.raises(IntegrityError, match=path.name):
+            act()
+    assert lake.files() == before
+
+
+def test_an_encrypted_manifest_is_not_exchanged_for_a_plain_one(lake: TestLake, mixed: Any) -> None:
+    """Nor one of the plain snapshots for that of the encrypted one: the list, which is authenticated, has its key."""
+    manifests = mixed.current_snapshot().manifests(mixed.io)
+    (keyed,) = [Path(local(one.manifest_path)) for one in manifests if one.key_metadata]
+    plain = [Path(local(one.manifest_path)) for one in manifests if not one.key_metadata]
+    keyed.write_bytes(plain[0].read_bytes())
+    for act in (lambda: of(lake, **ALLOW).scan().to_arrow(), lambda: convert(of(lake, **ALLOW), key_id="keyA")):
+        with pytest.raises(IntegrityError, match=keyed.name):
+            act()
+
+
+def test_what_is_plain_is_believed(lake: TestLake, mixed: Any) -> None:
+    """As the threat model says: who writes to storage decides what is in plain files, and so what a conversion makes of them."""
+    (path,) = [Path(local(task.file.file_path)) for task in mixed.scan(row_filter="id = 12").plan_files()]
+    forged = pq.read_table(path)
+    pq.write_table(forged.set_column(1, forged.schema.field(1), pa.array(["forged"] * len(forged), forged.schema.field(1).type)), path)
+    convert(of(lake, **ALLOW), key_id="keyA")
+    assert of(lake).scan(row_filter="name = 'forged'").count() == 10
 
 
 @pytest.mark.parametrize("history", ["drop", "refs", "keep"])
