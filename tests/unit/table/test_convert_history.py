@@ -18,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType
 
 from icelock.errors import IntegrityError, PolicyError
+from icelock.io.storage import ArrowFile
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
 from icelock.table.commit.converted_history import ConvertedHistory
 from tests.helpers.tables import ids, local
@@ -189,6 +190,16 @@ def test_files_without_ids_and_columns_only_in_partitions(lake: TestLake, tmp_pa
     before = [{**row, "city": "c"} for row in people(50, 3).to_pylist()]
     found = converted(lake, "keep")
     assert rows_of(found) == before
+
+
+def test_each_plain_file_is_opened_once(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = plain_table(lake)
+    held, opened = lake.catalog().load_table("db.t"), list[str]()
+    plain = [task.file.file_path for task in table.scan().plan_files()]
+    opens = ArrowFile.open
+    monkeypatch.setattr(ArrowFile, "open", lambda self, *at, **by: (opened.append(self.location), opens(self, *at, **by))[1])
+    convert(held, key_id="keyA", history="keep")
+    assert sorted(path for path in opened if path in plain) == sorted(plain)
 
 
 def test_a_file_without_a_column_of_the_table(lake: TestLake) -> None:

@@ -28,7 +28,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
-from icelock.arrow.read.stored_file import StoredFile, open_file
+from icelock.arrow.read.stored_file import Rows, StoredFile, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
@@ -80,17 +80,22 @@ def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None 
 def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: BitMap64 | None) -> Iterator[pa.RecordBatch]:
     deletes = Deletes.read(context, task, also=without) if task.deletes or without else None
     with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
-        source = FileColumns(
-            location=task.path,
-            fields=file.fields,
-            constants=_constants(context, task),
-            lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
-        )
-        rows = _Rows(context, source, deletes)
-        for first, batch in file.batches(rows.leaves, context.bound_filter):
-            result = rows.finish(batch, first)
-            if result.num_rows:
-                yield result
+        yield from read_open(context, task, file, deletes)
+
+
+def read_open(context: ReadContext, task: ScanTask, file: Rows, deletes: Deletes | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a data file that is open, as ``read_task``; ``deletes`` are those to apply, whatever the task has."""
+    source = FileColumns(
+        location=task.path,
+        fields=file.fields,
+        constants=_constants(context, task),
+        lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
+    )
+    rows = _Rows(context, source, deletes)
+    for first, batch in file.batches(rows.leaves, context.bound_filter):
+        result = rows.finish(batch, first)
+        if result.num_rows:
+            yield result
 
 
 class _Rows:

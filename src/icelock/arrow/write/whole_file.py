@@ -23,7 +23,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.file_schema import FileField
 from icelock.arrow.read.stored_file import StoredFile, open_file
-from icelock.arrow.read.task import read_task
+from icelock.arrow.read.task import read_open
 from icelock.arrow.types import can_read
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.writer import write_data_files
@@ -56,13 +56,13 @@ def write_whole(  # noqa: PLR0913 - what is read, and how it is written
     stored = StoredFile.of(task, allow_plaintext=read.allow_plaintext)
     with open_file(stored, read.io, schema=read.table_schema, name_mapping=read.name_mapping) as file:
         schema = schema_of_file(file.fields, schemas)
-    if all(field.field_id in _LINEAGE for field in schema.fields):
-        raise PolicyError(
-            f"{task.path} has none of the columns that the table has or had, so its rows cannot be kept as they are: write it again, and "
-            "expire the snapshots that need it; or keep the current state only (history='drop', --history drop)"
-        )
-    rows = read_task(replace(read, schema=schema, row_filter=AlwaysTrue()), replace(task, deletes=()))
-    files = write_data_files(one_file(write, schema), rows, task_id=task_id, entropy=entropy)
+        if all(field.field_id in _LINEAGE for field in schema.fields):
+            raise PolicyError(
+                f"{task.path} has none of the columns that the table has or had, so its rows cannot be kept as they are: write it again, "
+                "and expire the snapshots that need it; or keep the current state only (history='drop', --history drop)"
+            )
+        rows = read_open(replace(read, schema=schema, row_filter=AlwaysTrue()), task, file)
+        files = write_data_files(one_file(write, schema), rows, task_id=task_id, entropy=entropy)
     if len(files) > 1:
         raise PolicyError(f"{task.path} has more row groups than a Parquet file can have: write it again with Java first")
     return files
