@@ -182,6 +182,10 @@ def test_remove_orphan_files(spark, town, spark_lake):
     assert (stray.exists(), young.exists()) == (False, True)
     with pytest.raises(PolicyError, match="24 hours"):
         town("call test.system.remove_orphan_files('db.t', current_timestamp())")
+    # As Java: what is only listed may be young, so that what a killed job left is seen at once.
+    listed = town("call test.system.remove_orphan_files(table => 'db.t', older_than => current_timestamp(), dry_run => true)")
+    assert [row[0].rpartition("/")[2] for row in listed] == ["young.parquet"]
+    assert young.exists()
     with pytest.raises(PolicyError, match="location is not supported"):
         town(f"call test.system.remove_orphan_files(table => 'db.t', location => '{location}')")
     assert town("select count(*) from test.db.t") == [(3,)]
