@@ -67,6 +67,7 @@ def test_a_mixed_table(sql: Any, spark: Any, spark_lake: TestLake, jobs: list[in
     assert (report.counts, report.unseen) == ({}, ())
 
 
+@pytest.mark.spark43
 def test_a_call(sql: Any, spark_lake: TestLake, jobs: list[int]) -> None:
     """What is cached of the plain table is read again."""
     table = plain_table(spark_lake)

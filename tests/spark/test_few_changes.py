@@ -78,6 +78,7 @@ def test_both_ways_are_one_result(sql, made, few, at_most, mode):
     assert few == [True, False, False] * 2
 
 
+@pytest.mark.spark43
 def test_a_source_whose_rows_nobody_counted_and_large_files_go_to_tasks(sql, spark, made, few, monkeypatch):
     made()
     spark.createDataFrame([(2, 7), (3, 7), (50, 7)], "id long, n int").createOrReplaceTempView("rows_of_python")
