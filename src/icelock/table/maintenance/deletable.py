@@ -85,7 +85,7 @@ def read_paths(
             yield from found
 
 
-def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool, plain_only: bool) -> list[str]:
+def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool, plain_only: bool = False) -> list[str]:
     if as_columns and isinstance(manifest, EncryptedManifest):
         try:
             return list(ManifestColumns(io, manifest).live().get_column("file_path"))
