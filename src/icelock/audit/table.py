@@ -156,11 +156,11 @@ class _Audit:
 
     def _mixed(self) -> None:
         """Count what is plain of all that snapshots reach."""
-        plain = {kind: tally for kind, encrypted, tally in self._reached.tallies() if not encrypted}
-        if not plain:
+        tallies = list(self._reached.tallies())
+        numbers = ", ".join(f"{tally.files} {kind} of {tally.bytes} bytes" for kind, is_encrypted, tally in tallies if not is_encrypted)
+        if not numbers:
             return
-        encrypted = sum(tally.files for _, is_encrypted, tally in self._reached.tallies() if is_encrypted)
-        numbers = ", ".join(f"{tally.files} {kind} of {tally.bytes} bytes" for kind, tally in plain.items())
+        encrypted = sum(tally.files for _, is_encrypted, tally in tallies if is_encrypted)
         self._findings.add("mixed-table", self._subject.name, f"snapshots reach plain {numbers}; {encrypted} files are encrypted")
 
     def _statistics(self) -> tuple[Tally, Tally]:

@@ -67,9 +67,7 @@ class Walk:
         mask, path = 0 if kek is None else kek[1], snapshot.manifest_list
         if key is not None:
             self.reached.check_key(path, key, None)
-        size = 0 if key is None or key.encrypted_length is None else key.encrypted_length
-        if key is None:
-            size = self._size_of(path)
+        size = self._size_of(path) if key is None else key.encrypted_length or 0
         self.reached.meet(path, "manifest lists", size, key, mask)
         for row in self._rows(path, key, manifest_rows):
             manifest = self._manifests.get(row.path)

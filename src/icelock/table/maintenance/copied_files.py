@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
@@ -36,7 +36,11 @@ from icelock.table.commit.converted_history import file_with
 from icelock.table.maintenance.compact import CombineFiles, CompactWork
 from icelock.table.maintenance.compact_plan import PlannedGroup
 
-DATA_NAME: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}(\.[a-z]+)?")
+T = TypeVar("T")
+R = TypeVar("R")
+_DIGESTS: Final = r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}"
+MANIFEST_NAME: Final = re.compile(rf"{_DIGESTS}-m\.avro")
+DATA_NAME: Final = re.compile(rf"{_DIGESTS}(\.[a-z]+)?")
 _COPIED: Final = (FileFormat.PARQUET, FileFormat.AVRO)
 
 
@@ -89,6 +93,20 @@ def copy_file(io: EncryptingFileIO, file: Any, location: str, now_at: Callable[[
     return NewPlace(path=location, length=made.encrypted_length or 0, key_metadata=made.encode())
 
 
+def at_once(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what comes of each item, by threads; all have ended when the first error is raised.
+
+    Raises:
+        Exception: whatever ``work`` raises first.
+    """
+    running = [ExecutorFactory.get_or_create().submit(work, item) for item in items]
+    try:
+        wait(running)
+    finally:
+        wait(running)  # an interrupt ends the first one
+    return [future.result() for future in running]
+
+
 def may_be_copied(task: FileScanTask) -> bool:
     """Whether all rows of a planned file are there, and it says which row ids they have."""
     file: Any = task.file
@@ -114,12 +132,9 @@ class CombineByCopy:
 
     def _with_copies(self, files: list[DataFile], tasks: Sequence[FileScanTask]) -> list[DataFile] | Exception:
         locations = [location_of_copy(self._kek, task.file.file_path) for task in tasks]
-        running = [ExecutorFactory.get_or_create().submit(self._copy, *each) for each in zip(tasks, locations, strict=True)]
         try:
-            wait(running)
-            return [*files, *(future.result() for future in running)]
+            return [*files, *at_once(lambda each: self._copy(*each), list(zip(tasks, locations, strict=True)))]
         except BaseException as e:
-            wait(running)
             delete_files(self._io, [*locations, *(file.file_path for file in files)])
             if not isinstance(e, Exception):
                 raise

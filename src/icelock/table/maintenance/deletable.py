@@ -92,7 +92,7 @@ def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: b
         except NotColumnarError as e:
             logger.debug("%s is read row by row: %s", manifest.manifest_path, e)
     files = (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only))
-    return [file.file_path for file in files if not (plain_only and file.key_metadata)]
+    return [file.file_path for file in files if not plain_only or file.key_metadata is None]
 
 
 def statistics_paths(metadata: TableMetadata) -> set[str]:

@@ -225,9 +225,8 @@ class ExpireSnapshots(IcebergExpireSnapshots):
     def _may_expire(self, plan: Expirable, metadata: TableMetadataV3) -> bool:
         """Whether all of a plan may expire by the metadata that the commit is checked with."""
         self._checked = metadata
-        holds = plan.is_part_of(self._plan(metadata))
-        self._sent = holds
-        return holds
+        self._sent = plan.is_part_of(self._plan(metadata))
+        return self._sent
 
     def _files_of(self, plan: Expirable) -> _ExpiredFiles:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from icelock import properties as names
 from icelock.errors import PolicyError
-from icelock.table.maintenance.deletable import read_lists
+from icelock.table.maintenance.deletable import read_lists, read_paths
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
@@ -57,5 +57,4 @@ def is_mixed(table: Table) -> bool:
     manifests = read_lists(snapshots, table.io).values()
     if any(manifest.key_metadata is None for manifest in manifests):
         return True
-    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True))
-    return any(entry.data_file.key_metadata is None for entry in entries)
+    return next(read_paths(manifests, table.io, live_only=True, plain_only=True), None) is not None

@@ -20,7 +20,7 @@ Not here: files of deleted positions, which Iceberg no longer writes at format v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +31,10 @@ from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.table.maintenance.compact import Progress
-from icelock.table.maintenance.copied_files import DATA_NAME, NewPlace, copy_file, location_of_copy
+from icelock.table.maintenance.copied_files import DATA_NAME, NewPlace, at_once, copy_file, location_of_copy
 from icelock.table.maintenance.rotate_data import branches_of, numbers_since
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
-from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, RotatedLists, at_once
+from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, RotatedLists
 from icelock.table.state import OpenTable
 
 
@@ -117,8 +117,7 @@ class RotatedHistory(RotatedLists):
     def _of_earlier_calls(self) -> dict[str, NewPlace]:
         """Return no manifest; data files that earlier calls committed are known afterwards."""
         for row in super()._of_earlier_calls().values():
-            for _ in self._learn(row):
-                pass
+            self._learn(row)
         return {}
 
     def _learn_current(self) -> None:
@@ -130,8 +129,9 @@ class RotatedHistory(RotatedLists):
                     self._in[path].add(path)
                     self._carry(head.snapshot_id, [path])
 
-    def _learn(self, row: NewPlace) -> Iterator[str]:
-        """Know the copies that a manifest has; yield where they lie."""
+    def _learn(self, row: NewPlace) -> list[str]:
+        """Know the copies that a manifest has; return where they lie."""
+        copies: list[str] = []
         manifest = ManifestFile.from_args(manifest_path=row.path, key_metadata=row.key_metadata)
         for entry in stored_entries(manifest, self._table.io):
             file = entry.data_file
@@ -141,7 +141,8 @@ class RotatedHistory(RotatedLists):
                 found = NewPlace(path=file.file_path, length=file.file_size_in_bytes, key_metadata=file.key_metadata)
                 self._committed.setdefault(digest, found)
                 self._in.setdefault(found.path, set()).add(row.path)
-                yield found.path
+                copies.append(found.path)
+        return copies
 
     def _below(self, path: str) -> Iterable[str]:
         return (path, *self._files_of.get(path, ()))

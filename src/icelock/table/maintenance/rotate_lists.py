@@ -24,13 +24,10 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
-
-from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.errors import IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.io.file_io import EncryptingFileIO, open_input
@@ -40,20 +37,18 @@ from icelock.io.reencrypt import reencrypt
 from icelock.metadata.manifest import ManifestFile
 from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.table.maintenance.compact import Progress
-from icelock.table.maintenance.copied_files import NewPlace, digest_in, digest_of, new_name
+from icelock.table.maintenance.copied_files import MANIFEST_NAME, NewPlace, at_once, digest_in, digest_of, new_name
 from icelock.table.maintenance.key_uses import kek_uses
 from icelock.table.maintenance.list_moves import ListMoves, Moved, WrittenList
 from icelock.table.maintenance.rotate_data import made_at, numbers_since, take_mark_away
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
 from icelock.table.state import OpenTable
 
-T = TypeVar("T")
 R = TypeVar("R")
 _PASSES: Final = 4  # all but the first are for snapshots that writers added meanwhile, the last one in the table's turn
 _COMMITS: Final = 10
 _LEAST_SNAPSHOTS: Final = 25  # in one commit
 AT_ONCE: Final = 64
-_NAME: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}-m\.avro")
 _PIECE: Final = 1 << 20
 
 Manifest = tuple[str, bytes | None]  # where it lies, and the key metadata that opens it
@@ -145,7 +140,7 @@ class RotatedLists:
     def _is_written_again(self, row: ManifestFile) -> bool:
         return self._digest_in(row.manifest_path) is not None
 
-    def _digest_in(self, path: str, form: re.Pattern[str] = _NAME) -> str | None:
+    def _digest_in(self, path: str, form: re.Pattern[str] = MANIFEST_NAME) -> str | None:
         """Return the digest of the place before, which is in the name of a manifest, or other file, that this rotation wrote again."""
         return digest_in(self._keys.kek, path, form)
 
@@ -312,17 +307,6 @@ class RotatedLists:
                     if self._tells_of_before(row):
                         self._digests.add(digest)
         return found
-
-
-def at_once(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return what comes of each item, by threads; all have ended when the first error is raised.
-
-    Raises:
-        Exception: whatever ``work`` raises first.
-    """
-    running = [ExecutorFactory.get_or_create().submit(work, item) for item in items]
-    wait(running)
-    return [future.result() for future in running]
 
 
 def check_readable(snapshots: Sequence[Any], table: OpenTable) -> dict[Manifest, ManifestFile]:
