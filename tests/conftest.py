@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.class_archive import java_options
 from tests.helpers.places import use_memory
-from tests.helpers.turns import of_today
+from tests.helpers.turns import costly, costly_of_today, of_today
 
 if TYPE_CHECKING:
     from tests.servers.metastore import Metastore
@@ -41,10 +41,16 @@ NO_SKIP = os.environ.get("ICELOCK_NO_SKIP") == "1"
 _told = pytest.StashKey[str]()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--costly-in-turns", action="store_true", help="of tests/costly.tsv run a fifth, another one each day")
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
     """Deselect the cells of sweeps whose turn is another day."""
     chosen = of_today(items, second="spark43" in config.option.markexpr)
+    if config.option.costly_in_turns:
+        chosen = costly_of_today(chosen, costly())
     if len(chosen) < len(items):
         config.stash[_told] = f"{len(items) - len(chosen)} of {len(items)} tests wait for their day (tests/helpers/turns.py)"
         config.hook.pytest_deselected(items=[*{*items}.difference(chosen)])

@@ -2,21 +2,25 @@
 
 ``ICELOCK_SWEEPS=all`` runs all of them. Cells are chosen by a test (``in_turn``, ``todays``), or they are a test's parameters, and the
 test has the mark ``turns(every)``: then the others are deselected (``of_today``), as are two thirds of what the second Spark repeats.
+In the lanes of ``make test`` the costliest tests are one more sweep (``costly_of_today``, ``tests/costly.tsv``).
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
 
 Cell = TypeVar("Cell")
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
+COSTLY: Final = Path(__file__).parents[1] / "costly.tsv"
 _SECOND_EVERY: Final = 3
+_COSTLY_EVERY: Final = 5
 
 
 def turn(name: str, every: int) -> int:
@@ -55,6 +59,23 @@ def of_today(items: Sequence[pytest.Item], *, second: bool) -> list[pytest.Item]
         shuffled = sorted(cases, key=lambda case: (zlib.crc32(case.nodeid.encode()), case.nodeid))
         parts = min(every, len(cases))
         waiting |= {*cases}.difference(shuffled[turn(name, parts) :: parts])
+    return [item for item in items if item not in waiting]
+
+
+def costly() -> dict[str, float]:
+    """Return the CPU seconds of the tests that cost most, by their ids, as they were measured last."""
+    return {test: float(seconds) for seconds, test in (line.split("\t", 1) for line in COSTLY.read_text().splitlines())}
+
+
+def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a fifth by time."""
+    waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and not item.get_closest_marker("turns")]
+    parts: list[tuple[float, list[pytest.Item]]] = [(0.0, []) for _ in range(_COSTLY_EVERY)]
+    for item in sorted(waits, key=lambda item: (-seconds[item.nodeid], item.nodeid)):
+        least = min(range(_COSTLY_EVERY), key=lambda part: parts[part][0])
+        parts[least] = (parts[least][0] + seconds[item.nodeid], [*parts[least][1], item])
+    today = turn("costly tests", _COSTLY_EVERY)
+    waiting = {item for number, (_, part) in enumerate(parts) for item in part if number != today}
     return [item for item in items if item not in waiting]
 
 

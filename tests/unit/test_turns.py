@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import turns
+from tests.helpers import cpu_seconds, turns
 
 
 @dataclass(eq=False)
@@ -79,3 +79,26 @@ def test_all_are_run_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(turns, "WHOLE", True)
     assert turns.of_today(ITEMS, second=False) == ITEMS
     assert turns.of_today(ON_SECOND, second=True) == ON_SECOND
+
+
+COSTS = {"a": 9.0, "b": 5.0, "c": 4.0, "d": 4.0, "e": 3.0, "f": 2.0, "test_sweep[0-a]": 50.0, "gone": 9.0}
+COSTLY = [Item(name) for name in "fedcba"]
+
+
+def test_the_costliest_share_their_days_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 9 | 5 | 4 | 4 | 3 + 2."""
+    monkeypatch.setattr(turns, "WHOLE", False)
+    items: Any = [SWEEP[0], *COSTLY, DAILY]
+    parts = []
+    for day in range(5):
+        monkeypatch.setattr(turns, "turn", lambda _name, every, day=day: day % every)
+        today: list[Any] = turns.costly_of_today(items, COSTS)
+        assert (today[0], today[-1]) == (SWEEP[0], DAILY)
+        parts.append("".join(item.nodeid for item in today[1:-1]))
+    assert parts == ["a", "b", "c", "d", "fe"]
+
+
+def test_what_is_listed() -> None:
+    small, large, at = "0.69\ttests/unit/test_b.py::test_x", "7.1\ttests/unit/test_b.py::test_y[a]", "0.7\ttests/a/test_a.py::test_z"
+    never, sweep = "9\ttests/leak/test_c.py::test_x", "8\ttests/spark/test_sweep.py::test_x"
+    assert cpu_seconds.listed([small, large, at, never, sweep], ["tests/spark/test_sweep.py"]) == [at, large]
