@@ -48,9 +48,10 @@ def pytest_addoption(parser):
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
     """Deselect the cells of sweeps whose turn is another day."""
-    chosen = of_today(items, second="spark43" in config.option.markexpr)
+    second = "spark43" in config.option.markexpr
+    chosen = of_today(items, second=second)
     if config.option.costly_in_turns:
-        chosen = costly_of_today(chosen, costly())
+        chosen = costly_of_today(chosen, costly(), second=second)
     if len(chosen) < len(items):
         config.stash[_told] = f"{len(items) - len(chosen)} of {len(items)} tests wait for their day (tests/helpers/turns.py)"
         config.hook.pytest_deselected(items=[*{*items}.difference(chosen)])

@@ -67,9 +67,10 @@ def costly() -> dict[str, float]:
     return {test: float(seconds) for seconds, test in (line.split("\t", 1) for line in COSTLY.read_text().splitlines())}
 
 
-def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
+def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float], *, second: bool) -> list[pytest.Item]:
     """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a fifth by time."""
-    waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and not item.get_closest_marker("turns")]
+    sweep = _second_sweep if second else _sweep
+    waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and sweep(item) is None]
     parts: list[tuple[float, list[pytest.Item]]] = [(0.0, []) for _ in range(_COSTLY_EVERY)]
     for item in sorted(waits, key=lambda item: (-seconds[item.nodeid], item.nodeid)):
         least = min(range(_COSTLY_EVERY), key=lambda part: parts[part][0])

@@ -92,10 +92,11 @@ def test_the_costliest_share_their_days_by_time(monkeypatch: pytest.MonkeyPatch)
     parts = []
     for day in range(5):
         monkeypatch.setattr(turns, "turn", lambda _name, every, day=day: day % every)
-        today: list[Any] = turns.costly_of_today(items, COSTS)
+        today: list[Any] = turns.costly_of_today(items, COSTS, second=False)
         assert (today[0], today[-1]) == (SWEEP[0], DAILY)
         parts.append("".join(item.nodeid for item in today[1:-1]))
     assert parts == ["a", "b", "c", "d", "fe"]
+    assert turns.costly_of_today([THIRD, *COSTLY[:1]], {"test_third": 9.0, "f": 1.0}, second=True)[0] == THIRD
 
 
 def test_what_is_listed() -> None:
