@@ -293,8 +293,8 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         """Return the number of matching rows; without a filter no data file is read."""
         return self._rows().count()
 
-    def _rows(self) -> _AddedRows:
-        rows = _AddedRows(
+    def _rows(self) -> AddedFiles:
+        rows = AddedFiles(
             table_metadata=self.table_metadata,
             io=self.io,
             row_filter=self.row_filter,
@@ -314,15 +314,17 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         return frozenset(one.snapshot_id for one in between if one.summary is not None and one.summary.operation == Operation.APPEND)
 
 
-class _AddedRows(DataScan):
-    """A scan of the files that the snapshots ``by`` added."""
+class AddedFiles(DataScan):
+    """A scan of the data files that the snapshots ``by`` added, in the order of their manifests, without deletes."""
 
     by: frozenset[int] = frozenset()
 
     def plan_files(self) -> list[FileScanTask]:
+        """Return the added files that may hold matching rows."""
         return self._manifest_planner.plan_files(self._manifests(), self._added)
 
     def iter_tasks(self) -> Iterator[ScanTask]:
+        """Return the same as ``ScanTask``."""
         builder = self._task_builder
         return (builder.build(task) for task in self.plan_files())
 
