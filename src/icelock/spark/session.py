@@ -14,6 +14,7 @@ from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested, is_number
 from icelock.spark.driver.source import NAME, data_source
+from icelock.spark.jvm.data_sources import spare_search
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
 from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
@@ -44,6 +45,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     activate(spark)
     if is_classic(spark):
         install()
+        spare_search(spark)
     given = {**catalogs_set(spark), **(catalogs or {})}
     checked = {name: _checked(name, properties) for name, properties in given.items()}
     push_down = setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
