@@ -42,13 +42,14 @@ def leftovers(table: str, catalog: str | None, older_than: timedelta | None, del
         found = remove_leftovers(loaded)
     else:
         found = remove_leftovers(loaded, older_than=older_than)
-    emit(_as_json(found, deleted=delete), lambda: _view(table, found, deleted=delete))
+    emit(_as_json(table, found, deleted=delete), lambda: _view(table, found, deleted=delete))
     if found.failed:
         click.get_current_context().exit(1)
 
 
-def _as_json(found: Leftovers, *, deleted: bool) -> dict[str, Any]:
+def _as_json(name: str, found: Leftovers, *, deleted: bool) -> dict[str, Any]:
     return {
+        "table": name,
         "deleted": deleted,
         "files": [_file(file) for file in found.files],
         "failed": [_file(file) for file in found.failed],

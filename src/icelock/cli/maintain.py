@@ -20,7 +20,6 @@ from rich.table import Table
 
 from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import age, load_table, table_argument
-from icelock.errors import PolicyError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LEFT: Final = ("failed_files", "conflicted_files", "left")
@@ -136,10 +135,7 @@ def expire(
     if retain_last is not None:
         expiry = expiry.retain_last(retain_last)
     if ids:
-        try:
-            expiry = expiry.by_ids(list(ids))
-        except ValueError as e:
-            raise PolicyError(f"table {table}: {e}") from e
+        expiry = expiry.by_ids(list(ids))
     if drop_unreadable:
         expiry = expiry.drop_unreadable()
     _show("expire", table, expiry.plan() if dry_run else expiry.commit(), dry_run=dry_run)

@@ -97,4 +97,4 @@ def _view(done: Sequence[Optimized], *, dry_run: bool) -> RenderableType:
     wrong = sum(step.outcome in {Outcome.FAILED, Outcome.IN_PART} for table in done for step in table.steps)
     if wrong:
         lines.append(f"{wrong} steps failed, or were done in part")
-    return Group(shown, f"{len(done)} tables", *lines)
+    return Group(shown, f"{len(done)} {'table' if len(done) == 1 else 'tables'}", *lines)

@@ -126,6 +126,8 @@ def test_only_what_is_chosen(lake: TestLake) -> None:
     chosen = {m.manifest_path for m in listed[:3]}
     done = table.maintenance.rewrite_manifests(rewrite_if=lambda m: m.manifest_path in chosen)
     assert (done.replaced, done.created, done.kept) == (3, 1, len(listed) - 3)
+    with pytest.raises(PolicyError, match="rewrite_if is 3; it must be a function"):
+        table.maintenance.rewrite_manifests(rewrite_if=3)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="no partition spec 7"):
         table.maintenance.rewrite_manifests(spec_id=7)
     with pytest.raises(PolicyError, match="no branch"):

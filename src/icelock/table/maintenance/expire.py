@@ -84,6 +84,20 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._now_ms = table.encryption.clock()
         self._checked = self._table.metadata
 
+    def by_id(self, snapshot_id: int) -> Self:
+        """Expire a snapshot, whatever its age.
+
+        Raises:
+            PolicyError: the table has no snapshot of this id, or a branch or tag names it.
+        """
+        metadata, name = self._table.metadata, ".".join(self._table.name())
+        if isinstance(snapshot_id, bool) or metadata.snapshot_by_id(snapshot_id) is None:
+            raise PolicyError(f"table {name} has no snapshot {snapshot_id!r}; table.inspect.snapshots() lists those it has")
+        if named := ", ".join(repr(ref) for ref, there in sorted(metadata.refs.items()) if there.snapshot_id == snapshot_id):
+            raise PolicyError(f"snapshot {snapshot_id} of table {name} cannot expire: {named} names it; drop that first")
+        self._snapshot_ids_to_expire.add(snapshot_id)
+        return self
+
     def older_than(self, dt: datetime) -> Self:
         """Expire snapshots older than a time.
 

@@ -63,6 +63,8 @@ def rewrite_manifests(
         return RewrittenManifests(dry_run=dry_run)
     if spec_id is not None and spec_id not in table.metadata.specs():
         raise PolicyError(f"table {name} has no partition spec {spec_id}; it has {sorted(table.metadata.specs())}")
+    if rewrite_if is not None and not callable(rewrite_if):
+        raise PolicyError(f"rewrite_if is {rewrite_if!r}; it must be a function that takes a manifest and returns whether to rewrite it")
     choice = Choice(spec_id=spec_id) if rewrite_if is None else Choice(spec_id=spec_id, rewrite_if=rewrite_if)
     if dry_run:
         return _planned(table, choice, branch)
