@@ -37,7 +37,6 @@ def test_the_writers_module_brings_three_of_ours_with_it():
     assert ours == {
         "icelock._moved",
         "icelock.errors",
-        "icelock.properties",
         "icelock.spark",
         "icelock.spark.sealed",
         "icelock.spark.sealed.hpke",

@@ -18,7 +18,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from icelock.errors import IntegrityError
-from icelock.properties import ENCRYPTED_VERSION
 from icelock.spark.sealed.hpke import Place, Recipient, Sender
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class FilesWritten:
         self.seen = tuple(seen)
         self.removed = tuple(removed)
         self.positions = dict(positions or {})
-        self._files = tuple((file.spec_id, _plain(file)) for file in files)
+        self._files = tuple(_values(files))
 
     @classmethod
     def together(cls, messages: Iterable[FilesWritten], *, retried: bool) -> FilesWritten:
@@ -93,7 +92,9 @@ class FilesWritten:
     @property
     def files(self) -> list[DataFile]:
         """The files as manifest entries."""
-        return [_data_file(spec_id, plain) for spec_id, plain in self._files]
+        from icelock.metadata.file_values import file_of
+
+        return [file_of(spec_id, plain) for spec_id, plain in self._files]
 
     def __repr__(self) -> str:
         return f"FilesWritten({len(self._files)} files)"
@@ -131,28 +132,9 @@ def seal_part(written: object, sender: Sender, *, part: int, last: bool) -> byte
     return sender.seal(pickle.dumps(written), place)
 
 
-def _plain(file: DataFile) -> dict[str, Any]:
-    from pyiceberg.manifest import DATA_FILE_TYPE
+def _values(files: Sequence[DataFile]) -> list[tuple[int, dict[str, Any]]]:
+    if not files:
+        return []
+    from icelock.metadata.file_values import values_of
 
-    names = (field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
-    plain = {name: getattr(file, name, None) for name in names}
-    return plain | {"content": int(file.content), "file_format": file.file_format.value, "partition": tuple(file.partition._data)}  # noqa: SLF001
-
-
-def _data_file(spec_id: int, plain: dict[str, Any]) -> DataFile:
-    from pyiceberg.manifest import DataFileContent, FileFormat
-    from pyiceberg.typedef import Record
-
-    from icelock.metadata.manifest import DataFile
-
-    file = DataFile.from_args(
-        **{
-            **plain,
-            "content": DataFileContent(plain["content"]),
-            "file_format": FileFormat(plain["file_format"]),
-            "partition": Record(*plain["partition"]),
-        }
-    )
-    file.spec_id = spec_id
-    file.fresh = True
-    return file
+    return [(file.spec_id, values_of(file)) for file in files]
