@@ -135,6 +135,37 @@ def _convert_history(catalog: Any) -> None:
         convert(table, key_id="keyA", history="keep")
 
 
+CONVERTED_FILES = 8
+
+
+def progress_of(catalog: Any) -> Path:
+    """Where a conversion keeps what it has finished: beside the lake's database, so it is put back with the lake."""
+    return Path(catalog.properties["warehouse"]).parent / "progress"
+
+
+@dataclass(frozen=True)
+class PlainFilesOperation(PlainOperation):
+    """Its plain table has so many files."""
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        table = lake.catalog(**{"icelock.require-encryption": "false"}).load_table("db.t")
+        for number in range(2, CONVERTED_FILES):
+            table.append(people(10 * number))
+
+
+def _convert_again(catalog: Any) -> None:
+    table = _table(catalog)
+    if not is_encrypted(table.metadata):
+        convert(table, key_id="keyA", progress_file=progress_of(catalog))
+
+
+def _convert_history_again(catalog: Any) -> None:
+    table = _table(catalog)
+    if not is_encrypted(table.metadata):
+        convert(table, key_id="keyA", history="keep", progress_file=progress_of(catalog))
+
+
 def has_plain_files(table: Any) -> bool:
     return not {"icelock.converted-from", "icelock.removing-plain"}.isdisjoint(table.properties)
 
@@ -161,6 +192,8 @@ def _optimize(catalog: Any) -> None:
 def _without(*gone: int) -> tuple[int, ...]:
     return tuple(number for number in BEFORE if number not in gone)
 
+
+PLAIN_FILES = (*range(19), *range(20, 10 * CONVERTED_FILES))
 
 OPERATIONS: dict[str, Operation] = {
     "append": Operation(lambda catalog: _table(catalog).append(people(100, 2)), (*BEFORE, 100, 101)),
@@ -217,6 +250,8 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
     "convert with history": PlainOperation(_convert_history, tuple(range(19)), before=tuple(range(19))),
+    "convert with a progress file": PlainFilesOperation(_convert_again, PLAIN_FILES, before=PLAIN_FILES),
+    "convert history with a progress file": PlainFilesOperation(_convert_history_again, PLAIN_FILES, before=PLAIN_FILES),
     "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),
     "expire replaced files": ReplacedOperation(_expire_files, (200, 201, 202), before=(200, 201, 202)),
 }

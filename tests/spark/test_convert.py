@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
 import icelock.spark
-from icelock.errors import PolicyError
-from icelock.maintenance import audit
+from icelock.errors import IntegrityError, PolicyError
+from icelock.maintenance import audit, leftovers
 from icelock.spark.driver import convert_here
 from tests.helpers.tables import local
 from tests.lakes.mixed import ALLOW, mixed_table
@@ -113,3 +116,38 @@ def test_a_task_that_fails_leaves_the_table_as_it_was(spark: Any, spark_lake: Te
     assert jobs == [2]
     assert set(spark_lake.files()) == files
     assert plain_catalog(spark_lake).load_table("db.t").metadata == table.metadata
+
+
+def test_jobs_that_ended_are_not_run_again(
+    spark: Any, spark_lake: TestLake, jobs: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six files in jobs of two: the last job fails at first."""
+    monkeypatch.setattr(convert_here, "_AT_ONCE_KEPT", 2)
+    place, table = tmp_path / "progress", plain_table(spark_lake, rows=60)
+    last = local([task.file.file_path for task in table.scan().plan_files()][-1])
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-9])
+    with pytest.raises(PySparkException):
+        icelock.spark.convert(spark, TABLE, key_id="keyA", progress_file=place)
+    assert (jobs, place.read_bytes().count(b"\n")) == ([2, 2, 2], 5)
+    last.write_bytes(whole)
+    done = icelock.spark.convert(spark, TABLE, key_id="keyA", progress_file=place)
+    assert (jobs, done.files, done.added_files, done.reused) == ([2, 2, 2, 2], 6, 6, 4)
+    assert not place.exists()
+    assert sorted(row.id for row in spark.table(TABLE).collect()) == list(range(60))
+    found = spark_lake.catalog().load_table("db.t")
+    assert leftovers(found, older_than=timedelta(0)).files == ()
+    (report,) = audit(spark_lake.catalog(), "db.t", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
+
+
+def test_a_file_with_too_few_rows_leaves_nothing_of_its_job(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    """It is noticed after the job, whose other files are not told of any more."""
+    table = plain_table(spark_lake, rows=40)
+    first = next(iter(table.scan().plan_files())).file.file_path
+    pq.write_table(pq.read_table(local(first)).slice(0, 9), local(first))
+    files = set(spark_lake.files())
+    with pytest.raises(IntegrityError, match="has 9 rows, and its manifest says 10"):
+        icelock.spark.convert(spark, TABLE, key_id="keyA")
+    assert jobs == [4]
+    assert set(spark_lake.files()) == files

@@ -42,6 +42,12 @@ _COPIES: Final = "backups, and older versions that a bucket keeps, still hold th
 )
 @click.option("--drop-refs", is_flag=True, help="Branches and tags beside main may go, with the history.")
 @click.option("--copy-to", metavar="TABLE", help="Make a new encrypted table of this name, and leave the plain one alone.")
+@click.option(
+    "--progress-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Keep what is finished, encrypted, in this file on a trusted disk: a call that was killed is gone on with by the next one.",
+)
 @click.option("--remove-plain", is_flag=True, help="Delete the plain files of a table that was converted, if an audit proves it whole.")
 @click.option("--undo", is_flag=True, help="Make a table that was converted the plain one that it was, while its plain files are there.")
 @click.option("--drop-commits", is_flag=True, help="undo: what was committed since the switch may be lost.")
@@ -55,6 +61,7 @@ def convert(
     history: History,
     drop_refs: bool,
     copy_to: str | None,
+    progress_file: str | None,
     remove_plain: bool,
     undo: bool,
     drop_commits: bool,
@@ -66,7 +73,7 @@ def convert(
     state is kept, older snapshots go unless --history keeps them. The plain files stay until --remove-plain; as long as they are there,
     --undo is the way back.
     """
-    given = [option for option in (key_id, data_key_length, copy_to) if option is not None]
+    given = [option for option in (key_id, data_key_length, copy_to, progress_file) if option is not None]
     if (remove_plain or undo) and (given or drop_refs or history != "drop" or (remove_plain and undo)):
         raise click.UsageError("--remove-plain and --undo are steps of their own: leave the other options out")
     if drop_commits and not undo:
@@ -81,7 +88,8 @@ def convert(
         raise click.UsageError("--key-id is missing: the master key of the encrypted table")
     to_catalog, to = (None, None) if copy_to is None else catalog_and_name(catalog, copy_to)
     length = None if data_key_length is None else int(data_key_length)
-    asked: dict[str, Any] = {"history": history, "drop_refs": drop_refs, "copy_to": to, "copy_catalog": to_catalog, "dry_run": dry_run}
+    asked: dict[str, Any] = {"history": history, "drop_refs": drop_refs, "copy_to": to, "copy_catalog": to_catalog}
+    asked |= {"progress_file": progress_file, "dry_run": dry_run}
     with progress(f"convert {table}") as told:
         done = convert_table(load_any_table(catalog, table), key_id=key_id, data_key_length=length, progress=told, **asked)
     _emit(table, asdict(done), lambda: _view(table, asdict(done)))
@@ -120,6 +128,8 @@ def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
     else:
         made = f"{found['files']} data files became {found['added_files']} ({found['added_bytes']} bytes) in {found['rounds']} rounds"
         lines = [f"{name} is encrypted under master key {key}: {made}; writers waited {found['turn_seconds']:.1f} s at most"]
+    if found["reused"]:
+        lines.append(f"{found['reused']} of the data files were finished by an earlier call")
     if found["snapshots"]:
         lines.append(f"{found['snapshots']} snapshots of it {'would be' if found['dry_run'] else 'are'} kept")
     if found["dropped_refs"]:

@@ -108,11 +108,12 @@ def fail(error: Exception, *, code: int = 1) -> NoReturn:
 
 
 def emit_error(error: Exception) -> None:
-    """Print an error as one line on standard error, in red; with ``--json`` as a JSON object."""
+    """Print an error as one line on standard error, in red, with its notes, which are icelock's; with ``--json`` as a JSON object."""
     message = " ".join(str(error).split())
     if not isinstance(error, IcelockError):
         kind = type(error).__name__
         message = f"{kind}: {message[:_LONGEST]}" if message else kind
+    message = ". ".join([message, *(" ".join(text.split()) for text in getattr(error, "__notes__", ()))])
     if wants_json():
         click.echo(json.dumps({"error": type(error).__name__, "message": message}, ensure_ascii=False), err=True)
     else:

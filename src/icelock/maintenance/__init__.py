@@ -4,7 +4,8 @@ from icelock.audit.report import AuditReport
 from icelock.audit.run import audit
 from icelock.maintenance.remove_plain import RemovedPlain, remove_plain
 from icelock.maintenance.tables import optimize_tables
-from icelock.table.maintenance.convert import Converted, convert
+from icelock.table.maintenance.convert import convert
+from icelock.table.maintenance.convert_result import Converted
 from icelock.table.maintenance.kinds import Content, Kind
 from icelock.table.maintenance.leftovers import Leftover, Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize import Optimized, OptimizeStep, Outcome

@@ -6,6 +6,7 @@ Not here: which files, and commits (``table.maintenance``, ``audit``), jobs (``s
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from icelock.audit.report import AuditReport
     from icelock.catalog.base import EncryptedCatalog
     from icelock.table.maintenance.compact import Compacted, Progress
-    from icelock.table.maintenance.convert import Converted
+    from icelock.table.maintenance.convert_result import Converted
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
     from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes
@@ -118,13 +119,14 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
     data_key_length: int | None = None,
     drop_refs: bool = False,
     copy_to: str | None = None,
+    progress_file: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Make an encrypted table of the plain ``catalog.namespace.table``, as ``icelock.maintenance.convert`` does, by Spark's tasks.
 
     Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one. ``copy_to`` is the new
-    table, ``catalog.namespace.table``.
+    table, ``catalog.namespace.table``. ``progress_file`` is on the calling process's machine, and is written after each job.
 
     Raises:
         PolicyError: the session is not registered, or is one of Spark Connect; or as ``icelock.maintenance.convert``. Nothing was written.
@@ -143,6 +145,7 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
             data_key_length=data_key_length,
             drop_refs=drop_refs,
             copy_to=None if to is None else (to_catalog, to.identifier),
+            progress_file=progress_file,
             dry_run=dry_run,
             progress=progress,
         )
@@ -158,6 +161,7 @@ def convert_loaded(  # noqa: PLR0913 - as convert
     drop_refs: bool,
     copy_to: tuple[EncryptedCatalog, tuple[str, ...]] | None,
     dry_run: bool,
+    progress_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Converted:
     """Do the work of ``convert`` on open catalogs; ``copy_to`` is the new table's, and its name."""
@@ -173,9 +177,10 @@ def convert_loaded(  # noqa: PLR0913 - as convert
         drop_refs=drop_refs,
         copy_to=to,
         copy_catalog=to_catalog,
+        progress_file=progress_file,
         dry_run=dry_run,
         progress=progress,
-        write=ConvertByTasks(spark, found, to_catalog),
+        write=ConvertByTasks(spark, found, to_catalog, is_kept=progress_file is not None),
     )
     if not dry_run and to is None:
         read_again(spark, str(name), str(found.metadata.table_uuid))

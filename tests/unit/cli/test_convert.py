@@ -132,3 +132,22 @@ def test_the_way_back(table: Any, configured_lake: TestLake) -> None:
     back = configured_lake.catalog().load_table("db.t")
     assert (back.metadata.format_version, back.metadata.snapshots) == (2, table.metadata.snapshots)
     assert ids(back) == list(range(20))
+
+
+def test_a_call_that_failed_is_gone_on_with(table: Any, configured_lake: TestLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second data file that is planned cannot be read at first."""
+    monkeypatch.setattr("icelock.table.maintenance.convert_files._AT_ONCE", 1)
+    last = local([task.file.file_path for task in table.scan().plan_files()][-1])
+    whole, place = last.read_bytes(), str(tmp_path / "progress")
+    last.write_bytes(whole[:-9])
+    shown = run("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place, code=1).stderr
+    assert "1 finished files stay for the next call with progress file" in shown
+    last.write_bytes(whole)
+    assert "steps of their own" in run("convert", "test.db.t", "--progress-file", place, "--undo", code=2).stderr
+    assert "is of something else: key-id" in run("convert", "test.db.t", "--key-id", "keyB", "--progress-file", place, code=1).stderr
+    assert done("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place, "--dry-run")["reused"] == 0
+    again = run("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place).stdout
+    assert "2 data files became 2" in again
+    assert "1 of the data files were finished by an earlier call" in again
+    assert not Path(place).exists()
+    assert ids(configured_lake.catalog().load_table("db.t")) == list(range(20))

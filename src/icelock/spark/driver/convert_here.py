@@ -8,6 +8,7 @@ Not here: which files (``table.maintenance.convert_files``), the work itself (``
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from pyspark.sql import types as sp
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
+from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
@@ -32,13 +34,18 @@ from icelock.table.maintenance.convert_files import bytes_of, write_here
 from icelock.table.plain import AnyTable
 
 _AT_ONCE: Final = 2000  # files of a job: what a failure costs, and the messages that are held
+_AT_ONCE_KEPT: Final = 200  # with a progress file, which has whole jobs: what a kill costs
 
 
 class ConvertByTasks:
-    """``WriteFiles`` for a plain table, in one session; ``to`` is the catalog of a copy, if it is another's."""
+    """``WriteFiles`` for a plain table, in one session.
 
-    def __init__(self, spark: SparkSession, table: AnyTable, to: EncryptedCatalog | None = None) -> None:
+    ``to`` is the catalog of a copy, if it is another's; ``is_kept`` says that finished files are kept in a progress file.
+    """
+
+    def __init__(self, spark: SparkSession, table: AnyTable, to: EncryptedCatalog | None = None, *, is_kept: bool = False) -> None:
         self._spark = spark
+        self._at_once = _AT_ONCE_KEPT if is_kept else _AT_ONCE
         self._to = to
         self._location = table.metadata.location
         self._storage = storage_for_tasks(table.io, table.catalog)
@@ -50,8 +57,13 @@ class ConvertByTasks:
         if bytes_of(tasks) <= SMALL:
             yield from write_here(read, write, tasks, entropy, by_name=by_name)
             return
-        for start in range(0, len(tasks), _AT_ONCE):
-            yield from enumerate(self._written(read, write, tasks[start : start + _AT_ONCE], by_name=by_name), start)
+        for start in range(0, len(tasks), self._at_once):
+            left = deque(enumerate(self._written(read, write, tasks[start : start + self._at_once], by_name=by_name), start))
+            try:
+                while left:
+                    yield left.popleft()
+            finally:
+                delete_files(write.io, [file.file_path for _, files in left for file in files])
 
     def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool) -> list[list[DataFile]]:
         """Write some files in one job."""

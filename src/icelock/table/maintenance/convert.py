@@ -7,7 +7,8 @@
    The metadata has one snapshot, of encrypted files only (``table.commit.conversion``); who began on the plain table is refused.
 
 Killed before the switch, the table is plain as it was, and files that were written are left over; after it, it is encrypted. A commit that
-certainly failed deletes what was written for it; one whose outcome is unknown deletes nothing.
+certainly failed deletes what was written for it; one whose outcome is unknown deletes nothing. With a progress file, on a disk of the
+caller's (``table.maintenance.kept_copies``), the next call takes the files that were finished, whatever ended this one.
 
 The plain files stay, for readers that are at work and for a way back, until ``icelock.maintenance.remove_plain``.
 
@@ -21,9 +22,10 @@ Not here: what may differ afterwards (``table.conversion_guard``), the plain fil
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -41,9 +43,11 @@ from icelock.table.guard import check_new_table
 from icelock.table.maintenance.convert_copy import Copy
 from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, checked, context_of, write_here
 from icelock.table.maintenance.convert_history import History, KeptHistory
+from icelock.table.maintenance.convert_result import Converted
+from icelock.table.maintenance.kept_copies import KeptCopies
 from icelock.table.maintenance.mixed import check_mixed
 from icelock.table.maintenance.plain_files import origin_of, plain_files
-from icelock.table.maintenance.shown import Shown
+from icelock.table.maintenance.progress_file import progress_file as opened_progress
 from icelock.table.plain import AnyTable
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
@@ -52,41 +56,6 @@ Progress = Callable[[int, int], None]
 _ROUNDS: Final = 5
 _IN_TURN_BYTES: Final = 32 << 20
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Converted(Shown):
-    """What a conversion did, or with ``dry_run`` would do.
-
-    Args:
-        key_id: the table's master key.
-        files: data files of the plain table's current state.
-        bytes: their size on storage.
-        added_files: encrypted data files; of a dry run not known, 0.
-        added_bytes: their size on storage; likewise.
-        rounds: how often the table was looked at before the switch.
-        turn_seconds: for how long other writers of the catalog had to wait at the switch.
-        snapshot_id: the new one of the main branch; a copy of no rows has none.
-        snapshots: how many of the plain table were kept.
-        copied_to: the name of the new table, of a copy; the plain one is left alone.
-        dropped_refs: branches and tags that are gone with the history.
-        plain_files: all files of the plain table that hold rows, bounds or partition values, of its whole history: they stay on storage.
-        dry_run: whether nothing was done.
-    """
-
-    key_id: str
-    files: int = 0
-    bytes: int = 0
-    added_files: int = 0
-    added_bytes: int = 0
-    rounds: int = 0
-    turn_seconds: float = 0.0
-    snapshot_id: int | None = None
-    snapshots: int = 0
-    copied_to: str | None = None
-    dropped_refs: tuple[str, ...] = ()
-    plain_files: tuple[str, ...] = ()
-    dry_run: bool = False
 
 
 def convert(
@@ -98,6 +67,7 @@ def convert(
     drop_refs: bool = False,
     copy_to: str | Identifier | None = None,
     copy_catalog: Any = None,
+    progress_file: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
     write: WriteFiles = write_here,
@@ -118,12 +88,15 @@ def convert(
         copy_to: make a new table of this name instead, with the rows of the main branch, and leave this one alone
             (``table.maintenance.convert_copy``).
         copy_catalog: one of icelock's catalogs, where that is made; the table's own catalog, if left out.
-        dry_run: only check, and say what would be done.
+        progress_file: where finished files are kept for the next call, if this one is killed or fails: on a disk of this machine where
+            writers of the table have no access. What is in it is encrypted under the master key. It goes when the table is converted.
+        dry_run: only check, and say what would be done; the progress file is left alone.
         progress: told the bytes of data files that were read so far, and of all.
         write: who writes the rows; this process, if left out.
 
     Raises:
-        PolicyError: the table is encrypted as a whole, or has what an encrypted one cannot have; nothing was written.
+        PolicyError: the table is encrypted as a whole, or has what an encrypted one cannot have; or the progress file is another
+            conversion's, or in use. Nothing was written.
         KeyUnavailableError: no KMS, or it does not have the key; likewise.
         FormatError, IntegrityError, OSError: a file cannot be read, or does not hold what its manifest says; the table is as it was.
         CommitFailedException: other writers were faster each time; likewise.
@@ -136,6 +109,8 @@ def convert(
         raise PolicyError(f"history is {history!r}; it must be {', '.join(map(repr, get_args(History)))}")
     if history != "drop" and (drop_refs or copy_to is not None or write is not write_here):
         raise PolicyError(f"history={history!r} keeps branches and tags, and is for a table under its own name, by this process")
+    if copy_to is not None and progress_file is not None:
+        raise PolicyError("a progress file is for a table under its own name: a copy that was interrupted begins anew")
     if copy_to is not None:
         catalog: Any = copy_catalog or table.catalog
         newest: Any = table.catalog.load_table(table.name())
@@ -144,7 +119,7 @@ def convert(
     if copy_catalog is not None:
         raise PolicyError("copy_catalog is where a copy is made: name the new table, too (copy_to)")
     conversion = _Conversion(table, key_id, data_key_length, history=history, drop_refs=drop_refs, progress=told, write=write)
-    return conversion.plan() if dry_run else conversion.run()
+    return conversion.plan() if dry_run else conversion.run(progress_file)
 
 
 def _copied(copy: Copy, *, dry_run: bool) -> Converted:
@@ -225,9 +200,27 @@ class _Conversion:
             dry_run=True,
         )
 
-    def run(self) -> Converted:
+    def run(self, progress_file: str | os.PathLike[str] | None) -> Converted:
         """Convert; errors are those of ``convert``."""
         table = self._loaded()
+        if progress_file is None:
+            return self._run(table)
+        self._check(table)
+        with opened_progress(progress_file, self._about(table), self._catalog.encryption) as file:
+            self._written.kept = KeptCopies(file)
+            return self._run(table)
+
+    def _about(self, table: AnyTable) -> dict[str, str]:
+        """Return what must be the same for a copy that an earlier call wrote."""
+        return {
+            "table-uuid": str(table.metadata.table_uuid),
+            "location": table.metadata.location,
+            "key-id": self._key_id,
+            "data-key-length": str(names.data_key_length(self._properties(table))),
+            "history": "drop" if self._history is None else self._history.which,
+        }
+
+    def _run(self, table: AnyTable) -> Converted:
         properties = table.metadata.properties
         retries = retries_of(properties, getattr(self._catalog, "commit_retries", retries_of({})))
         try:
@@ -343,6 +336,7 @@ class _Conversion:
             bytes=plan.size,
             added_files=len(files),
             added_bytes=sum(file.file_size_in_bytes for file in files),
+            reused=len(self._written.reused.intersection(plan.tasks)),
             rounds=self._rounds,
             turn_seconds=turn_seconds,
             snapshot_id=metadata.current_snapshot_id,
@@ -380,9 +374,14 @@ class _Conversion:
     def _clean_up(self, error: BaseException) -> None:
         """Delete what was written if it is certainly in no version of the table."""
         files = [*self._written.paths, *(() if self._history is None else self._history.paths)]
+        lasting = frozenset(self._written.lasting)
         if not self._certain:
             error.add_note(f"The switch of table {self._name} may have been made; its {len(files)} files were left in place")
-        elif files:
+            return
+        if lasting and self._written.kept is not None:
+            files = [path for path in files if path not in lasting]
+            error.add_note(f"{len(lasting)} finished files stay for the next call with progress file {self._written.kept.place}")
+        if files:
             left = delete_files(storage_of(self._table.io), files)
             if left:
                 error.add_note(f"these files could not be deleted and belong to no table: {', '.join(left)}")

@@ -36,6 +36,7 @@ from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3, name_mapping_of
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.table.commit.staged import Staged
+from icelock.table.maintenance.kept_copies import KeptCopies, are_there
 from icelock.table.plain import AnyTable, engine_scan
 
 _AT_ONCE: Final = 4
@@ -105,12 +106,17 @@ class WriteFiles(Protocol):
 
 @dataclass(kw_only=True)
 class Written:
-    """What was written so far, by source; ``by`` whom, and whether columns go ``by_name`` (``combine_files``)."""
+    """What was written so far, by source; ``by`` whom, and whether columns go ``by_name`` (``combine_files``).
+
+    With ``kept`` what is finished is kept there, and what an earlier call kept is ``reused``.
+    """
 
     entropy: Entropy
     by: WriteFiles
     by_name: bool = False
+    kept: KeptCopies | None = None
     files: dict[Source, list[DataFile]] = field(default_factory=dict)
+    reused: set[Source] = field(default_factory=set)
 
     def missing(self, plan: Plan) -> dict[Source, ScanTask]:
         """Return what of a plan is not written yet."""
@@ -128,10 +134,15 @@ class Written:
             file.fresh = True  # an attempt that was refused has used it
         return found
 
+    @property
+    def lasting(self) -> list[str]:
+        """The locations of those that the next call may use."""
+        return [] if self.kept is None else [path for path in self.paths if path in self.kept.paths]
+
     def superfluous(self, plan: Plan) -> list[str]:
-        """Forget what a plan does not need; return the locations of its files."""
+        """Forget what a plan does not need; return the locations of its files, but for those of an earlier call."""
         gone = [source for source in self.files if source not in plan.tasks]
-        return [file.file_path for source in gone for file in self.files.pop(source)]
+        return [file.file_path for source in gone for file in self.files.pop(source) if source not in self.reused]
 
     def write(self, plan: Plan, context: WriteContext, done: Callable[[ScanTask], None]) -> None:
         """Write what is missing; after an error, what was finished stays known.
@@ -146,6 +157,16 @@ class Written:
             IntegrityError: a data file without deletes has not as many rows as its manifest says.
         """
         missing = self.missing(plan)
+        known = {} if self.kept is None else self.kept.of(missing)
+        self._write({source: task for source, task in missing.items() if source not in known}, plan, context, done)
+        for (source, files), there in zip(known.items(), are_there(context.io, known.values()), strict=True):
+            if there:
+                self.files[source] = files
+                self.reused.add(source)
+                done(missing[source])
+        self._write({source: missing[source] for source in known if source not in self.reused}, plan, context, done)
+
+    def _write(self, missing: Mapping[Source, ScanTask], plan: Plan, context: WriteContext, done: Callable[[ScanTask], None]) -> None:
         sources, tasks = list(missing), list(missing.values())
         if not tasks:
             return
@@ -153,6 +174,8 @@ class Written:
             for number, files in written:
                 self.files[sources[number]] = files
                 _check_whole(tasks[number], files)
+                if self.kept is not None:
+                    self.kept.add(sources[number], tasks[number], files)
                 done(tasks[number])
         if not all(source in self.files for source in sources):
             raise CommitError("not all data files were written, and nobody said why: the table was not converted")
@@ -191,7 +214,7 @@ def in_threads(
                     running[pool.submit(one, number, task)] = number
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                for future in sorted(wait(running, return_when=FIRST_COMPLETED).done, key=lambda future: future.exception() is not None):
                     files = future.result()
                     yield running.pop(future), files
         finally:

@@ -53,7 +53,7 @@ class KeptHistory:
     """The history of one conversion: which snapshots, and what was written of them besides data files."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self.which = history
         self._made = ConvertedHistory()
         self._schemas: list[Any] = []
 
@@ -69,7 +69,7 @@ class KeptHistory:
             PolicyError: a snapshot without a manifest list, or one that has a data file twice.
             FormatError, OSError: a list or manifest cannot be read.
         """
-        snapshots = history_of(table.metadata, self._history, table=".".join(table.name()))
+        snapshots = history_of(table.metadata, self.which, table=".".join(table.name()))
         self._schemas = by_id(table.metadata)
         tasks: dict[Source, ScanTask] = {}
         seen: set[str] = set()
