@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from icelock import _moved
 from icelock.errors import (
     CommitError,
+    ExpiredSnapshotError,
     FormatError,
     IcelockError,
     IntegrityError,
@@ -25,6 +26,7 @@ _moved.install()
 
 __all__ = [
     "CommitError",
+    "ExpiredSnapshotError",
     "FormatError",
     "IcelockError",
     "IntegrityError",

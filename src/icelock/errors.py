@@ -12,6 +12,7 @@ from enum import Enum
 
 __all__ = [
     "CommitError",
+    "ExpiredSnapshotError",
     "FormatError",
     "IcelockError",
     "IntegrityError",
@@ -60,6 +61,10 @@ class KmsError(KeyUnavailableError):
 
 class PolicyError(IcelockError, ValueError):
     """A request that would break a promise (plaintext into an encrypted table, an unknown setting). Nothing was done."""
+
+
+class ExpiredSnapshotError(PolicyError):
+    """What is asked for begins at a snapshot that was expired, or needs files that went with it; the message says where to go on."""
 
 
 class KmsClientError(KeyUnavailableError, PolicyError):

@@ -94,6 +94,13 @@ SECTIONS = (
             ),
             row("`incremental_append_scan`", "Table.incremental_append_scan", "IncrementalAppendScan.to_arrow"),
             row(
+                "`changes`: inserts, deletes and updates between two snapshots",
+                "Table.changes",
+                "Changes.to_arrow",
+                "Changes.to_arrow_batch_reader",
+                "Changes.to_pandas",
+            ),
+            row(
                 "`inspect`: files, entries, manifests, partitions, snapshots, refs, history",
                 "InspectTable.files",
                 "InspectTable.entries",

@@ -12,6 +12,7 @@ from pyiceberg.table.update.spec import UpdateSpec
 import icelock.maintenance
 from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.catalog.sql.catalog import SqlCatalog
+from icelock.table.changes.changelog import Changes
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions
@@ -47,6 +48,7 @@ CLASSES: dict[str, type[Any]] = {
     "InspectTable": InspectTable,
     "DataScan": DataScan,
     "IncrementalAppendScan": IncrementalAppendScan,
+    "Changes": Changes,
     "SqlCatalog": SqlCatalog,
     "HiveCatalog": HiveCatalog,
 }

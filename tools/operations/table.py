@@ -12,6 +12,7 @@ from pyiceberg.types import IntegerType, StringType
 
 import icelock
 from icelock import maintenance
+from icelock.plan.planner import Planner
 from tests.lakes.sqlite import people
 from tools.operations.place import Place
 from tools.operations.recipe import Outcome, Recipe, Use, recipes
@@ -28,6 +29,7 @@ TABLE = [
         {
             "advance": lambda p: p.table.advance(p.table),
             "at_one_version": lambda p: p.table.at_one_version(),
+            "changes": lambda p: p.table.changes(start_snapshot_id=p.first).to_arrow(),
             "current_snapshot": lambda p: p.table.current_snapshot().snapshot_id,
             "follow": lambda p: p.table.follow(p.table),
             "format_version": lambda p: p.table.format_version,
@@ -147,6 +149,7 @@ SCAN = [
             "plan_files": lambda p: p.table.scan().plan_files(),
             "projection": lambda p: p.table.scan().projection(),
             "read_context": lambda p: p.table.scan().read_context(),
+            "planner": lambda p: p.table.scan().planner(Planner).plan_files(p.table.current_snapshot().manifests(p.table.io)),
             "scan_tasks": lambda p: p.table.scan().scan_tasks(),
             "select": lambda p: p.table.scan().select("id").to_arrow(),
             "snapshot": lambda p: p.table.scan().snapshot(),
@@ -176,6 +179,19 @@ INCREMENTAL = recipes(
         "to_arrow": lambda p: since(p).to_arrow(),
         "to_arrow_batch_reader": lambda p: since(p).to_arrow_batch_reader().read_all(),
         "to_snapshot_id_inclusive": lambda p: since(p).to_snapshot_id_inclusive(unnamed(p)).to_arrow(),
+    },
+)
+
+
+CHANGES = recipes(
+    "Changes",
+    Outcome.READS,
+    {
+        "commits": lambda p: p.table.changes().commits,
+        "schema": lambda p: p.table.changes(start_snapshot_id=p.first).schema,
+        "to_arrow": lambda p: p.table.changes(start_snapshot_id=p.first, net_changes=True).to_arrow(),
+        "to_arrow_batch_reader": lambda p: p.table.changes(identifier_fields=["id"]).to_arrow_batch_reader().read_all(),
+        "to_pandas": lambda p: p.table.changes(updates=False).to_pandas(),
     },
 )
 
@@ -388,4 +404,4 @@ STATIC = [
         Outcome.READS,
     ),
 ]
-RECIPES = [*TABLE, *INSPECT, *SCAN, *INCREMENTAL, *MAINTENANCE, *BUILDERS]
+RECIPES = [*TABLE, *INSPECT, *SCAN, *INCREMENTAL, *CHANGES, *MAINTENANCE, *BUILDERS]

@@ -3,6 +3,7 @@
     _file  _pos  _spec_id  _partition               of the row's file
     _deleted                                        whether the row is deleted; a scan that names it has the deleted rows too
     _row_id  _last_updated_sequence_number          stored in the file, or inherited where null (spec, "Row Lineage")
+    _change_type  _change_ordinal  _commit_snapshot_id   of the rows of a changelog only (``table.changes``)
 
 The spec leaves the ids inside ``_partition`` open, since partition fields share a range of numbers with columns; here they are
 ``PARTITION_FIELDS`` + the partition field's id.
@@ -29,6 +30,10 @@ PARTITION_NAME: Final = "_partition"
 PARTITION_FIELDS: Final = 2_000_000_000
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
 LAST_UPDATED: Final = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
+CHANGE_TYPE: Final = NestedField(2147483543, "_change_type", StringType(), required=True)
+CHANGE_ORDINAL: Final = NestedField(2147483542, "_change_ordinal", IntegerType(), required=False)
+COMMIT_SNAPSHOT_ID: Final = NestedField(2147483541, "_commit_snapshot_id", LongType(), required=False)
+CHANGE_COLUMNS: Final = (CHANGE_TYPE, CHANGE_ORDINAL, COMMIT_SNAPSHOT_ID)
 
 OF_POSITION_IDS: Final = (ROW_ID.field_id, LAST_UPDATED.field_id, POS.field_id)
 CONSTANT_IDS: Final = (FILE.field_id, SPEC_ID.field_id, PARTITION_ID)

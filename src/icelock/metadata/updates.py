@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PlainSerializer, PlainValidator
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext, _update_table_metadata_log
+from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from icelock.errors import FormatError, PolicyError
@@ -87,7 +92,9 @@ def apply_updates(
     context = _TableMetadataUpdateContext()
     metadata: Any = base
     for update in updates:
-        metadata = _apply_table_update(update, metadata, context)
+        before, metadata = metadata, _apply_table_update(update, metadata, context)
+        if isinstance(update, RemoveSnapshotsUpdate):
+            metadata = _with_parents(before, metadata)
     if context.has_changes():
         if metadata_location is not None:
             whole_number(metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, None)
@@ -96,6 +103,16 @@ def apply_updates(
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
     return metadata  # type: ignore[no-any-return]
+
+
+def _with_parents(before: TableMetadata, after: TableMetadata) -> TableMetadata:
+    """Return metadata whose snapshots name the parents that they had, as Java's do.
+
+    PyIceberg forgets those that are removed; then nobody could tell a table's first snapshot from the oldest that is left.
+    """
+    parents = {one.snapshot_id: one.parent_snapshot_id for one in before.snapshots}
+    kept = [one.model_copy(update={"parent_snapshot_id": parents[one.snapshot_id]}) for one in after.snapshots]
+    return after.model_copy(update={"snapshots": kept})
 
 
 def _parse_key(value: Any) -> Any:

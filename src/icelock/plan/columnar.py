@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,6 +120,22 @@ def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) 
         if (entry_filter.partition is None or entry_filter.partition(file)) and entry_filter.file(file):
             needed.append(entry)
     return needed
+
+
+def entries_at(io: FileIO, manifest: ManifestFile, paths: Collection[str], *, as_columns: bool) -> list[ManifestEntry]:
+    """Return the live entries of a manifest of data files whose file is one of ``paths``; errors are those of ``plan_manifest``."""
+    if as_columns and isinstance(manifest, ManifestFile):
+        try:
+            columns = ManifestColumns(io, manifest)
+            live = columns.live()
+            import polars as pl
+
+            return list(
+                columns.entries(kept(live, live.get_column("file_path").is_in(pl.Series(sorted(paths), dtype=pl.String).implode())))
+            )
+        except NotColumnarError as e:
+            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+    return [entry for entry in manifest.fetch_manifest_entry(io) if entry.data_file.file_path in paths]
 
 
 class _ByRow:

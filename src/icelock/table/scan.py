@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
@@ -48,6 +48,7 @@ from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.branches import no_such_ref
 
+P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
 CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
 
@@ -143,7 +144,11 @@ class DataScan(Filtered, IcebergDataScan):
 
     @cached_property
     def _manifest_planner(self) -> Planner:
-        return Planner(
+        return self.planner(Planner)
+
+    def planner(self, kind: type[P]) -> P:
+        """Return a planner of a kind for this scan's columns and filter."""
+        return kind(
             table_metadata=self._planning_metadata(),
             io=self.io,
             row_filter=self.exact_filter,

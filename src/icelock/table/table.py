@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -44,12 +44,14 @@ from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.inspect import InspectTable
 from icelock.table.moments import to_millis
+from icelock.table.other_readers import NoOtherReaders
 from icelock.table.scan import CATALOG, DataScan, IncrementalAppendScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from icelock.table.changes.changelog import Changes
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
 
 
@@ -66,7 +68,7 @@ class _Version:
         return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
 
 
-class Table(IcebergTable):
+class Table(NoOtherReaders, IcebergTable):
     """A table of format version 3, encrypted or plain; a plain one can only be read (there is no plaintext writer).
 
     Safe to share between threads: every scan and every transaction has one version, and versions only go forward.
@@ -251,6 +253,47 @@ class Table(IcebergTable):
             limit=limit,
         )
 
+    def changes(
+        self,
+        *,
+        start_snapshot_id: int | None = None,
+        end_snapshot_id: int | None = None,
+        start_timestamp: int | datetime | None = None,
+        end_timestamp: int | datetime | None = None,
+        branch: str | None = None,
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        identifier_fields: Sequence[str] = (),
+        updates: bool = True,
+        net_changes: bool = False,
+    ) -> Changes:
+        """Return the rows that changed after one snapshot and up to another, see ``table.changes``.
+
+        Args:
+            start_snapshot_id: changes after this snapshot; without a start, since the oldest one that is left.
+            end_snapshot_id: up to and with this one; without an end, the branch's last.
+            start_timestamp: a time instead of a snapshot: ms since 1970, or a ``datetime`` with a zone.
+            end_timestamp: likewise.
+            branch: ``main`` if None.
+            row_filter: changes of the rows that match; a row that no longer does was deleted.
+            selected_fields: as of a scan; the columns of the changelog always follow.
+            case_sensitive: as of a scan.
+            identifier_fields: a deleted and an inserted row that are equal in these columns are an update; without any, rows of one row id.
+            updates: whether there are UPDATE_BEFORE and UPDATE_AFTER, or each is a DELETE and an INSERT.
+            net_changes: what is different at the end, instead of each snapshot's changes.
+
+        Raises:
+            PolicyError: what is asked for does not fit the table.
+            ExpiredSnapshotError: the range begins before the oldest snapshot that is left.
+        """
+        from icelock.table.changes import bounds, changelog  # noqa: PLC0415 - not with every table that is loaded
+
+        scan = self.scan(row_filter, tuple(selected_fields), case_sensitive)
+        between = bounds.Bounds(start=start_snapshot_id, end=end_snapshot_id, since=start_timestamp, until=end_timestamp, branch=branch)
+        wanted = changelog.Wanted(identifier_fields=tuple(identifier_fields), updates=updates, net_changes=net_changes)
+        return changelog.Changes(scan, between, wanted)
+
     def add_files(
         self,
         file_paths: list[str],
@@ -263,21 +306,6 @@ class Table(IcebergTable):
         """Append the rows of plain Parquet files, encrypted; see ``EncryptedTransaction.add_files``."""
         with self.transaction() as tx:
             tx.add_files(file_paths, snapshot_properties, check_duplicate_files, branch, reencrypt=reencrypt)
-
-    def to_daft(self) -> NoReturn:
-        """Refused: Daft's own reader has no keys."""
-        self._refuse("Daft's own reader")
-
-    def to_bodo(self) -> NoReturn:
-        """Refused: Bodo's own reader has no keys."""
-        self._refuse("Bodo's own reader")
-
-    def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
-        del session
-        self._refuse("DataFusion's own reader")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise PolicyError(f"table {'.'.join(self.name())}: {what} cannot decrypt it; use scan(...).to_arrow() and pass the Arrow data on")
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,8 @@ from icelock.arrow.read.stored_file import Rows, StoredFile, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
+
+_KEPT: Final = False
 
 
 def needs_reading(context: ReadContext, task: ScanTask) -> bool:
@@ -83,15 +85,39 @@ def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: Bit
         yield from read_open(context, task, file, deletes)
 
 
-def read_open(context: ReadContext, task: ScanTask, file: Rows, deletes: Deletes | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a data file that is open, as ``read_task``; ``deletes`` are those to apply, whatever the task has."""
+def read_lost(context: ReadContext, task: ScanTask, later: ScanTask) -> Iterator[pa.RecordBatch]:
+    """Return the rows that are live by the deletes of ``task`` and not by those of ``later``, a task of the same data file.
+
+    The file is not opened if only positions are deleted, and ``later`` has no others. Raises as ``read_task``, and as late.
+    """
+    stored = StoredFile.of(task, allow_plaintext=context.allow_plaintext)
+    for one in (task, later):
+        check_deletes(context, one)
+    return iter(()) if isinstance(context.bound_filter, AlwaysFalse) else _read_lost(context, task, later, stored)
+
+
+def _read_lost(context: ReadContext, task: ScanTask, later: ScanTask, stored: StoredFile) -> Iterator[pa.RecordBatch]:
+    deletes, gone = Deletes.read(context, task), Deletes.read(context, later)
+    if not gone.compares and not gone.positions - deletes.positions:
+        return
+    with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
+        yield from read_open(context, task, file, deletes, gone)
+
+
+def read_open(
+    context: ReadContext, task: ScanTask, file: Rows, deletes: Deletes | None = None, gone: Deletes | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a data file that is open, as ``read_task``.
+
+    ``deletes`` are those to apply, whatever the task has; of the rows that they leave only those come out that ``gone`` deletes.
+    """
     source = FileColumns(
         location=task.path,
         fields=file.fields,
         constants=_constants(context, task),
         lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
     )
-    rows = _Rows(context, source, deletes)
+    rows = _Rows(context, source, deletes, gone)
     for first, batch in file.batches(rows.leaves, context.bound_filter):
         result = rows.finish(batch, first)
         if result.num_rows:
@@ -101,13 +127,14 @@ def read_open(context: ReadContext, task: ScanTask, file: Rows, deletes: Deletes
 class _Rows:
     """Turns batches of a data file into the rows that come out."""
 
-    def __init__(self, context: ReadContext, source: FileColumns, deletes: Deletes | None) -> None:
+    def __init__(self, context: ReadContext, source: FileColumns, deletes: Deletes | None, gone: Deletes | None) -> None:
         self._projection = Projection(context.schema, context.arrow_schema, source)
         filtered = not isinstance(context.bound_filter, AlwaysTrue)
         self._filter: RowFilter | None = RowFilter(context.filter_plan, source) if filtered else None
         self._deletes: RowDeletes | None = None if deletes is None else deletes.bind(source)
+        self._gone: RowDeletes | None = None if gone is None else gone.bind(source)
         self._shows_deleted = shows_deleted(context.schema)
-        parts = (part for part in (self._projection, self._filter, self._deletes) if part is not None)
+        parts = (part for part in (self._projection, self._filter, self._deletes, self._gone) if part is not None)
         self.leaves = sorted({leaf for part in parts for leaf in part.leaves})
 
     def finish(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
@@ -117,6 +144,10 @@ class _Rows:
         deleted = pc.invert(kept) if self._shows_deleted and kept is not None else None
         if kept is not None and not self._shows_deleted:
             mask = kept if mask is None else pc.and_kleene(mask, kept)
+        if self._gone is not None:
+            left = self._gone.keep(batch, first)
+            lost = pa.repeat(pa.scalar(_KEPT), batch.num_rows) if left is None else pc.invert(left)
+            mask = lost if mask is None else pc.and_kleene(mask, lost)
         positions = pa.arange(first, first + batch.num_rows) if self._projection.needs_positions else None
         if mask is not None:
             batch = batch.filter(mask)
