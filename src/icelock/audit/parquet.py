@@ -8,19 +8,23 @@ Source: parquet-format's Encryption.md. Not here: the tail's bytes (``format.par
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icelock.audit.fault import Fault
+from icelock.audit.read_ahead import Ahead, Reader
 from icelock.audit.storage import StoredBytes, described
 from icelock.audit.streams import promised_length
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
+from icelock.format import parquet_modules as modules
 from icelock.format.key_metadata import KeyMetadata
-from icelock.format.parquet_modules import BEFORE_ALL, LENGTH, LONGEST_FOOTER, Layout, ModulePlace, as_plain_file, following, layout_of
+from icelock.format.parquet_modules import LENGTH, Layout, ModulePlace
 
 _UNAUTHENTICATED: Final = "algorithm-without-authentication"
 _TAIL: Final = 1 << 16
@@ -66,9 +70,10 @@ def _before_end(stored: StoredBytes, tail: bytes, length: int) -> bytes:
     whole = length + crypto.END_LENGTH
     if whole <= len(tail):
         return tail[-whole : -crypto.END_LENGTH]
-    if length > LONGEST_FOOTER:
+    if length > modules.LONGEST_FOOTER:
         raise Fault(
-            "footer-does-not-authenticate", f"it says that its footer has {length} bytes, and more than {LONGEST_FOOTER} are not read"
+            "footer-does-not-authenticate",
+            f"it says that its footer has {length} bytes, and more than {modules.LONGEST_FOOTER} are not read",
         )
     return stored.read(stored.size - whole, length)
 
@@ -98,46 +103,57 @@ def _unlike(error: Exception, location: str) -> Fault:
 def _read(opened: crypto.OpenFooter, start: int) -> Footer:
     """Let Arrow read the plain FileMetaData."""
     try:
-        layout = layout_of(pq.read_metadata(pa.BufferReader(as_plain_file(opened.file_metadata))))
+        layout = modules.layout_of(pq.read_metadata(pa.BufferReader(modules.as_plain_file(opened.file_metadata))))
     except (OSError, pa.ArrowException, ValueError) as e:
         raise Fault("footer-does-not-authenticate", f"its footer authenticates, but is no Parquet metadata ({type(e).__name__})") from e
     return Footer(opened.aad, start, layout)
 
 
-def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer) -> int:
+def check_modules(stored: StoredBytes, key: KeyMetadata, footer: Footer, reader: Reader) -> int:
     """Authenticate every module before the footer, and return their number.
 
     Raises:
         Fault: one does not authenticate, or a column chunk does not begin where the footer says.
+        OSError: the storage failed.
     """
-    place: ModulePlace = BEFORE_ALL
-    position, count = _MAGIC, 0
-    begin, ahead = position, memoryview(b"")
-    missing = set(footer.layout.chunks)
+    layout, count = footer.layout, 0
+    place: ModulePlace = modules.BEFORE_ALL
+    missing = set(layout.chunks)
     verifier = aes_gcm.Verifier(key.dek.reveal())
-    while position < footer.start:
-        at = position - begin
-        if len(ahead) < at + LENGTH.size:
-            begin, at, ahead = position, 0, stored.ahead(position, LENGTH.size)
-        length = LENGTH.unpack_from(ahead, at)[0] if len(ahead) >= at + LENGTH.size else 0
-        if not aes_gcm.OVERHEAD <= length <= footer.start - position - LENGTH.size:
-            raise _unread(position)
-        at += LENGTH.size
-        if len(ahead) < at + length:
-            begin, at, ahead = position + LENGTH.size, 0, stored.ahead(position + LENGTH.size, length)
-        message = ahead[at : at + length]
-        for found in following(place, position, footer.layout):
-            if verifier.authenticates(message, crypto.module_aad(footer.aad, *found)):
-                break
-        else:
-            raise _unread(position)
-        missing.discard(position)
-        place, position, count = found, position + LENGTH.size + length, count + 1
+    with closing(reader.windows(stored, _MAGIC, footer.start)) as windows:
+        for position, message in _messages(Ahead(windows, _MAGIC), footer.start):
+            last, place = place, modules.likeliest(place, position, layout)
+            if not verifier.authenticates(message, crypto.module_aad(footer.aad, *place)):
+                place = _other_place(verifier, message, footer.aad, modules.following(last, position, layout)) or _refuse(position)
+            missing.discard(position)
+            count += 1
     if missing:
-        group, column, _ = footer.layout.chunks[min(missing)]
+        group, column, _ = layout.chunks[min(missing)]
         raise Fault("page-does-not-authenticate", f"column {column} of row group {group} does not begin at byte {min(missing)}")
     return count
 
 
-def _unread(position: int) -> Fault:
-    return Fault("page-does-not-authenticate", f"the module at byte {position} does not authenticate: bytes were changed")
+def _other_place(verifier: aes_gcm.Verifier, message: memoryview, aad: bytes, places: Iterator[ModulePlace]) -> ModulePlace | None:
+    return next((place for place in places if verifier.authenticates(message, crypto.module_aad(aad, *place))), None)
+
+
+def _messages(stored: Ahead, end: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield where each module before ``end`` begins, and its message; what was yielded before is overwritten."""
+    position = begin = _MAGIC
+    ahead = memoryview(b"")
+    while position < end:
+        at = position - begin
+        if len(ahead) < at + LENGTH.size:
+            begin, at, ahead = position, 0, stored.ahead(position, LENGTH.size)
+        length = LENGTH.unpack_from(ahead, at)[0] if len(ahead) >= at + LENGTH.size else 0
+        if not aes_gcm.OVERHEAD <= length <= end - position - LENGTH.size:
+            _refuse(position)
+        at += LENGTH.size
+        if len(ahead) < at + length:
+            begin, at, ahead = position + LENGTH.size, 0, stored.ahead(position + LENGTH.size, length)
+        yield position, ahead[at : at + length]
+        position += LENGTH.size + length
+
+
+def _refuse(position: int) -> NoReturn:
+    raise Fault("page-does-not-authenticate", f"the module at byte {position} does not authenticate: bytes were changed")

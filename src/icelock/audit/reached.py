@@ -23,7 +23,10 @@ _HASH: Final = 16
 
 @dataclass(slots=True)
 class Seen:
-    """A file: what it is, its stored bytes as promised, the hash of its key (empty: it is plain), and a mask of the KEKs that reach it."""
+    """A file: what it is, its stored bytes, the hash of its key (empty: it is plain), and a mask of the KEKs that reach it.
+
+    The bytes are those that its entry promises; of a plain list or manifest those that it has.
+    """
 
     kind: str
     size: int
@@ -64,6 +67,12 @@ class Reached:
             if other != path:
                 self._findings.add("key-used-twice", path, f"it has the key of {other}")
         return True
+
+    def measured(self, path: str, size: int) -> None:
+        """Note how many bytes a plain file that was met has: nothing that is authenticated promises it."""
+        seen = self.files[path]
+        if not seen.key_hash:
+            seen.size = size
 
     def key_of(self, path: str, blob: bytes, size: int | None) -> KeyMetadata | None:
         """Return the key metadata of a file, None if it is damaged; ``size`` in stored bytes is what its entry says beside it."""

@@ -10,7 +10,6 @@ from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
 
-_WINDOW: Final = 4 << 20  # a request each; a module that it cuts is copied to the next one's beginning, so more windows cost more
 _FORMATS: Final = {
     b"PAR1": "a plain Parquet file",
     b"PARE": "an encrypted Parquet file",
@@ -48,8 +47,6 @@ class StoredBytes:
             self._stream.close()
             raise
         self._at = self.size
-        self._window = memoryview(bytearray())
-        self._window_at = self._held = 0
 
     def read(self, position: int, count: int) -> bytes:
         """Return ``count`` bytes from a position, fewer only if the file ends."""
@@ -66,30 +63,15 @@ class StoredBytes:
         self._at = position + count - left
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
-    def view(self, position: int, count: int) -> memoryview:
-        """Return the same, as bytes of a window that the next view may overwrite: for readers that go through a file from its beginning."""
-        return self.ahead(position, count)[:count]
-
-    def ahead(self, position: int, count: int) -> memoryview:
-        """Return at least ``count`` bytes from a position, fewer only if the file ends, and all that was read ahead; see ``view``."""
-        inside = position - self._window_at
-        if inside < 0 or inside + count > self._held:
-            kept = self._window[inside : self._held] if 0 <= inside < self._held else self._window[:0]
-            self._fill(position, bytes(kept), count)
-            inside = 0
-        return self._window[inside : self._held]
-
-    def _fill(self, position: int, kept: bytes, count: int) -> None:
-        """Let the window begin at a position, whose first bytes it had, and hold ``count`` bytes at least, if the file has them."""
-        if count > len(self._window):
-            self._window = memoryview(bytearray(max(count, min(_WINDOW, self.size - position))))
-        self._window[: len(kept)] = kept
-        self._window_at, self._held = position, len(kept)
-        if position + len(kept) != self._at:
-            self._stream.seek(position + len(kept))
-        while self._held < count and (more := self._into(self._window[self._held :])):
-            self._held += more
-        self._at = position + self._held
+    def fill(self, position: int, target: memoryview) -> memoryview:
+        """Read bytes from a position into a buffer, and return the part of it that has them, less than all only if the file ends."""
+        if position != self._at:
+            self._stream.seek(position)
+        held = 0
+        while held < len(target) and (more := self._into(target[held:])):
+            held += more
+        self._at = position + held
+        return target[:held]
 
     def _into(self, target: memoryview) -> int:
         """Read some bytes into a buffer, and return how many."""

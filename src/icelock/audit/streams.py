@@ -5,7 +5,10 @@ Not here: the layout (``format.ags1``).
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from icelock.audit.fault import Fault
+from icelock.audit.read_ahead import Ahead, Reader
 from icelock.audit.storage import StoredBytes, described
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm, ags1
@@ -42,17 +45,30 @@ class Ags1Blocks:
         except (IntegrityError, FormatError) as e:
             raise self._unread(index) from e
 
-    def check(self, *, every: bool) -> None:
-        """Authenticate every block, or the first and the last one.
+    def check_ends(self) -> None:
+        """Authenticate the first and the last block.
+
+        Raises:
+            Fault: a tag does not match.
+        """
+        for index in sorted({0, self.count - 1}):
+            self.plain(index)
+
+    def check_all(self, reader: Reader) -> None:
+        """Authenticate every block.
 
         Raises:
             Fault: a tag does not match.
         """
         verifier = aes_gcm.Verifier(self._key.dek.reveal())
-        for index in range(self.count) if every else sorted({0, self.count - 1}):
-            message = self._stored.view(*self._place(index))
-            if len(message) < aes_gcm.OVERHEAD or not verifier.authenticates(message, self._aad(index)):
-                raise self._unread(index)
+        start, _ = self._place(0)
+        with closing(reader.windows(self._stored, start, self._length)) as windows:
+            ahead = Ahead(windows, start)
+            for index in range(self.count):
+                position, length = self._place(index)
+                message = ahead.ahead(position, length)[:length]
+                if len(message) < aes_gcm.OVERHEAD or not verifier.authenticates(message, self._aad(index)):
+                    raise self._unread(index)
 
     def _place(self, index: int) -> tuple[int, int]:
         return ags1.block_offset(index), ags1.block_length(index, self._length)

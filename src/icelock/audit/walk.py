@@ -67,8 +67,7 @@ class Walk:
         mask, path = 0 if kek is None else kek[1], snapshot.manifest_list
         if key is not None:
             self.reached.check_key(path, key, None)
-        size = self._size_of(path) if key is None else key.encrypted_length or 0
-        self.reached.meet(path, "manifest lists", size, key, mask)
+        self.reached.meet(path, "manifest lists", 0 if key is None else key.encrypted_length or 0, key, mask)
         for row in self._rows(path, key, manifest_rows):
             manifest = self._manifests.get(row.path)
             if manifest is None:
@@ -78,14 +77,6 @@ class Walk:
                 self._findings.add("two-keys-for-one-file", row.path, "two rows of manifest lists give it different keys")
             manifest.keks |= mask
             found.manifests.append(manifest)
-
-    def _size_of(self, path: str) -> int:
-        """Return a file's bytes on storage; 0 if it cannot be looked at, which reading it says."""
-        try:
-            with StoredBytes(self._io, path) as stored:
-                return stored.size
-        except OSError:
-            return 0
 
     def read_manifests(self, progress: Progress | None) -> None:
         """Read every manifest that the lists name, and open every file that these name."""
@@ -134,6 +125,8 @@ class Walk:
         """Open a list or manifest and yield its rows; what is wrong with it becomes a finding, and ends them."""
         try:
             with StoredBytes(self._io, path) as stored:
+                if key is None:
+                    self.reached.measured(path, stored.size)
                 plain = io.BytesIO(_whole(stored)) if key is None else Ags1Plain(Ags1Blocks(stored, key))
                 yield from parse(cast("BinaryIO", plain))
         except Fault as e:

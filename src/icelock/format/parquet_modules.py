@@ -55,24 +55,28 @@ def layout_of(metadata: Any) -> Layout:
     return Layout(metadata.num_rows, metadata.num_row_groups, metadata.num_columns, chunks)
 
 
+def likeliest(last: ModulePlace, position: int, layout: Layout) -> ModulePlace:
+    """Return what the module at a position most likely is that follows another one; see ``following`` for what else it may be."""
+    kind = last[0]
+    if kind == crypto.PAGE_HEADER:
+        return crypto.PAGE, *last[1:]
+    if kind == crypto.DICTIONARY_HEADER:
+        return crypto.DICTIONARY, last[1], last[2]
+    if position in layout.chunks:
+        group, column, has_dictionary = layout.chunks[position]
+        return (crypto.DICTIONARY_HEADER, group, column) if has_dictionary else (crypto.PAGE_HEADER, group, column, 0)
+    if kind in (crypto.PAGE, crypto.DICTIONARY):
+        return crypto.PAGE_HEADER, last[1], last[2], last[3] + 1 if kind == crypto.PAGE else 0
+    if kind in _AFTER_PAGES:
+        return (kind, last[1], last[2] + 1) if last[2] + 1 < layout.columns else (kind, last[1] + 1, 0)
+    return _AFTER_PAGES[0], 0, 0
+
+
 def following(last: ModulePlace, position: int, layout: Layout) -> Iterator[ModulePlace]:
     """Yield what the module at a position may be that follows another one, the likeliest first."""
-    kind, group, column, *page = last
-    if kind == crypto.PAGE_HEADER:
-        yield crypto.PAGE, group, column, *page
+    yield likeliest(last, position, layout)
+    if last[0] in (crypto.PAGE_HEADER, crypto.DICTIONARY_HEADER) or position in layout.chunks:
         return
-    if kind == crypto.DICTIONARY_HEADER:
-        yield crypto.DICTIONARY, group, column
-        return
-    if position in layout.chunks:
-        new_group, new_column, has_dictionary = layout.chunks[position]
-        yield (crypto.DICTIONARY_HEADER, new_group, new_column) if has_dictionary else (crypto.PAGE_HEADER, new_group, new_column, 0)
-        return
-    if kind in (crypto.PAGE, crypto.DICTIONARY):
-        yield crypto.PAGE_HEADER, group, column, page[0] + 1 if page else 0
-    if kind in _AFTER_PAGES:
-        after = (group, column + 1) if column + 1 < layout.columns else (group + 1, 0)
-        yield kind, *after
-        if kind == crypto.BLOOM_HEADER:
-            yield crypto.BLOOM_BITS, group, column
+    if last[0] == crypto.BLOOM_HEADER:
+        yield crypto.BLOOM_BITS, last[1], last[2]
     yield from ((after_pages, *where) for after_pages, *where in product(_AFTER_PAGES, range(layout.groups), range(layout.columns)))

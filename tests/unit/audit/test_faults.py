@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet.encryption import create_encryption_properties
 
+from icelock.audit.storage import StoredBytes
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.format import aes_gcm
 from icelock.format.key_metadata import KeyMetadata
@@ -433,6 +434,17 @@ def plain_list(patient: Patient) -> str:
     del patient.metadata["snapshots"][0]["key-id"]
     patient.metadata["encryption-keys"] = [one for one in patient.metadata["encryption-keys"] if one["key-id"] != gone]
     return str(patient.snapshot["manifest-list"])
+
+
+def test_a_plain_list_is_opened_once(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plain_list(patient)
+    patient.save()
+    opened: list[str] = []
+    made = StoredBytes.__init__
+    monkeypatch.setattr(StoredBytes, "__init__", lambda self, io, location: (opened.append(location), made(self, io, location))[1])
+    _, plain = look(patient.file, "open").files["manifest lists"]
+    assert opened.count(path) == 1
+    assert (plain.files, plain.bytes) == (1, patient.list_path.stat().st_size)
 
 
 def key_used_twice(patient: Patient) -> str:
