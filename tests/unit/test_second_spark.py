@@ -54,6 +54,7 @@ HOOKS = {
     "SqlTables": "test_sql.py::test_tables_in_every_place_of_a_query",
     "TableCommands": "test_statements.py::test_merge_with_every_clause",
     "TableRelations": "test_statements.py::test_a_self_join_reads_equal_sides_once",
+    "TableStream": "test_streams_out.py::test_state_goes_on_over_batches",  # isStreaming and the stream of a relation of files
     "a data source's read": "test_push_down.py::test_filters_give_the_same_rows_pushed_and_not",
     "a data source's write": "test_write.py::test_append_and_overwrite_make_one_snapshot_each",
     "its search for data sources": "test_data_source_search.py::test_other_data_sources_are_found_and_without_any_no_process_looks",

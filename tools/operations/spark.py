@@ -60,6 +60,11 @@ def streamed(place: Any) -> None:
     place.spark.readStream.format("icelock").load(place.full).writeStream.format("noop").start().processAllAvailable()
 
 
+def streamed_table(place: Any) -> None:
+    rows = place.spark.readStream.option("start-snapshot-id", str(place.table.current_snapshot().snapshot_id)).table(place.full)
+    rows.writeStream.format("noop").start().processAllAvailable()
+
+
 def stream_into(place: Any) -> None:
     rate = place.spark.readStream.format("rate").load()
     query = rate.writeStream.format("icelock").option("checkpointLocation", str(place.lake.folder / "checkpoint")).start(place.full)
@@ -90,7 +95,8 @@ READS = [
             "tag": lambda p: p.reader().option("tag", "first").load(p.full).count(),
         },
     ),
-    Recipe("readStream", streamed, Outcome.REFUSED, PySparkException),
+    Recipe("readStream", streamed_table, Outcome.READS),
+    Recipe("readStream/format", streamed, Outcome.REFUSED, PySparkException),
 ]
 WRITES = [
     *recipes(

@@ -42,7 +42,17 @@ _NATIVE: Final = (
         "NativeScan",
         "ColumnFunctions",
     ),
-    *("CountedRows", "SqlTables", "PythonProcess", "SparkWrites", "SparkTable", "SparkProcedure", "CatalogFunctions", "SparkCatalog"),
+    *(
+        "CountedRows",
+        "SqlTables",
+        "PythonProcess",
+        "TableStream",
+        "SparkWrites",
+        "SparkTable",
+        "SparkProcedure",
+        "CatalogFunctions",
+        "SparkCatalog",
+    ),
     *("CachedTables", "TableRelations", "TableCommands", "DeletedRows", "RangeOf"),
 )
 _ADDED: Final = "_icelock_jars"

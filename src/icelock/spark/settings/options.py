@@ -117,7 +117,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Check the options of a read: an unknown one, two that exclude each other, an invalid value or no table is a PolicyError."""
-        given = _known(options, _READ, "read")
+        given = known_options(options, _READ, "read")
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
             raise PolicyError(f"the options {' and '.join(chosen)} exclude each other: keep one")
@@ -126,8 +126,8 @@ class ReadOptions:
         return cls(
             table=_table(given, "load"),
             columns=_columns(given[COLUMNS]) if COLUMNS in given else None,
-            snapshot_id=None if snapshot_id is None else _integer(SNAPSHOT_ID, snapshot_id),
-            as_of_ms=None if as_of is None else _milliseconds(as_of),
+            snapshot_id=None if snapshot_id is None else integer(SNAPSHOT_ID, snapshot_id),
+            as_of_ms=None if as_of is None else milliseconds(AS_OF_TIMESTAMP, as_of),
             branch=_name(given, BRANCH),
             tag=_name(given, TAG),
         )
@@ -154,9 +154,9 @@ class WriteOptions:
         properties = snapshot_properties(options)
         others = {name.lower(): value for name, value in options.items() if not name.lower().startswith(SNAPSHOT_PROPERTY)}
         rows_read = others.pop(ROWS_READ, "")
-        given = _known(others, _WRITE, "write")
+        given = known_options(others, _WRITE, "write")
         table = _table(given, "save")
-        validate_from, output_spec = (_integer(name, given[name]) if name in given else None for name in (VALIDATE_FROM, OUTPUT_SPEC))
+        validate_from, output_spec = (integer(name, given[name]) if name in given else None for name in (VALIDATE_FROM, OUTPUT_SPEC))
         misplaced = [name for name in (OVERWRITE_FILTER, OVERWRITE_MODE) if name in given and not overwrite]
         if misplaced:
             raise PolicyError(f"option {misplaced[0]} needs mode('overwrite'), and the mode is append")
@@ -190,7 +190,8 @@ def snapshot_properties(options: Mapping[str, str]) -> dict[str, str]:
     return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in options.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}
 
 
-def _known(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:
+def known_options(options: Mapping[str, str], known: tuple[str, ...], kind: str) -> dict[str, str]:
+    """Return options by their names in lower case; one that is not known (or ``path``) is a PolicyError."""
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
         if name not in known and name != PATH:
@@ -246,7 +247,8 @@ def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _integer(name: str, text: str) -> int:
+def integer(name: str, text: str) -> int:
+    """Return the whole number of an option; other text is a PolicyError."""
     try:
         return int(text)
     except ValueError as e:
@@ -260,18 +262,16 @@ def _name(given: Mapping[str, str], name: str) -> str | None:
     return value
 
 
-def _milliseconds(text: str) -> int:
-    """Return ms since 1970 of a number, or of ISO 8601 text with a time zone."""
+def milliseconds(name: str, text: str) -> int:
+    """Return ms since 1970 of a number, or of ISO 8601 text with a time zone; other text is a PolicyError."""
     stripped = text.strip()
     if is_number(stripped.removeprefix("-")):
         return int(stripped)
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError as e:
-        raise PolicyError(
-            f"option {AS_OF_TIMESTAMP} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'"
-        ) from e
+        raise PolicyError(f"option {name} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'") from e
     if moment.tzinfo is None:
-        raise PolicyError(f"option {AS_OF_TIMESTAMP} is {text!r}, which has no time zone; add one, such as '{stripped}Z'")
+        raise PolicyError(f"option {name} is {text!r}, which has no time zone; add one, such as '{stripped}Z'")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000

@@ -29,6 +29,7 @@ from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
+from icelock.spark.statements.streams import open_stream
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
@@ -124,6 +125,7 @@ def _described(session: StatementSession, loaded: LoadedTable, scan: DataScan) -
     table, metadata = loaded.table, loaded.table.metadata
     answers: dict[str, Answer] = {"rows": lambda asking, asked: _rows(asking, loaded, asked)}
     if loaded.writable:
+        answers["open stream"] = lambda asking, asked: open_stream(asking, loaded, asked)
         answers |= {name: _of(change, loaded) for name, change in CHANGES.items()}
     return {
         "target": session.target(answers),

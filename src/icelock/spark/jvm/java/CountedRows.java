@@ -101,7 +101,8 @@ public class CountedRows extends Rule {
         }
         return all;
       }
-      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation)) {
+      // What a stream counts, it adds to what it counted before.
+      if (!(plan instanceof LogicalRelation) || plan.isStreaming() || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation)) {
         return -1;
       }
       Object files = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();

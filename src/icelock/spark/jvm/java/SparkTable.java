@@ -29,6 +29,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
@@ -166,15 +167,17 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new Unread(schema);
+    return new Unread(this, options);
   }
 
   /** A scan that TableRelations replaces before it is planned. */
   public static class Unread implements ScanBuilder, Scan {
-    private final StructType schema;
+    private final SparkTable table;
+    private final Map<?, ?> options;
 
-    Unread(StructType schema) {
-      this.schema = schema;
+    Unread(SparkTable table, CaseInsensitiveStringMap options) {
+      this.table = table;
+      this.options = options.asCaseSensitiveMap();
     }
 
     @Override
@@ -188,8 +191,14 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
     }
 
     @Override
+    public MicroBatchStream toMicroBatchStream(String folder) {
+      return new TableStream(table.python, options, folder);
+    }
+
+    @Override
+    @SuppressWarnings("deprecation") // as schema()
     public StructType readSchema() {
-      return schema;
+      return table.schema();
     }
   }
 
@@ -236,8 +245,9 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
 
     @Override
     public Set<TableCapability> capabilities() {
-      return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.V1_BATCH_WRITE, TableCapability.TRUNCATE,
-          TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC, TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+      return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
+          TableCapability.V1_BATCH_WRITE, TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC,
+          TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
     }
 
     @Override

@@ -17,9 +17,11 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import org.apache.spark.sql.types.DataTypes;
 import scala.Function1;
 import scala.Option;
@@ -27,8 +29,9 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts the plan of icelock.spark.read in the place of each relation of a SparkTable, before filters are pushed into scans. The new plan has
- * attributes of its own, so that two relations of one table stay two, and gives its columns by the relation's.
+ * Puts the plan of icelock.spark.read in the place of each relation of a SparkTable, and of each batch of its streams, before filters are
+ * pushed into scans. The new plan has attributes of its own, so that two relations of one table stay two, and gives its columns by the
+ * relation's.
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"}) // Janino makes no bridge methods, and does not cast what generic methods return
 public class TableRelations extends Rule {
@@ -53,6 +56,9 @@ public class TableRelations extends Rule {
 
     @Override
     public Object apply(Object node) {
+      if (node instanceof StreamingDataSourceV2ScanRelation) {
+        return batch((StreamingDataSourceV2ScanRelation) node);
+      }
       if (!(node instanceof DataSourceV2Relation)) {
         return null;
       }
@@ -78,6 +84,20 @@ public class TableRelations extends Rule {
       // Spark takes hints, such as that to broadcast deleted rows, out of the statement's own plan before this rule.
       LogicalPlan rows = named((LogicalPlan) EliminateResolvedHint$.MODULE$.apply(read), wanted);
       return wanted.size() == relation.output().size() ? rows : live(rows, CollectionConverters.asJava(relation.output()));
+    }
+
+    /** Returns the rows of a batch of a stream. */
+    private static LogicalPlan batch(StreamingDataSourceV2ScanRelation relation) {
+      if (!(relation.stream() instanceof TableStream) || relation.startOffset().isEmpty()) {
+        return null;
+      }
+      List<?> wanted = CollectionConverters.asJava(relation.output());
+      List<Object> names = new ArrayList<>();
+      for (Object column : wanted) {
+        names.add(((Attribute) column).name());
+      }
+      TableStream stream = (TableStream) relation.stream();
+      return named(stream.rows(names, (Offset) relation.startOffset().get(), (Offset) relation.endOffset().get()), wanted);
     }
 
     /** Whether a column is the metadata column that shows deleted rows. Spark adds all metadata columns where one is named. */
