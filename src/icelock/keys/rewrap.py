@@ -20,9 +20,10 @@ import base64
 import hmac
 import json
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
@@ -35,6 +36,9 @@ from icelock.secret import SecretBytes
 ROTATION: Final = "icelock-rotation"
 _DIGITS: Final = 19
 _BUCKETS: Final = 4096  # of a map that is three quarters full
+_CALLS: Final = 8  # of the KMS at a time
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def mint_first_key_id(entropy: Entropy) -> str:
@@ -65,19 +69,36 @@ def rewrap(
 ) -> tuple[EncryptedKey, ...]:
     """Return the entries of KEKs with their bytes wrapped by a master key: one call each, and then one each to unwrap it as a trial.
 
+    Each KEK has its trial: a client may lose some keys and keep others (those that end with a byte that it strips, say), and with a KEK go
+    all rows below it. All are wrapped before the first one is tried, so that a client that only knows its last answer is found out.
+
     Raises:
         IntegrityError: the number of the last rotation was changed.
         KmsError: the KMS refused.
         KeyUnavailableError: the KMS client failed otherwise, or did not give a KEK back.
     """
     number = max((_number(kek, raw) for kek, raw in keks), default=0) + 1
-    blobs = [ask.wrapped(kms, raw.reveal(), master_key_id) for _, raw in keks]
-    for blob, (_, raw) in zip(blobs, keks, strict=True):
-        ask.check_unwraps(kms, blob, raw.reveal(), master_key_id)
+    blobs = at_once(lambda one: ask.wrapped(kms, one[1].reveal(), master_key_id), keks)
+    at_once(lambda one: ask.check_unwraps(kms, one[0], one[1][1].reveal(), master_key_id), list(zip(blobs, keks, strict=True)))
     return tuple(
         _numbered(replace(kek, encrypted_key_metadata=blob, encrypted_by_id=master_key_id), raw, number, entropy)
         for blob, (kek, raw) in zip(blobs, keks, strict=True)
     )
+
+
+def at_once(call: Callable[[T], R], keks: Sequence[T]) -> list[R]:
+    """Return what a KMS answers for each KEK, a few calls at a time: a service takes tens of milliseconds for each.
+
+    Raises:
+        Exception: what a call raised, that of the first KEK of which one did; no further ones are begun then.
+    """
+    with ThreadPoolExecutor(_CALLS, thread_name_prefix="icelock-kms") as pool:
+        running = [pool.submit(call, kek) for kek in keks]
+        try:
+            return [one.result() for one in running]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def are_the_same(

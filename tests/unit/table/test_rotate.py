@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,64 @@ def test_a_cold_process_asks_three_times_for_each_kek(lake: TestLake) -> None:
     lake.calls.take()
     lake.catalog().load_table("db.t").maintenance.rotate()
     assert lake.calls.take() == ["unwrap keyA", "wrap keyA", "unwrap keyA"]
+
+
+def of_several_keks(lake: TestLake, count: int, **properties: str) -> Any:
+    """A table of so many KEKs, each with a snapshot of one row, as another process loads it."""
+    table = made(lake, 0)
+    for number in range(count):
+        if number:
+            table.maintenance.rotate("kek")
+        table.append(people(number, 1))
+    lake.calls.take()
+    return lake.catalog(**properties).load_table("db.t")
+
+
+def test_calls_of_several_keks_are_made_side_by_side_and_each_kek_has_its_trial(lake: TestLake) -> None:
+    table = of_several_keks(lake, 5)
+    table.maintenance.rotate(**TO_B)
+    assert lake.calls.take() == ["unwrap keyA"] * 5 + ["wrap keyB"] * 5 + ["unwrap keyB"] * 5
+    assert rows(lake.catalog().load_table("db.t")) == list(range(5))
+
+
+class MeetingKms(MemoryKms):
+    """Answers no call before five of them are there."""
+
+    def __init__(self, properties: Any) -> None:
+        super().__init__(properties)
+        self._five = threading.Barrier(5)
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        self._five.wait(10)
+        return super().wrap_key(key, wrapping_key_id)
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        self._five.wait(10)
+        return super().unwrap_key(wrapped_key, wrapping_key_id)
+
+
+def test_five_keks_are_with_the_kms_at_a_time(lake: TestLake) -> None:
+    keys = {f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()}
+    meeting = {"encryption.kms-impl": f"{__name__}.MeetingKms", **keys}
+    of_several_keks(lake, 5, **meeting).maintenance.rotate(**TO_B)
+    assert rows(lake.catalog().load_table("db.t")) == list(range(5))
+
+
+class StrippingKms(MemoryKms):
+    """Loses one key of many: the one that was wrapped third comes back as another one, which no trial of the others tells."""
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        self.wraps = getattr(self, "wraps", 0) + 1
+        return super().wrap_key(key[:-1] + bytes([key[-1] ^ 1]) if self.wraps == 3 else key, wrapping_key_id)
+
+
+def test_a_kms_that_loses_one_of_five_keks_is_found_out_before_anything_is_changed(lake: TestLake) -> None:
+    table = of_several_keks(lake, 5)
+    before = table.metadata_location
+    lossy = StrippingKms({f"kms.memory.keys.{name}": key.hex() for name, key in KEYS.items()})
+    with pytest.raises(KeyUnavailableError, match="unwrapped it to another one"):
+        table.maintenance.rotate("wrap", to_key="keyB", kms=lossy)
+    assert lake.catalog().load_table("db.t").metadata_location == before
 
 
 def test_a_new_kek_is_for_the_snapshots_to_come(lake: TestLake) -> None:

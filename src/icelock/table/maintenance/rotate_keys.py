@@ -31,7 +31,7 @@ from icelock.errors import IcelockError, KeyUnavailableError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.kek import CLOCKS_DIFFER_MS, created_ms, is_live, mint_kek
 from icelock.keys.key_entries import KeyEntries
-from icelock.keys.rewrap import keks_under, mint_first_key_id, rewrap
+from icelock.keys.rewrap import at_once, keks_under, mint_first_key_id, rewrap
 from icelock.kms.client import KmsClient
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
@@ -254,7 +254,7 @@ class RotatedKeys:
             )
         encryption = self._table.encryption
         manager = encryption.manager(self._table.metadata, table=self._name)
-        under = {kek.key_id: encryption.open_kek(kek) for kek in before}
+        under = dict(zip((kek.key_id for kek in before), at_once(encryption.open_kek, before), strict=True))
         for key in self._table.metadata.encryption_keys:
             if key.encrypted_by_id in under:
                 manager.open_manifest_list_key(key.key_id)
