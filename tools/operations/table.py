@@ -187,7 +187,6 @@ CHANGES = recipes(
     "Changes",
     Outcome.READS,
     {
-        "commits": lambda p: p.table.changes().commits,
         "schema": lambda p: p.table.changes(start_snapshot_id=p.first).schema,
         "to_arrow": lambda p: p.table.changes(start_snapshot_id=p.first, net_changes=True).to_arrow(),
         "to_arrow_batch_reader": lambda p: p.table.changes(identifier_fields=["id"]).to_arrow_batch_reader().read_all(),
