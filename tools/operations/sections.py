@@ -307,6 +307,13 @@ SECTIONS = (
                 "read.tag",
             ),
             row(
+                '`spark.read.format("icelock")`: what was appended between two snapshots or times',
+                "read.start-snapshot-id",
+                "read.end-snapshot-id",
+                "read.start-timestamp",
+                "read.end-timestamp",
+            ),
+            row(
                 "`df.write`, modes `append` and `overwrite`, whole tables, by filter, dynamic, to a branch",
                 "write.branch",
                 "write.mode=append",

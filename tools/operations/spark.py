@@ -90,6 +90,16 @@ READS = [
             ),
             "branch": lambda p: p.reader().option("branch", "side").load(p.full).count(),
             "columns": lambda p: p.reader().option("columns", "id").load(p.full).count(),
+            "end-snapshot-id": lambda p: (
+                (p.reader().option("start-snapshot-id", str(p.first)).option("end-snapshot-id", str(p.table.snapshots()[1].snapshot_id)))
+                .load(p.full)
+                .count()
+            ),
+            "end-timestamp": lambda p: (
+                p.reader().option("start-snapshot-id", str(p.first)).option("end-timestamp", str(2**53)).load(p.full).count()
+            ),
+            "start-snapshot-id": lambda p: p.reader().option("start-snapshot-id", str(p.first)).load(p.full).count(),
+            "start-timestamp": lambda p: p.reader().option("start-timestamp", str(2**53)).load(p.full).count(),
             "snapshot-id": lambda p: p.reader().option("snapshot-id", str(p.first)).load(p.full).count(),
             "table": lambda p: p.reader().option("table", p.full).load().filter("id > 3").collect(),
             "tag": lambda p: p.reader().option("tag", "first").load(p.full).count(),

@@ -49,9 +49,13 @@ def read(  # noqa: PLR0913 - what a read can say
     as_of_timestamp: int | str | None = None,
     branch: str | None = None,
     tag: str | None = None,
+    start_snapshot_id: int | None = None,
+    end_snapshot_id: int | None = None,
+    start_timestamp: int | str | None = None,
+    end_timestamp: int | str | None = None,
     engine: str = Engine.AUTO,
 ) -> DataFrame:
-    """Return the rows of ``catalog.namespace.table`` as they are now, or at a snapshot, a time, a branch or a tag.
+    """Return the rows of ``catalog.namespace.table`` as they are now, or at a snapshot, a time, a branch or a tag; or those appended since.
 
     Args:
         spark: a session that ``register`` was called with.
@@ -63,6 +67,10 @@ def read(  # noqa: PLR0913 - what a read can say
         as_of_timestamp: ms since 1970, or ISO 8601 with a time zone.
         branch: the branch to read.
         tag: the tag to read.
+        start_snapshot_id: reads what append snapshots after this one added, on ``branch`` if given; others are skipped, as in Java.
+        end_snapshot_id: the last one of these, the branch's last by default.
+        start_timestamp: a time instead, in the forms of ``as_of_timestamp``.
+        end_timestamp: likewise.
         engine: "auto": Spark's own Parquet reader reads what it can, the data source the rest; "native": an error if it cannot read all;
             "python": the data source reads all.
 
@@ -74,10 +82,22 @@ def read(  # noqa: PLR0913 - what a read can say
         IntegrityError: a manifest or manifest list was changed.
     """
     if not isinstance(table, str):
-        if any(given is not None for given in (columns, row_filter, snapshot_id, as_of_timestamp, branch, tag)):
+        between = (start_snapshot_id, end_snapshot_id, start_timestamp, end_timestamp)
+        if any(given is not None for given in (columns, row_filter, snapshot_id, as_of_timestamp, branch, tag, *between)):
             raise PolicyError("a scan says itself what is read: give columns, filter, snapshot or ref to table.scan(...), not to read")
         return _scan_rows(spark, table, _engine(engine))
-    options = ReadOptions.of(table, columns=columns, snapshot_id=snapshot_id, as_of_timestamp=as_of_timestamp, branch=branch, tag=tag)
+    options = ReadOptions.of(
+        table,
+        columns=columns,
+        snapshot_id=snapshot_id,
+        as_of_timestamp=as_of_timestamp,
+        branch=branch,
+        tag=tag,
+        start_snapshot_id=start_snapshot_id,
+        end_snapshot_id=end_snapshot_id,
+        start_timestamp=start_timestamp,
+        end_timestamp=end_timestamp,
+    )
     return read_options(spark, options, AlwaysTrue() if row_filter is None else parse_filter(row_filter), engine)
 
 

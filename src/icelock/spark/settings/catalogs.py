@@ -21,6 +21,8 @@ from icelock.errors import PolicyError
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.rpc import check_rpc
 from icelock.spark.settings.session import Settings
+from icelock.table.changes.appends import AppendedFiles
+from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
 from icelock.table.plain import AnyTable, PlainTable, engine_scan
 from icelock.table.scan import DataScan
@@ -87,6 +89,10 @@ def any_table_of(catalog: EncryptedCatalog, name: TableName) -> AnyTable:
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
     """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
     scan = engine_scan(table, options.columns or ("*",), _snapshot_id(table, options))
+    if options.branch is not None:
+        check_ref(table, options.branch, SnapshotRefType.BRANCH, options.table)
+    if options.between:
+        scan = AppendedFiles.within(scan, bounds_of(options))
     for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref)):
         if ref is not None:
             check_ref(table, ref, kind, options.table)
@@ -99,6 +105,13 @@ def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
         columns = ", ".join(scan.full_schema.column_names)
         raise PolicyError(f"option columns: {e}; table {options.table} has {columns}") from e
     return scan
+
+
+def bounds_of(options: ReadOptions) -> Bounds:
+    """Return the start and the end that the options give."""
+    return Bounds(
+        start=options.start_snapshot_id, end=options.end_snapshot_id, since=options.start_ms, until=options.end_ms, branch=options.branch
+    )
 
 
 def _snapshot_id(table: AnyTable, options: ReadOptions) -> int | None:

@@ -1,6 +1,7 @@
 """Options of one read or write, checked; Spark passes their names in lower case (case C-55).
 
-Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``. Write, with Java's names: ``branch``,
+Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``; or, on a branch, what was appended between two
+snapshots: ``start-snapshot-id``, ``end-snapshot-id``, ``start-timestamp``, ``end-timestamp``. Write, with Java's names: ``branch``,
 ``overwrite-mode``, ``output-spec-id``, ``validate-from-snapshot-id``, ``snapshot-property.*``; ``overwrite-filter``. Both: the table, from
 ``load(name)`` or ``save(name)``, or the option ``table``. Any other option is an error, so that none is misspelt and ignored.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
@@ -29,6 +30,10 @@ PATH: Final = "path"
 COLUMNS: Final = "columns"
 SNAPSHOT_ID: Final = "snapshot-id"
 AS_OF_TIMESTAMP: Final = "as-of-timestamp"
+START_SNAPSHOT_ID: Final = "start-snapshot-id"
+END_SNAPSHOT_ID: Final = "end-snapshot-id"
+START_TIMESTAMP: Final = "start-timestamp"
+END_TIMESTAMP: Final = "end-timestamp"
 BRANCH: Final = "branch"
 TAG: Final = "tag"
 OVERWRITE_FILTER: Final = "overwrite-filter"
@@ -44,7 +49,8 @@ DISTRIBUTION_MODE: Final = "distribution-mode"
 FANOUT: Final = "fanout-enabled"
 SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
 
-_READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, TABLE)
+_BETWEEN: Final = (START_SNAPSHOT_ID, END_SNAPSHOT_ID, START_TIMESTAMP, END_TIMESTAMP)
+_READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, *_BETWEEN, TABLE)
 _WRITE: Final = (BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
@@ -95,7 +101,10 @@ def _quoted(part: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to read: now, or at one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch``, ``tag``, ``ref`` (branch or tag)."""
+    """What to read: now, or at one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch``, ``tag``, ``ref`` (branch or tag).
+
+    With any of the last four, what lies between two snapshots or times; see ``table.changes.bounds``.
+    """
 
     table: TableName
     columns: tuple[str, ...] | None = None
@@ -104,6 +113,15 @@ class ReadOptions:
     branch: str | None = None
     tag: str | None = None
     ref: str | None = None
+    start_snapshot_id: int | None = None
+    end_snapshot_id: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def between(self) -> bool:
+        """Whether a start or an end is given."""
+        return any(given is not None for given in (self.start_snapshot_id, self.end_snapshot_id, self.start_ms, self.end_ms))
 
     @classmethod
     def of(cls, table: str, *, columns: Sequence[str] | None = None, **at: str | int | None) -> Self:
@@ -121,15 +139,22 @@ class ReadOptions:
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
             raise PolicyError(f"the options {' and '.join(chosen)} exclude each other: keep one")
-        snapshot_id = given.get(SNAPSHOT_ID)
-        as_of = given.get(AS_OF_TIMESTAMP)
+        limits, at = ([name for name in names if name in given] for names in (_BETWEEN, (SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG)))
+        if limits and at:
+            raise PolicyError(f"{limits[0]} reads what lies between snapshots, which excludes the option {at[0]}: keep one")
+        snapshot_id, start_id, end_id = (_given(given, name, integer) for name in (SNAPSHOT_ID, START_SNAPSHOT_ID, END_SNAPSHOT_ID))
+        as_of, start, end = (_given(given, name, milliseconds) for name in (AS_OF_TIMESTAMP, START_TIMESTAMP, END_TIMESTAMP))
         return cls(
             table=_table(given, "load"),
             columns=_columns(given[COLUMNS]) if COLUMNS in given else None,
-            snapshot_id=None if snapshot_id is None else integer(SNAPSHOT_ID, snapshot_id),
-            as_of_ms=None if as_of is None else milliseconds(AS_OF_TIMESTAMP, as_of),
+            snapshot_id=snapshot_id,
+            as_of_ms=as_of,
             branch=_name(given, BRANCH),
             tag=_name(given, TAG),
+            start_snapshot_id=start_id,
+            end_snapshot_id=end_id,
+            start_ms=start,
+            end_ms=end,
         )
 
 
@@ -245,6 +270,10 @@ def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise PolicyError(f"{COLUMNS} names a column twice: {', '.join(names)}")
     return names
+
+
+def _given(given: Mapping[str, str], name: str, read: Callable[[str, str], int]) -> int | None:
+    return read(name, given[name]) if name in given else None
 
 
 def integer(name: str, text: str) -> int:

@@ -82,6 +82,8 @@ def load_metadata_table(session: StatementSession, table: AnyTable, name: TableN
 
 
 def _snapshot(table: AnyTable, kind: str, at: ReadOptions) -> Snapshot | None:
+    if at.between:
+        raise PolicyError(f"{kind} of table {at.table} shows one snapshot, not what lies between two: select its rows by their snapshot_id")
     if kind.startswith("all_") and any(value is not None for value in (at.snapshot_id, at.as_of_ms, at.branch, at.tag)):
         raise PolicyError(f"{kind} of table {at.table} shows all snapshots, so none can be selected; {kind.removeprefix('all_')} shows one")
     return scan_of(table, at).snapshot()
