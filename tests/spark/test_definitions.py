@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from icelock.errors import PolicyError
 from tests.lakes.sqlite import KEY
@@ -145,3 +146,23 @@ def test_a_column_without_a_type(sql):
     assert sql("select * from test.db.u") == [(1, None, [], {})]
     with pytest.raises(PolicyError, match=r"d.element.*cast it"):
         sql("alter table test.db.u add column d array<void>")
+
+
+@pytest.mark.spark43
+def test_what_iceberg_has_not_is_no_silent_success(sql):
+    """Java refuses each of these; CREATE and ALTER must not keep quiet about what they leave out."""
+    sql(f"create table test.db.t (id int) {KEY}")
+    for statement in (
+        "alter table test.db.t cluster by (id)",
+        "alter table test.db.t cluster by none",
+        f"create table test.db.u (id int) cluster by (id) {KEY}",
+        f"create table test.db.u cluster by (id) {KEY} as select 1 as id",
+    ):
+        with pytest.raises(PolicyError, match=r"no CLUSTER BY: .*set_write_order"):
+            sql(statement)
+    for statement in ("add constraint c check (id > 0)", "add constraint k primary key (id)"):
+        with pytest.raises(AnalysisException, match="does not support table constraint"):
+            sql(f"alter table test.db.t {statement}")
+    with pytest.raises(PolicyError, match=r"test\.db\.t stays in its folder.*in file:/tmp/x, make another"):
+        sql("alter table test.db.t set location 'file:/tmp/x'")
+    assert sql("show tables in test.db") == [("db", "t", False)]

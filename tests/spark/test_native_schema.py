@@ -245,6 +245,24 @@ def test_defaults_stand_for_older_rows_and_for_no_null(spark, spark_lake):
         assert values(found.filter(f"{name} is null").select("id")) == [3]
 
 
+@pytest.mark.spark43
+def test_a_required_column_is_its_default_in_older_files(spark, spark_lake):
+    """Spark's reader takes no file without a required column; the specification has the default for it, and never a null."""
+    create(spark_lake, Schema(optional(1, "id", LONG)), [{"id": 1}, {"id": 2}])
+    evolve(spark_lake, lambda update: update.add_column("n", LONG, required=True, default_value=7))
+    append(spark_lake, {"id": 3, "n": 8})
+    found = native(spark)
+    assert values(found.orderBy("id")) == [(1, 7), (2, 7), (3, 8)]
+    assert values(found.filter("n = 7").select("id").orderBy("id")) == [1, 2]
+    assert (found.filter("n is null").count(), found.filter("n is not null").count()) == (0, 3)
+    for vectorized in ("true", "false"):
+        spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+        spark.sql("update test.db.t set n = n + 1 where id < 3")
+        spark.sql("merge into test.db.t t using (values (2L, 5L) as s(id, n)) s on t.id = s.id when matched then update set n = t.n + s.n")
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+    assert values(spark.sql("select * from test.db.t order by id")) == [(1, 9), (2, 19), (3, 8)]
+
+
 def test_defaults_that_sparks_reader_does_not_know_are_left_to_python(spark, spark_lake):
     inner = Schema(optional(1, "id", LONG), optional(2, "s", ice.StructType(optional(3, "a", LONG))))
     create(spark_lake, inner, [{"id": 1, "s": {"a": 1}}])

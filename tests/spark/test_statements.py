@@ -84,7 +84,7 @@ def test_versions(town, spark_lake):
     town("insert into test.db.t.branch_side values (100, 'far')")
     assert town("select count(*), max(id) from test.db.t.branch_side") == [(11, 100)]
     assert town("select count(*) from test.db.t") == [(20,)]
-    with pytest.raises(PolicyError, match="no branch 'nowhere'"):
+    with pytest.raises(PolicyError, match=r"no branch or tag 'nowhere'; it has: .*first, main, side"):
         town("select * from test.db.t version as of 'nowhere'")
     with pytest.raises(AnalysisException, match="append"):
         town("insert into test.db.t.tag_first values (1, 'x')")

@@ -33,6 +33,11 @@ from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.table.transaction import EncryptedTransaction
 
 CREATES: Final = frozenset({Action.CREATE, Action.REPLACE, Action.CREATE_OR_REPLACE})
+NO_CLUSTERING: Final = (
+    "Iceberg has no CLUSTER BY: the procedure set_write_order gives new rows an order, and rewrite_data_files sorts those that are there, "
+    "by a sort_order such as 'zorder(a, b)'"
+)
+_CLUSTERED: Final = "cluster_by"  # Spark has it among the transforms
 _BINARY: Final = "UTF8_BINARY"
 _UNITS: Final = ("year", "month", "day", "hour")
 _CALL: Final = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
@@ -192,6 +197,8 @@ def _parsed(text: str) -> tuple[str, Transform[Any, Any], str | None]:
     number, _, column = (part.strip() for part in arguments.partition(","))
     if name in {"bucket", "truncate"} and names.is_number(number) and int(number) and _is_name(column):
         return column, parse_transform(f"{name}[{int(number)}]"), "bucket" if name == "bucket" else "trunc"
+    if name == _CLUSTERED:
+        raise PolicyError(NO_CLUSTERING)
     raise PolicyError(
         f"{text!r} is not a partition transform: use a column, years, months, days or hours (column), bucket or truncate (number, column)"
     )

@@ -235,7 +235,8 @@ def _stored(field: ice.NestedField, table: str) -> sp.StructField:
         metadata["comment"] = field.doc
     if field.initial_default is not None:
         metadata[DEFAULT] = _default(field)
-    optional = field.optional or field.field_id in _LINEAGE
+    # Spark's reader takes no file that lacks a required column, before it asks for the default.
+    optional = field.optional or field.initial_default is not None or field.field_id in _LINEAGE
     return sp.StructField(field.name, _stored_type(field.field_type, field.name, table), nullable=optional, metadata=metadata)
 
 

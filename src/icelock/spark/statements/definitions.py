@@ -25,7 +25,7 @@ from icelock import properties as names
 from icelock.arrow.types import output_type
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
-from icelock.spark.driver.new_table import column_type, iceberg_schema, partition_spec, resolved
+from icelock.spark.driver.new_table import NO_CLUSTERING, column_type, iceberg_schema, partition_spec, resolved
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, NewTable
 from icelock.spark.settings.catalogs import any_table_of
@@ -190,6 +190,7 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
         PolicyError: what an encrypted table cannot become.
     """
     changes: list[dict[str, Any]] = asked["changes"]
+    _check_changes(asked, changes)
     columns = [change for change in changes if "column" in change]
     removed = [change["property"] for change in changes if change["kind"] == "RemoveProperty"]
     properties = {change["property"]: change["value"] for change in changes if change["kind"] == "SetProperty"}
@@ -209,6 +210,19 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
             "set_write_order without an order"
         ) from e
     read_again(session.spark, str(asked.table), str(table.metadata.table_uuid))
+
+
+def _check_changes(asked: Asked, changes: list[dict[str, Any]]) -> None:
+    """Refuse what is no change of columns or properties, such as that of a clustering, and a table's move."""
+    for change in changes:
+        kind = change["kind"]
+        if "column" not in change and kind not in {"SetProperty", "RemoveProperty"}:
+            raise PolicyError(f"table {asked.table}: {NO_CLUSTERING if kind == 'ClusterBy' else f'icelock cannot make the change {kind}'}")
+        if kind == "SetProperty" and change["property"] == LOCATION:
+            raise PolicyError(
+                f"table {asked.table} stays in its folder. To have its rows in {change['value']}, make another table of them: CREATE TABLE "
+                "... LOCATION ... AS SELECT"
+            )
 
 
 def _alter_columns(session: StatementSession, table: AnyTable, transaction: Any, changes: list[dict[str, Any]]) -> None:

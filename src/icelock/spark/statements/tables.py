@@ -30,6 +30,7 @@ from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
 from icelock.spark.statements.streams import open_stream
+from icelock.table.commit.branches import no_such_ref
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
@@ -112,8 +113,10 @@ def _version(table: AnyTable, name: TableName, suffix: str, asked: Asked) -> Rea
         number = is_number(version.removeprefix("-"))
         found = table.metadata.refs.get(version)
         # A ref may have the name that is a snapshot's number; Java takes the snapshot.
+        if found is None and not number:
+            raise PolicyError(f"table {name} {no_such_ref(table.metadata.refs, version)}")
         if found is None or (number and table.metadata.snapshot_by_id(int(version)) is not None):
-            options[SNAPSHOT_ID if number else BRANCH] = version
+            options[SNAPSHOT_ID] = version
         else:
             options[str(found.snapshot_ref_type)] = version
     if microseconds is not None:

@@ -42,8 +42,15 @@ public class TableRelations extends Rule {
 
   @Override
   public TreeNode apply(TreeNode plan) {
-    // A DELETE that is a filter asks the table itself for it.
-    return plan instanceof DeleteFromTable ? plan : plan.transform(new Replacing(new Relations((LogicalPlan) plan)));
+    return asksTable(plan) ? plan : plan.transform(new Replacing(new Relations((LogicalPlan) plan)));
+  }
+
+  /**
+   * Whether a command is about the table, whose rows nobody asks for: a DELETE that is a filter, a new CHECK (by name: not all Sparks have
+   * it).
+   */
+  private static boolean asksTable(TreeNode plan) {
+    return plan instanceof DeleteFromTable || plan.getClass().getSimpleName().equals("AddCheckConstraint");
   }
 
   /** Returns the rows of relations of tables, and null for other nodes. */
