@@ -157,7 +157,7 @@ def test_rotate_of_lists_by_sql(sql, table, ran):
 
 
 def test_a_rotation_of_all_lets_tasks_write_current_files_that_lost_rows(spark, table, ran):
-    """Those that lost rows; others, and those of older snapshots, are copied by the driver: every snapshot has the rows that it had."""
+    """Those that lost rows; others, and those of older snapshots, are copied, so few bytes by the driver: every snapshot has its rows."""
     table.maintenance.rewrite_deletes()
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
     table.append(arrow([row(90)]))

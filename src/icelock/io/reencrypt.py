@@ -1,16 +1,21 @@
-"""The same plain bytes under a new key: an AGS1 file is read, authenticated block by block, and written again.
+"""The same plain bytes under a new key: an AGS1 file is read, authenticated block by block, and written again; Parquet, module by module.
 
-Not here: Parquet's own encryption (``io.parquet``), what the bytes are.
+Not here: Parquet's modules (``io.parquet_reencrypt``), what the bytes are.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from icelock.errors import IntegrityError
-from icelock.format.key_metadata import KeyMetadata
-from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
+from pyiceberg.io import FileIO
 
+from icelock.errors import IntegrityError
+from icelock.format.key_metadata import FileKey, KeyMetadata
+from icelock.io.files import EncryptedInputFile, EncryptedOutputFile
+from icelock.io.parquet_reencrypt import reencrypt_parquet
+from icelock.keys.entropy import Entropy
+
+_PARQUET: Final = "PARQUET"
 _PIECE: Final = 1 << 20
 
 
@@ -27,6 +32,29 @@ def reencrypt(source: EncryptedInputFile, output: EncryptedOutputFile) -> KeyMet
             sink.write(piece)
         check_plain(source, sink.tell())
     return output.key_metadata
+
+
+def reencrypt_file(  # noqa: PLR0913 - a file and its copy
+    io: FileIO, path: str, key: KeyMetadata, *, file_format: str, location: str, file_key: FileKey, entropy: Entropy
+) -> KeyMetadata:
+    """Copy a data or delete file under a new key; return the copy's key metadata.
+
+    Args:
+        io: the storage.
+        path: of the file.
+        key: that opens it.
+        file_format: as its manifest entry says: PARQUET, or another one whose files are AGS1.
+        location: of the copy.
+        file_key: the copy's.
+        entropy: where nonces come from.
+
+    Raises:
+        IntegrityError, FormatError, FileExistsError, OSError: as ``reencrypt`` and ``reencrypt_parquet``.
+    """
+    source, output = io.new_input(path), io.new_output(location)
+    if file_format == _PARQUET:
+        return reencrypt_parquet(source, key, output, file_key, entropy)
+    return reencrypt(EncryptedInputFile(source, key), EncryptedOutputFile(output, file_key, entropy))
 
 
 def check_plain(source: EncryptedInputFile, copied: int) -> None:

@@ -1,7 +1,7 @@
 """``icelock.spark.audit``, ``compact``, ``convert``, ``rewrite_deletes``, ``rotate``, ``optimize``: Spark's tasks do the work on files.
 
-Not here: which files, and commits (``table.maintenance``, ``audit``), jobs (``spark.driver.compact_here``, ``find_deleted_here``,
-``convert_here``, ``audit_here``).
+Not here: which files, and commits (``table.maintenance``, ``audit``), jobs (``spark.driver.compact_here``, ``copy_here``,
+``find_deleted_here``, ``convert_here``, ``audit_here``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
 ) -> Rotated:
     """Give ``catalog.namespace.table`` new keys, as ``table.maintenance.rotate`` does; files are written again by Spark's tasks.
 
-    Keys are the calling process's: tasks get those of the files that they read, and draw those of the files that they write.
+    Keys are the calling process's: tasks get those of the files that they read, and draw those of the files that they write. Level ``all``
+    lets them copy the data files and equality deletes of all snapshots; deletion vectors and metadata are the calling process's work.
 
     Raises:
         PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rotate``. Nothing was changed.
@@ -292,11 +293,13 @@ def optimize_loaded(  # noqa: PLR0913 - as optimize
 def by_tasks(spark: SparkSession, table: Table) -> MaintenanceTable:
     """Return the maintenance of a table whose work on files tasks of a classic session do."""
     from icelock.spark.driver.compact_here import CombineByTasks
+    from icelock.spark.driver.copy_here import CopyByTasks
     from icelock.spark.driver.find_deleted_here import FindByTasks
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.workers import Workers
 
-    return MaintenanceTable(table, Workers(combine=CombineByTasks(spark, table), find_deleted=FindByTasks(spark, table)))
+    workers = Workers(combine=CombineByTasks(spark, table), copy=CopyByTasks(spark, table), find_deleted=FindByTasks(spark, table))
+    return MaintenanceTable(table, workers)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,8 @@ import icelock.spark
 from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import leftovers
-from icelock.spark.driver import rewrite_here, write_here
+from icelock.spark.driver import copy_here, rewrite_here, write_here
+from icelock.table.maintenance.copied_files import DATA_NAME
 from tests.helpers.counting_kms import KEYS, callers_log
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people
@@ -216,6 +218,55 @@ def test_an_executor_that_dies_in_the_middle_of_a_write(cluster_spark, cluster, 
     assert before[0] not in cluster.executors()
     # The new executor gets the classes of Spark's own reader too.
     assert natively(spark) == list(range(60_000))
+
+
+def test_an_executor_that_dies_while_it_copies_for_a_rotation(cluster_spark, cluster, there, tmp_path, monkeypatch):
+    """Its copies were written and nobody was told of them: they are deleted, and each row is there once at each snapshot."""
+    spark = cluster_spark
+    table = there.catalog().create_table("db.t", people().schema, properties=KEYED)
+    for start in range(0, 40, 10):
+        table.append(people(start))
+    table.overwrite(people(5, 1), overwrite_filter="id = 5")
+    before = {one.snapshot_id: sorted(table.scan(snapshot_id=one.snapshot_id).to_arrow()["id"].to_pylist()) for one in table.snapshots()}
+    marks, go = tmp_path / "marks", tmp_path / "go"
+    marks.mkdir()
+    run = copy_here.run_splits
+
+    def copied_then_wait(work, key, batches):
+        message, task = work(key, batches), TaskContext.get()
+        (marks / f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        for _ in range(1200):
+            if go.exists():
+                break
+            time.sleep(0.05)
+        return message
+
+    monkeypatch.setattr(copy_here, "SMALL", -1)
+    monkeypatch.setattr(copy_here, "run_splits", lambda spark, splits, work: run(spark, splits, partial(copied_then_wait, work)))
+    failed: list[BaseException] = []
+    job = threading.Thread(target=lambda: attempt(lambda: icelock.spark.rotate(spark, TABLE, "all"), failed))
+    executors = cluster.executors()
+    job.start()
+    assert wait_until(lambda: len({*marks.iterdir()}) >= 2, 120)
+    os.kill(executors[0], signal.SIGKILL)
+    go.touch()
+    job.join(240)
+    assert not job.is_alive()
+    assert failed == []
+    assert "1" in {mark.name.rpartition("-")[2] for mark in marks.iterdir()}, "a task ran twice"
+    found = there.catalog().load_table("db.t")
+    assert {number: sorted(found.scan(snapshot_id=number).to_arrow()["id"].to_pylist()) for number in before} == before
+    assert ids(spark) == list(range(40))
+    copies = {path for path in on_storage(there) if DATA_NAME.fullmatch(Path(path).name)}
+    reached = {
+        "db/" + entry.data_file.file_path.partition("/db/")[2]
+        for one in found.snapshots()
+        for manifest in one.manifests(found.io)
+        for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True)
+    }
+    assert copies == {path for path in reached if DATA_NAME.fullmatch(Path(path).name)}
+    assert not any(WORKER in command for command in callers(there))
+    assert wait_until(lambda: len(cluster.executors()) == 2, 120)
 
 
 def second_attempt_ends(task, marks):

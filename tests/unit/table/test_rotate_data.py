@@ -102,7 +102,7 @@ def killed_after(groups: int) -> Workers:
             groups -= 1
             yield done
 
-    return Workers(combine=combine, find_deleted=HERE.find_deleted)
+    return Workers(combine=combine, copy=HERE.copy, find_deleted=HERE.find_deleted)
 
 
 def test_killed_it_is_gone_on_with_and_nothing_is_written_twice(lake: TestLake) -> None:

@@ -7,6 +7,9 @@ that goes on with a killed one looks no place up but in manifests, which are aut
 snapshots, which need a copy of it too, can share it. Rows keep what they inherit: the copy has the sequence number and the first row id of
 the file.
 
+Copies are made by threads of this process (``copy_here``), or by an engine's tasks (``CopyFiles``). A task that runs twice writes each copy
+at two places, which differ in the second half of their names' random part: by the first half the driver knows the copies of its job.
+
 Not here: which files are copied (``table.maintenance.rotate_data``, ``table.maintenance.rotate_history``), how (``io.reencrypt``).
 """
 
@@ -14,11 +17,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
@@ -28,9 +32,8 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.io.file_io import EncryptingFileIO
 from icelock.io.files import EncryptedInputFile
 from icelock.io.listing import delete_files
-from icelock.io.parquet_reencrypt import reencrypt_parquet
 from icelock.io.puffin.again import move_vectors
-from icelock.io.reencrypt import reencrypt
+from icelock.io.reencrypt import reencrypt_file
 from icelock.metadata.manifest import DataFile
 from icelock.table.commit.converted_history import file_with
 from icelock.table.maintenance.compact import CombineFiles, CompactWork
@@ -41,6 +44,8 @@ R = TypeVar("R")
 _DIGESTS: Final = r"([0-9a-f]{8})-([0-9a-f]{32})-[0-9a-f-]{36}"
 MANIFEST_NAME: Final = re.compile(rf"{_DIGESTS}-m\.avro")
 DATA_NAME: Final = re.compile(rf"{_DIGESTS}(\.[a-z]+)?")
+_FIRST_HALF: Final = 60  # of a copy's name: both digests, and the first half of the uuid
+SECOND_HALF: Final = 18
 _COPIED: Final = (FileFormat.PARQUET, FileFormat.AVRO)
 
 
@@ -75,21 +80,62 @@ def location_of_copy(kek: str | None, path: str) -> str:
     return f"{folder}/{new_name(kek, path, name[name.rindex('.') :] if '.' in name else '')}"
 
 
-def copy_file(io: EncryptingFileIO, file: Any, location: str, now_at: Callable[[str], str]) -> NewPlace:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToCopy:
+    """A data or delete file to copy, by its manifest entry, and where the copy goes."""
+
+    file: Any
+    location: str
+
+    @classmethod
+    def of(cls, kek: str | None, file: Any) -> ToCopy:
+        """Return a file with a place for its copy that no other copy has."""
+        return cls(file=file, location=location_of_copy(kek, file.file_path))
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """The location up to the second half of its uuid, and what follows that: an attempt of a task draws the half between them."""
+        folder, _, name = self.location.rpartition("/")
+        return f"{folder}/{name[:_FIRST_HALF]}", name[_FIRST_HALF + SECOND_HALF :]
+
+
+class CopyFiles(Protocol):
+    """Copies files under keys of their own: ``copy_here``, or an engine."""
+
+    def __call__(self, io: EncryptingFileIO, groups: Sequence[Sequence[ToCopy]]) -> Generator[list[NewPlace] | Exception]:
+        """Yield the copies of each group, in order; or the error that kept it from being copied, without a copy left of it."""
+
+
+def copy_here(
+    io: EncryptingFileIO, groups: Sequence[Sequence[ToCopy]], *, now_at: Callable[[str], str] = lambda path: path
+) -> Generator[list[NewPlace] | Exception]:
+    """Copy files by threads of this process; see ``CopyFiles``, and for ``now_at`` ``copy_file``."""
+    for group in groups:
+        places: list[NewPlace] | Exception
+        try:
+            places = at_once(lambda each: copy_file(io, each, now_at), group)
+        except BaseException as e:
+            delete_files(io, [each.location for each in group])
+            if not isinstance(e, Exception):
+                raise
+            places = e
+        yield places
+
+
+def copy_file(io: EncryptingFileIO, copy: ToCopy, now_at: Callable[[str], str]) -> NewPlace:
     """Copy a data or delete file under a key of its own; vectors name their data files where ``now_at`` says that these lie.
 
     Raises:
         IntegrityError, FormatError: the file is not what its key metadata says.
         OSError: the storage failed. On any error deleting the new file is up to the caller.
     """
+    file, location = copy.file, copy.location
     key = KeyMetadata.decode(file.key_metadata)
-    inner = io.inner.new_input(file.file_path)
-    if file.file_format == FileFormat.PARQUET:
-        made = reencrypt_parquet(inner, key, io.inner.new_output(location), io.manager.mint_file_key(), io.entropy)
-    elif file.file_format == FileFormat.PUFFIN:
-        made = move_vectors(EncryptedInputFile(inner, key), io.new_encrypted_output(location), now_at)
+    if file.file_format == FileFormat.PUFFIN:
+        made = move_vectors(EncryptedInputFile(io.inner.new_input(file.file_path), key), io.new_encrypted_output(location), now_at)
     else:
-        made = reencrypt(EncryptedInputFile(inner, key), io.new_encrypted_output(location))
+        kind, new = file.file_format.value, io.manager.mint_file_key()
+        made = reencrypt_file(io.inner, file.file_path, key, file_format=kind, location=location, file_key=new, entropy=io.entropy)
     return NewPlace(path=location, length=made.encrypted_length or 0, key_metadata=made.encode())
 
 
@@ -115,39 +161,47 @@ def may_be_copied(task: FileScanTask) -> bool:
 
 
 class CombineByCopy:
-    """A ``CombineFiles`` that copies the files which may be; ``combine`` writes the rows of the others."""
+    """A ``CombineFiles`` that has the files copied which may be; ``combine`` writes the rows of the others."""
 
-    def __init__(self, io: EncryptingFileIO, kek: str | None, combine: CombineFiles) -> None:
+    def __init__(self, io: EncryptingFileIO, kek: str | None, combine: CombineFiles, copy: CopyFiles) -> None:
         self._io = io
         self._kek = kek
         self._combine = combine
+        self._copy = copy
 
     def __call__(self, work: CompactWork, groups: Sequence[PlannedGroup]) -> Iterator[list[DataFile] | Exception]:
         """Yield the new files of each group; see ``CombineFiles``."""
         others = [_without_copied(group) for group in groups]
+        copied = [[ToCopy.of(self._kek, task.file) for task in filter(may_be_copied, group.files)] for group in groups]
         written = self._combine(work, [group for group in others if group.bins])
-        for group, other in zip(groups, others, strict=True):
-            files = next(written) if other.bins else []
-            yield files if isinstance(files, Exception) else self._with_copies(files, [*filter(may_be_copied, group.files)])
+        with closing(self._copy(self._io, [some for some in copied if some])) as copies:
+            for other, some in zip(others, copied, strict=True):
+                files = next(written) if other.bins else []
+                yield files if isinstance(files, Exception) and not some else self._together(files, some, copies)
 
-    def _with_copies(self, files: list[DataFile], tasks: Sequence[FileScanTask]) -> list[DataFile] | Exception:
-        locations = [location_of_copy(self._kek, task.file.file_path) for task in tasks]
+    def _together(
+        self, files: list[DataFile] | Exception, some: Sequence[ToCopy], copies: Iterator[list[NewPlace] | Exception]
+    ) -> list[DataFile] | Exception:
+        """Return the files of a group with its copies; if one of both has failed, the other one is deleted."""
+        written = [] if isinstance(files, Exception) else [file.file_path for file in files]
         try:
-            return [*files, *at_once(lambda each: self._copy(*each), list(zip(tasks, locations, strict=True)))]
-        except BaseException as e:
-            delete_files(self._io, [*locations, *(file.file_path for file in files)])
-            if not isinstance(e, Exception):
-                raise
-            return e
+            places = next(copies) if some else []
+        except BaseException:
+            delete_files(self._io, written)
+            raise
+        if isinstance(files, Exception) or isinstance(places, Exception):
+            delete_files(self._io, [*written, *(() if isinstance(places, Exception) else (place.path for place in places))])
+            return files if isinstance(files, Exception) else places  # type: ignore[return-value]  # one of both is an error
+        return [*files, *(_copied(each.file, place) for each, place in zip(some, places, strict=True))]
 
-    def _copy(self, task: FileScanTask, location: str) -> DataFile:
-        before: Any = task.file
-        place = copy_file(self._io, before, location, lambda path: path)
-        copy = file_with(before, file_path=place.path, file_size_in_bytes=place.length, key_metadata=place.key_metadata)
-        copy.spec_id = before.spec_id
-        copy.sequence_number = before.sequence_number
-        copy.fresh = True
-        return copy
+
+def _copied(before: Any, place: NewPlace) -> DataFile:
+    """Return the entry of a copy."""
+    copy = file_with(before, file_path=place.path, file_size_in_bytes=place.length, key_metadata=place.key_metadata)
+    copy.spec_id = before.spec_id
+    copy.sequence_number = before.sequence_number
+    copy.fresh = True
+    return copy
 
 
 def _without_copied(group: PlannedGroup) -> PlannedGroup:

@@ -58,7 +58,7 @@ def rotate(
     if level == "data":
         return RotatedData(table, made, workers, progress).run()
     current = RotatedData(table, made, workers, progress, of_all=mark).run()
-    return RotatedHistory(table, current, mark, progress).run()
+    return RotatedHistory(table, current, mark, workers.copy, progress).run()
 
 
 def _plan(table: OpenTable, keys: RotatedKeys, workers: Workers) -> Rotated:
@@ -69,7 +69,7 @@ def _plan(table: OpenTable, keys: RotatedKeys, workers: Workers) -> Rotated:
     if plan.level == "data":
         return RotatedData(table, plan, workers).plan()
     data = RotatedData(table, plan, workers, of_all=mark)
-    return RotatedHistory(table, data.plan(), mark, current=data.copied()).plan()
+    return RotatedHistory(table, data.plan(), mark, workers.copy, current=data.copied()).plan()
 
 
 def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rotated:

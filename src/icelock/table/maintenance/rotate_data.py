@@ -104,7 +104,7 @@ class RotatedData:
         request = CompactRequest(where=AlwaysTrue(), branch=branch, options=options, only=self._needs_older)
         combine = self._workers.combine
         if self._of_all is not None:
-            combine = CombineByCopy(self._table.io, self._keys.kek, combine)
+            combine = CombineByCopy(self._table.io, self._keys.kek, combine, self._workers.copy)
         return Compaction(self._table, request, combine, self._progress)
 
     def _needs_older(self, metadata: TableMetadataV3) -> Callable[[FileScanTask], bool]:

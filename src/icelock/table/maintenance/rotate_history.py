@@ -21,6 +21,7 @@ Not here: files of deleted positions, which Iceberg no longer writes at format v
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from icelock.errors import PolicyError
 from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.table.maintenance.compact import Progress
-from icelock.table.maintenance.copied_files import DATA_NAME, NewPlace, at_once, copy_file, location_of_copy
+from icelock.table.maintenance.copied_files import DATA_NAME, CopyFiles, NewPlace, ToCopy, at_once, copy_here
 from icelock.table.maintenance.rotate_data import branches_of, numbers_since
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
 from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, RotatedLists
@@ -42,10 +43,18 @@ class RotatedHistory(RotatedLists):
     """The part of level ``all`` after that of level ``data``; see ``RotatedLists``."""
 
     def __init__(
-        self, table: OpenTable, keys: Rotated, mark: Mark, progress: Progress | None = None, *, current: Collection[str] = ()
+        self,
+        table: OpenTable,
+        keys: Rotated,
+        mark: Mark,
+        copy: CopyFiles,
+        progress: Progress | None = None,
+        *,
+        current: Collection[str] = (),
     ) -> None:
-        """See ``RotatedLists``; ``current``, of a plan: the data files that level ``data`` would copy."""
+        """See ``RotatedLists``; ``copy``: who copies files; ``current``, of a plan: the data files that level ``data`` would copy."""
         super().__init__(table, keys, mark, progress)
+        self._copy_files = copy
         self._current = frozenset(current)
         self._new: dict[str, NewPlace] = {}  # of data and delete files, by the place before
         self._committed: dict[str, NewPlace] = {}  # data files of earlier calls, by the digest of the place before
@@ -174,16 +183,16 @@ class RotatedHistory(RotatedLists):
 
     def _write_manifests(self, rows: Mapping[Manifest, ManifestFile]) -> None:
         missing = self._missing(rows.values())
-        # Vectors last: they name the new data files.
+        io = self._table.io
+        # Vectors last: they name the new data files. They are small, so this process copies them.
         for is_vectors in (False, True):
-            some = [file for file in missing if (file.file_format == FileFormat.PUFFIN) == is_vectors]
-            self._whole += sum(file.file_size_in_bytes for file in some)
-            for start in range(0, len(some), AT_ONCE):
-                part = some[start : start + AT_ONCE]
-                for file, place in zip(part, at_once(self._copy, part), strict=True):
-                    self._new[file.file_path] = place
-                    self._done += file.file_size_in_bytes
-                self._progress(self._done, self._whole)
+            some = [ToCopy.of(self._keys.kek, file) for file in missing if (file.file_format == FileFormat.PUFFIN) == is_vectors]
+            self._whole += sum(copy.file.file_size_in_bytes for copy in some)
+            parts = [some[start : start + AT_ONCE] for start in range(0, len(some), AT_ONCE)]
+            with closing(copy_here(io, parts, now_at=self._now_at) if is_vectors else self._copy_files(io, parts)) as copies:
+                for part, places in zip(parts, copies, strict=True):
+                    self._made(part, places)
+                    self._progress(self._done, self._whole)
         data = [file for file in missing if file.content == DataFileContent.DATA]
         self._data_files += len(data)
         self._bytes += sum(file.file_size_in_bytes for file in data)
@@ -212,11 +221,13 @@ class RotatedHistory(RotatedLists):
         is_fresh = _number_of(entry, row) in self._fresh
         return file.content != DataFileContent.DATA or not is_fresh or self._digest(file.file_path) in self._committed
 
-    def _copy(self, file: DataFile) -> NewPlace:
-        """Write a file again; return where it lies now."""
-        location = location_of_copy(self._keys.kek, file.file_path)
-        self._files.append(location)
-        return copy_file(self._table.io, file, location, self._now_at)
+    def _made(self, part: Sequence[ToCopy], places: Sequence[NewPlace] | Exception) -> None:
+        """Know the copies of some files."""
+        if isinstance(places, Exception):
+            raise places
+        self._files += (place.path for place in places)
+        self._new.update({copy.file.file_path: place for copy, place in zip(part, places, strict=True)})
+        self._done += sum(copy.file.file_size_in_bytes for copy in part)
 
     def _now_at(self, path: str) -> str:
         place = self._new.get(path)

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from icelock.table.maintenance.compact import CombineFiles, combine_here
+from icelock.table.maintenance.copied_files import CopyFiles, copy_here
 from icelock.table.rows.delete_rewrite import FindDeleted, find_here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Who writes the rows of data files to new ones, and who finds deleted rows."""
+    """Who writes the rows of data files to new ones, who copies files under new keys, and who finds deleted rows."""
 
     combine: CombineFiles
+    copy: CopyFiles
     find_deleted: FindDeleted
 
 
-HERE: Final = Workers(combine=combine_here, find_deleted=find_here)
+HERE: Final = Workers(combine=combine_here, copy=copy_here, find_deleted=find_here)
