@@ -40,7 +40,7 @@ from pyiceberg.manifest import DataFile as IcebergDataFile
 from pyiceberg.manifest import ManifestEntry as IcebergManifestEntry
 from pyiceberg.manifest import ManifestFile as IcebergManifestFile
 
-from icelock.errors import FormatError
+from icelock.errors import FormatError, IcelockError
 from icelock.io.avro.check import AvroBlock
 from icelock.io.file_io import open_input
 from icelock.io.limits import DEFAULT_LIMITS, Limits
@@ -201,6 +201,28 @@ _ROWS: Final = RecordKind(
     types={-1: ManifestFile, 508: PartitionFieldSummary},
     enums={517: ManifestContent},
 )
+
+
+def checked_entries(manifest: IcebergManifestFile, io: FileIO, *, discard_deleted: bool = True) -> list[IcebergManifestEntry]:
+    """Return the entries of a manifest, also of a plain table, all of the content that its list says.
+
+    Raises:
+        FormatError: a data file among deletes, or the other way round; a status, content or format that Iceberg does not have.
+        IntegrityError, PolicyError: see ``ManifestFile.fetch_manifest_entry``.
+    """
+    path = manifest.manifest_path
+    try:
+        entries = manifest.fetch_manifest_entry(io, discard_deleted=discard_deleted)
+    except (IcelockError, OSError):
+        raise
+    except Exception as e:  # PyIceberg's decoders, which read those of plain tables, raise whatever the bytes lead to
+        raise FormatError(f"{path} is not a manifest: {e}; {RESTORE}") from e
+    for file in (entry.data_file for entry in entries):
+        if manifest.content == ManifestContent.DATA and file.content != DataFileContent.DATA:
+            raise FormatError(f"{path} is listed as a manifest of data files, but holds {file.file_path} with content {file.content}")
+        if manifest.content == ManifestContent.DELETES and file.content == DataFileContent.DATA:
+            raise FormatError(f"{path} is listed as a manifest of delete files, but holds the data file {file.file_path}")
+    return entries
 
 
 def read_manifest_rows(file: InputFile, limits: Limits = DEFAULT_LIMITS) -> list[ManifestFile]:

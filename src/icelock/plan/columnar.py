@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.typedef import Record
 
-from icelock.errors import FormatError
 from icelock.io.avro.columns import NotColumnarError
-from icelock.metadata.manifest import ManifestFile
+from icelock.metadata.manifest import ManifestFile, checked_entries
 from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.plan.metrics_mask import FileMetrics, ManifestMetrics, may_match
@@ -111,12 +110,8 @@ def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, 
 def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) -> list[ManifestEntry]:
     """Return the needed entries of a manifest of data files, read row by row."""
     needed: list[ManifestEntry] = []
-    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+    for entry in checked_entries(manifest, io):
         file = entry.data_file
-        if file.content != DataFileContent.DATA:
-            raise FormatError(
-                f"{manifest.manifest_path} is listed as a manifest of data files, but holds {file.file_path} with content {file.content}"
-            )
         if (entry_filter.partition is None or entry_filter.partition(file)) and entry_filter.file(file):
             needed.append(entry)
     return needed

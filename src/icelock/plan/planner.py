@@ -35,8 +35,8 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, _min_sequence_nu
 from pyiceberg.types import IcebergType, strtobool
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from icelock.errors import FormatError
 from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
+from icelock.metadata.manifest import checked_entries
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
 from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
 from icelock.plan.delete_index import DeleteIndex, PlanDeletes
@@ -144,16 +144,7 @@ class Planner(ManifestGroupPlanner):
 
     def _delete_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
         partition = self._entry_filter(manifest.partition_spec_id).partition
-        kept = []
-        for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True):
-            file = entry.data_file
-            if file.content == DataFileContent.DATA:
-                raise FormatError(
-                    f"{manifest.manifest_path} is listed as a manifest of delete files, but holds the data file {file.file_path}"
-                )
-            if partition is None or partition(file):
-                kept.append(entry)
-        return kept
+        return [entry for entry in checked_entries(manifest, self.io) if partition is None or partition(entry.data_file)]
 
     def _entry_filter(self, spec_id: int) -> EntryFilter:
         if spec_id not in self._entry_filters:

@@ -103,6 +103,15 @@ class ParquetRows:
         self._source = source
         self._schema = schema
 
+    def check_rows(self, record_count: int) -> None:
+        """Check that there are as many rows as a manifest entry says; the other formats' rows are counted as they are read.
+
+        Raises:
+            IntegrityError: there are more or fewer.
+        """
+        if self._source.metadata.num_rows != record_count:
+            raise miscounted(self._source.location, str(self._source.metadata.num_rows), record_count)
+
     def batches(self, leaves: Sequence[int], matching: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of the row groups that may match.
 

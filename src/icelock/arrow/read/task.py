@@ -28,7 +28,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
-from icelock.arrow.read.stored_file import Rows, StoredFile, open_file
+from icelock.arrow.read.stored_file import ParquetRows, Rows, StoredFile, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
@@ -58,10 +58,11 @@ def count_task(context: ReadContext, task: ScanTask) -> int:
     return sum(batch.num_rows for batch in read_task(dataclasses.replace(context, schema=Schema()), task))
 
 
-def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None = None) -> Iterator[pa.RecordBatch]:
+def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None = None, counted: bool = False) -> Iterator[pa.RecordBatch]:
     """Return the live rows of a data file that match the filter, in file order, as batches of ``context.arrow_schema``.
 
-    Rows at the positions ``without`` are as if they were deleted. With ``_deleted`` in the schema deleted rows are there too.
+    Rows at the positions ``without`` are as if they were deleted. With ``_deleted`` in the schema deleted rows are there too. If they are
+    ``counted``, a Parquet file must have as many as its entry says, as those of the other formats always must.
 
     What can be refused without reading is refused at the call; files are opened when the first batch is asked for, the data file
     last, and closed after the last batch, or when the iterator is.
@@ -76,12 +77,14 @@ def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None 
     check_deletes(context, task)
     if isinstance(context.bound_filter, AlwaysFalse):
         return iter(())
-    return _read(context, task, stored, without)
+    return _read(context, task, stored, without, counted=counted)
 
 
-def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: BitMap64 | None) -> Iterator[pa.RecordBatch]:
+def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: BitMap64 | None, *, counted: bool) -> Iterator[pa.RecordBatch]:
     deletes = Deletes.read(context, task, also=without) if task.deletes or without else None
     with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
+        if counted and isinstance(file, ParquetRows):
+            file.check_rows(task.record_count)
         yield from read_open(context, task, file, deletes)
 
 

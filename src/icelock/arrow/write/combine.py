@@ -53,11 +53,12 @@ def combine_files(  # noqa: PLR0913 - what is read, how it is written, and its o
         by_name: whether columns go by the names of ``read.schema``, for another table, whose ids are its own.
 
     Raises:
-        IntegrityError: a file fails authentication, or storage does not hold what was written; nothing is left.
+        IntegrityError: a file fails authentication or has not as many rows as its entry says, or storage does not hold what was written;
+            nothing is left.
         PolicyError: a file or column that is not read or written here.
     """
     every_row = replace(read, schema=read.schema if by_name else write.schema, row_filter=AlwaysTrue())
-    rows: Iterator[pa.RecordBatch] = (batch for task in tasks for batch in read_task(every_row, task))
+    rows: Iterator[pa.RecordBatch] = (batch for task in tasks for batch in read_task(every_row, task, counted=True))
     if arrange is not None:
         rows = _arranged(rows, write, arrange)
     return write_data_files(write, rows, task_id=task_id, entropy=entropy)

@@ -23,7 +23,7 @@ from pyiceberg.table.update.snapshot import _new_manifest_file_name, _new_manife
 from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.canonical_json import canonical_json
-from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
+from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile, checked_entries
 from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata
@@ -58,6 +58,7 @@ class ConvertedHistory:
         self.written: list[str] = []
         self.left_out: set[str] = set()  # data files that no kept snapshot had, and delete files or entries name
         self._outdated: list[str] = []
+        self._sort_orders: frozenset[int] = frozenset()  # of the plain table
         self._begin()
 
     def _begin(self) -> None:
@@ -99,6 +100,7 @@ class ConvertedHistory:
             self._outdated = list(self.written)
             self.left_out.clear()
             self._begin()
+        self._sort_orders = frozenset(order.order_id for order in plain.metadata.sort_orders)
         new = [snapshot for snapshot in snapshots if not self.has([snapshot])]
         self._next_row_id = max(self._next_row_id, getattr(plain.metadata, "next_row_id", None) or 0)
         lists = [sorted(snapshot.manifests(plain.io), key=lambda manifest: int(manifest.content)) for snapshot in new]
@@ -121,8 +123,8 @@ class ConvertedHistory:
         """Take over the row ids that files have in a table of version 3, in whatever snapshot they got them."""
         for manifest in {one.manifest_path: one for listed in lists for one in listed if _has_row_ids(one)}.values():
             self._first_ids[manifest.manifest_path] = manifest.first_row_id
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-                file = entry.data_file
+            for entry in checked_entries(manifest, io):
+                file: Any = entry.data_file
                 if made(file.file_path) is not None and file.first_row_id is not None:
                     self._row_ids[file.file_path] = file.first_row_id
 
@@ -131,7 +133,7 @@ class ConvertedHistory:
         path = manifest.manifest_path
         if path not in self._manifests:
             data = manifest.content == ManifestContent.DATA
-            entries = manifest.fetch_manifest_entry(plain.io, discard_deleted=False)
+            entries = checked_entries(manifest, plain.io, discard_deleted=False)
             for entry in entries:
                 entry.data_file.spec_id = manifest.partition_spec_id
             found = [(entry, made(entry.data_file.file_path) if data else self._delete(entry, delete)) for entry in entries]
@@ -155,9 +157,8 @@ class ConvertedHistory:
         """Return an entry with a new file in it."""
         kept = entry.data_file
         number = entry.sequence_number or 0
-        data_file = file_with(
-            file, partition=kept.partition, sort_order_id=kept.sort_order_id, first_row_id=self._row_ids.get(kept.file_path)
-        )
+        sorted_by = kept.sort_order_id if kept.sort_order_id in self._sort_orders else None  # what is unknown is unsorted (spec)
+        data_file = file_with(file, partition=kept.partition, sort_order_id=sorted_by, first_row_id=self._row_ids.get(kept.file_path))
         return ManifestEntry.from_args(
             status=entry.status,
             snapshot_id=entry.snapshot_id,

@@ -40,6 +40,7 @@ from icelock.table.maintenance.kept_copies import KeptCopies, are_there
 from icelock.table.plain import AnyTable, engine_scan
 
 _AT_ONCE: Final = 4
+_EMPTY_FILES: Final = "include_empty_files"
 
 Source = tuple[Any, ...]
 """Of what the rows depend that a data file has in a version of its table."""
@@ -75,12 +76,13 @@ class Plan:
 
     @classmethod
     def of(cls, table: AnyTable) -> Plan:
-        """Plan the current state of the main branch.
+        """Plan the current state of the main branch, with files that have no rows, as their entries say: whoever can write there lies.
 
         Raises:
             FormatError, OSError: a manifest cannot be read.
         """
         scan, form = engine_scan(table), form_of(table.metadata)
+        scan = scan.update(options={**scan.options, _EMPTY_FILES: "true"})
         listed: Counter[Source] = Counter()
         tasks: dict[Source, ScanTask] = {}
         for task in scan.iter_tasks():

@@ -26,7 +26,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import POSITIONS, PUFFIN, deleted_positions
+from icelock.arrow.read.deletes import POSITIONS, PUFFIN, check_count, deleted_positions
 from icelock.arrow.types import output_schema
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.whole_file import one_file, write_whole
@@ -35,7 +35,7 @@ from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.puffin.write import DeletionVector, write_vectors
 from icelock.keys.entropy import Entropy
-from icelock.metadata.manifest import DataFile
+from icelock.metadata.manifest import DataFile, checked_entries
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.conversion import stage_converted
 from icelock.table.commit.converted_history import ConvertedHistory, file_with, history_of
@@ -80,7 +80,7 @@ class KeptHistory:
             if manifest.manifest_path in seen or manifest.content != ManifestContent.DATA:
                 continue
             seen.add(manifest.manifest_path)
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            for entry in checked_entries(manifest, table.io):
                 entry.data_file.spec_id = manifest.partition_spec_id
                 listed.setdefault(entry.data_file.file_path, []).append(manifest.manifest_path)
                 tasks[source_of_path(entry.data_file.file_path)] = build(_AsTask(entry.data_file))
@@ -207,9 +207,9 @@ class NewDeletes:
         Raises:
             PolicyError, FormatError, IntegrityError, OSError: it cannot be read or written.
         """
+        (delete,) = self._build.deletes([file])
         if file.content == DataFileContent.EQUALITY_DELETES:
             return self._equality(file)
-        (delete,) = self._build.deletes([file])
         named = ((self._made(path), positions) for path, positions in deleted_positions(self._read, delete).items())
         found = [(data, positions) for data, positions in named if data is not None]
         if not found:
@@ -226,9 +226,11 @@ class NewDeletes:
             task_id=next(self._numbers),
             entropy=self._staged.entropy,
         )
+        for one in files:
+            self._track(one.file_path)
+        check_count(file.file_path, sum(one.record_count for one in files), file.record_count)
         if not files:
             return None
-        self._track(files[0].file_path)
         return file_with(files[0], content=DataFileContent.EQUALITY_DELETES, equality_ids=list(file.equality_ids))
 
     def _positions(self, found: Sequence[tuple[DataFile, BitMap64]]) -> DataFile:
