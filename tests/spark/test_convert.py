@@ -147,7 +147,7 @@ def test_a_file_with_too_few_rows_leaves_nothing_of_its_job(spark: Any, spark_la
     first = next(iter(table.scan().plan_files())).file.file_path
     pq.write_table(pq.read_table(local(first)).slice(0, 9), local(first))
     files = set(spark_lake.files())
-    with pytest.raises(IntegrityError, match="has 9 rows, and its manifest says 10"):
+    with pytest.raises(IntegrityError, match="has 9 rows, its manifest entry says 10"):
         icelock.spark.convert(spark, TABLE, key_id="keyA")
     assert jobs == [4]
     assert set(spark_lake.files()) == files

@@ -236,7 +236,7 @@ def test_a_file_with_fewer_rows_than_its_manifest_says(lake: TestLake) -> None:
     (path,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
     pq.write_table(pq.read_table(path).slice(0, 9), path)
     files = set(lake.files())
-    with pytest.raises(IntegrityError, match="has 9 rows, and its manifest says 10"):
+    with pytest.raises(IntegrityError, match="has 9 rows, its manifest entry says 10"):
         convert(lake.catalog().load_table("db.t"), key_id="keyA")
     assert set(lake.files()) == files
     assert plain_catalog(lake).load_table("db.t").metadata == table.metadata

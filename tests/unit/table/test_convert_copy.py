@@ -121,7 +121,7 @@ def test_what_fails_or_is_overtaken_leaves_nothing(lake: TestLake) -> None:
     (path,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
     whole = pq.read_table(path)
     pq.write_table(whole.slice(0, 9), path)
-    with pytest.raises(IntegrityError, match="has 9 rows, and its manifest says 10"):
+    with pytest.raises(IntegrityError, match="has 9 rows, its manifest entry says 10"):
         convert(lake.catalog().load_table("db.t"), key_id="keyA", copy_to="db.copy")
     assert set(lake.files()) == files
     pq.write_table(whole, path)

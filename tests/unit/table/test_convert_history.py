@@ -340,7 +340,7 @@ def test_what_is_refused(lake: TestLake) -> None:
     assert set(lake.files()) == files
     (path,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
     pq.write_table(pq.read_table(path).slice(0, 9), path)
-    with pytest.raises(IntegrityError, match="has 9 rows, and its manifest says 10"):
+    with pytest.raises(IntegrityError, match="has 9 rows, its manifest entry says 10"):
         convert(held, key_id="keyA", history="keep")
     assert set(lake.files()) == files
     assert plain_catalog(lake).load_table("db.t").metadata == table.metadata

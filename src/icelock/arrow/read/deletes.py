@@ -289,7 +289,7 @@ def _read_positions(context: ReadContext, stored: StoredFile) -> tuple[dict[str,
         for _, batch in rows.batches(projection.leaves, AlwaysTrue()):
             count += batch.num_rows
             _add_positions(found, projection.apply(batch), stored.path)
-    check_count(stored.path, count, stored.record_count)
+    check_count(stored, count)
     return dict(found), count * _POSITION_BYTES + sum(len(path) for path in found)
 
 
@@ -344,16 +344,18 @@ def _read_equality(context: ReadContext, stored: StoredFile, columns: EqualityCo
             size += sum(array.nbytes for array in parts[-1])
             if size > limit:
                 refuse(stored.path, "bytes of deleted rows", limit, LIMIT_DELETE_BYTES)
-    check_count(stored.path, sum(len(part[0]) for part in parts), stored.record_count)
+    check_count(stored, sum(len(part[0]) for part in parts))
     together = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)] or keys.none
     return together, sum(keys.nbytes for keys in together)
 
 
-def check_count(location: str, found: int, said: int) -> None:
+def check_count(stored: StoredFile, found: int) -> None:
     """Check that a delete file has as many deletes as its manifest entry says.
 
     Raises:
         IntegrityError: it has more or fewer.
     """
-    if found != said:
-        raise IntegrityError(f"{location} has {found} deletes, its manifest entry says {said}: it was cut or replaced; {RESTORE}")
+    if found != stored.record_count:
+        raise IntegrityError(
+            f"{stored.path} has {found} deletes, its manifest entry says {stored.record_count}: it was cut or replaced; {RESTORE}"
+        )

@@ -22,7 +22,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.file_schema import FileField
-from icelock.arrow.read.stored_file import StoredFile, open_file
+from icelock.arrow.read.stored_file import ParquetRows, StoredFile, open_file
 from icelock.arrow.read.task import read_open
 from icelock.arrow.types import can_read
 from icelock.arrow.write.context import WriteContext
@@ -52,6 +52,7 @@ def write_whole(  # noqa: PLR0913 - what is read, and how it is written
 
     Raises:
         PolicyError, FormatError, OSError: the file cannot be read or written.
+        IntegrityError: it has not as many rows as its entry says.
     """
     stored = StoredFile.of(task, allow_plaintext=read.allow_plaintext)
     with open_file(stored, read.io, schema=read.table_schema, name_mapping=read.name_mapping) as file:
@@ -61,6 +62,8 @@ def write_whole(  # noqa: PLR0913 - what is read, and how it is written
                 f"{task.path} has none of the columns that the table has or had, so its rows cannot be kept as they are: write it again, "
                 "and expire the snapshots that need it; or keep the current state only (history='drop', --history drop)"
             )
+        if isinstance(file, ParquetRows):
+            file.check_rows(task.record_count)
         rows = read_open(replace(read, schema=schema, row_filter=AlwaysTrue()), task, file)
         files = write_data_files(one_file(write, schema), rows, task_id=task_id, entropy=entropy)
     if len(files) > 1:

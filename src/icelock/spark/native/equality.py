@@ -155,7 +155,7 @@ class EqualityDeletes:
         with ParquetInput(self._context.io.new_input(stored.path), stored.key_metadata) as source:
             fields = file_fields(source.schema, None, location=stored.path)
             EqualityKeys(EqualityColumns.of(delete), FileColumns(location=stored.path, fields=fields, constants={}, complete=True))
-            check_count(stored.path, source.metadata.num_rows, stored.record_count)
+            check_count(stored, source.metadata.num_rows)
 
 
 @contextmanager

