@@ -15,6 +15,7 @@ from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_co
 from tests.catalogs.conftest import KINDS
 from tests.helpers.tables import ids, local
 from tests.lakes.catalogs import QUICK, CatalogLake, MemoryLake
+from tests.lakes.mixed import ALLOW, keyed_metadata
 from tests.lakes.sqlite import people
 
 pytestmark = pytest.mark.turns(3)
@@ -183,6 +184,42 @@ def test_a_copy_leaves_the_plain_table_alone(lake: CatalogLake) -> None:
     assert "differs" not in report.statements.values()
     copy.append(people(100, 2))
     assert ids(lake.catalog().load_table(name))[-2:] == [100, 101]
+
+
+def make_mixed(lake: CatalogLake) -> Any:
+    """The same, with a key id since, and an encrypted file; in a catalog that lets its plain files be read."""
+    lake.point_at(keyed_metadata(make_plain(lake)))
+    lake.load(**ALLOW).append(people(100, 2))
+    return lake.load(**ALLOW)
+
+
+MIXED = [*(number for number in range(15) if number != 3), 100, 101]
+# The one object of the catalog in memory has its policy from the beginning.
+OF_SEVERAL = pytest.mark.parametrize("lake", [kind for kind in KINDS if kind not in ("rest", "in-memory")], indirect=True)
+
+
+@OF_SEVERAL
+@pytest.mark.parametrize("history", ["drop", "keep"])
+def test_a_mixed_table_becomes_encrypted(lake: CatalogLake, history: Any) -> None:
+    """Whoever may change the catalog's row can set a key id on a plain table; what the catalog keeps is then of that table."""
+    mixed = make_mixed(lake)
+    with pytest.raises(PolicyError, match="allow-unkeyed"):
+        lake.load().scan().to_arrow()
+    assert ids(mixed) == MIXED
+    before = {one.snapshot_id: ids(mixed, snapshot_id=one.snapshot_id) for one in mixed.snapshots()}
+    assert audit(lake.catalog(), lake.name()).tables[0].counts["mixed-table"] == 1
+    done = convert(mixed, key_id="keyA", history=history)
+    table = lake.load()
+    assert ids(table) == MIXED
+    assert history == "drop" or {one: ids(table, snapshot_id=one) for one in before} == before
+    (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
+    assert set(report.counts) == {"plain-object-of-conversion"}
+    assert "differs" not in report.statements.values()
+    table.append(people(200, 1))
+    assert set(remove_plain(lake.load()).files) == set(done.plain_files)
+    (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
+    assert (set(report.counts) <= {"left-over-object"}, report.objects["plain, reached"].files) == (True, 0)
+    assert ids(lake.load()) == [*MIXED, 200]
 
 
 @CONVERTING

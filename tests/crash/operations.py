@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from icelock.maintenance import convert, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
+from icelock.table.maintenance.mixed import is_mixed
+from tests.lakes.mixed import ALLOW, mixed_table
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 BEFORE = tuple(range(20))
@@ -31,6 +33,7 @@ class Operation:
     before: Rows = BEFORE
     table: str = "db.t"
     properties: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the catalog
 
     def make(self, lake: TestLake) -> Any:
         return lake.catalog().create_table("db.t", people().schema, properties={**KEYED, **self.properties})
@@ -122,6 +125,17 @@ class ConvertedOperation(PlainOperation):
         _convert(lake.catalog())
 
 
+@dataclass(frozen=True)
+class MixedOperation(PlainOperation):
+    """Its table was plain, got a key id, and then an encrypted file with the rows 100 to 104."""
+
+    settings: Mapping[str, str] = field(default_factory=lambda: ALLOW)
+
+    def prepare(self, lake: TestLake) -> None:
+        super().prepare(lake)
+        mixed_table(lake, lake.catalog(**{"icelock.require-encryption": "false"}).load_table("db.t"))
+
+
 def _convert(catalog: Any) -> None:
     """Done again on a table that is encrypted, it has nothing to do."""
     table = _table(catalog)
@@ -132,6 +146,18 @@ def _convert(catalog: Any) -> None:
 def _convert_history(catalog: Any) -> None:
     table = _table(catalog)
     if not is_encrypted(table.metadata):
+        convert(table, key_id="keyA", history="keep")
+
+
+def _convert_mixed(catalog: Any) -> None:
+    table = _table(catalog)
+    if is_mixed(table):
+        convert(table, key_id="keyA")
+
+
+def _convert_mixed_history(catalog: Any) -> None:
+    table = _table(catalog)
+    if is_mixed(table):
         convert(table, key_id="keyA", history="keep")
 
 
@@ -193,6 +219,7 @@ def _without(*gone: int) -> tuple[int, ...]:
     return tuple(number for number in BEFORE if number not in gone)
 
 
+MIXED = (*range(19), *range(100, 105))
 PLAIN_FILES = (*range(19), *range(20, 10 * CONVERTED_FILES))
 
 OPERATIONS: dict[str, Operation] = {
@@ -250,6 +277,8 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "convert": PlainOperation(_convert, tuple(range(19)), before=tuple(range(19))),
     "convert with history": PlainOperation(_convert_history, tuple(range(19)), before=tuple(range(19))),
+    "convert a mixed table": MixedOperation(_convert_mixed, MIXED, before=MIXED),
+    "convert a mixed table with history": MixedOperation(_convert_mixed_history, MIXED, before=MIXED),
     "convert with a progress file": PlainFilesOperation(_convert_again, PLAIN_FILES, before=PLAIN_FILES),
     "convert history with a progress file": PlainFilesOperation(_convert_history_again, PLAIN_FILES, before=PLAIN_FILES),
     "remove plain files": ConvertedOperation(_remove_plain, tuple(range(19)), before=tuple(range(19))),

@@ -13,6 +13,7 @@ import pytest
 
 from icelock.maintenance import leftovers, remove_leftovers, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
+from icelock.table.maintenance.mixed import is_mixed
 from tests.crash.operations import OPERATIONS, Operation, Restored, has_plain_files
 from tests.crash.server import Server
 from tests.crash.steps import stepping
@@ -41,13 +42,13 @@ def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) 
     """One of five steps a day, and always the two beside the commit; all of them with ``ICELOCK_SWEEPS=all``."""
     operation = OPERATIONS[name]
     restored = Restored(tmp_path, operation)
-    code, every_step = server.run(name, stepping(restored.lake.properties()), NEVER, only=MOMENTS)
+    code, every_step = server.run(name, stepping(restored.lake.properties(**operation.settings)), NEVER, only=MOMENTS)
     assert code == 0
     check(restored.lake, operation, landed=True, where=name)
     commit = every_step.index(COMMITTED)
     for at in in_turn(name, len(every_step), 7, always=(commit - 1, commit)):
         lake = restored.again()
-        code, steps = server.run(name, stepping(lake.properties()), at, only=MOMENTS)
+        code, steps = server.run(name, stepping(lake.properties(**operation.settings)), at, only=MOMENTS)
         where = f"{name}, killed at step {at}: {steps[-1] if steps else 'none'}"
         assert (code, len(steps)) == (-signal.SIGKILL, at + 1), where
         check(lake, operation, landed=COMMITTED in steps, where=where)
@@ -57,7 +58,7 @@ def test_a_writer_killed_at_any_step(server: Server, tmp_path: Path, name: str) 
 
 
 def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> None:
-    catalog = lake.catalog()
+    catalog = lake.catalog(**operation.settings)
     expected = operation.after if landed else operation.before
     if expected is None:
         assert not catalog.table_exists(operation.table), where
@@ -70,6 +71,8 @@ def check(lake: TestLake, operation: Operation, *, landed: bool, where: str) -> 
         operation.act(catalog)  # likewise; then what the first one wrote is left over
         table = catalog.load_table(operation.table)
         assert ids(table) == operation.after, where
+    if operation.settings:
+        table = check_mixed(catalog, operation, landed=landed, where=where)
     for snapshot in table.snapshots():
         table.scan(snapshot_id=snapshot.snapshot_id).count()
     check_leftovers(table, where)
@@ -98,6 +101,16 @@ def check_leftovers(table: Any, where: str) -> None:
     named = {table.metadata_location, *(entry["metadata-file"] for entry in metadata["metadata-log"])}
     assert {path for path in after if path.endswith(".metadata.json")} == named, where
     assert verify(Path(table.metadata_location), {name: [key] for name, key in KEYS.items()})["unreached_files"] == 0, where
+
+
+def check_mixed(catalog: Any, operation: Operation, *, landed: bool, where: str) -> Any:
+    """A mixed table is as it was, and converted by a second call, or has plain files only to remove; return it as it is then."""
+    table = catalog.load_table(operation.table)
+    assert is_mixed(table) == (not has_plain_files(table)) == (not landed), where
+    operation.act(catalog)
+    table = catalog.load_table(operation.table)
+    assert (ids(table), is_mixed(table), has_plain_files(table)) == (operation.after, False, True), where
+    return table
 
 
 def check_plain(table: Any, where: str) -> None:

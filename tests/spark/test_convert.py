@@ -142,7 +142,7 @@ def test_jobs_that_ended_are_not_run_again(
 
 
 def test_a_file_with_too_few_rows_leaves_nothing_of_its_job(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
-    """It is noticed after the job, whose other files are not told of any more."""
+    """Its task notices it; what the others of the job wrote goes, too."""
     table = plain_table(spark_lake, rows=40)
     first = next(iter(table.scan().plan_files())).file.file_path
     pq.write_table(pq.read_table(local(first)).slice(0, 9), local(first))

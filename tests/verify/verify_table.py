@@ -188,15 +188,18 @@ class Verifier:
         self._list_header(snapshot, listing.header, where)
         counts: Counter[str] = Counter(manifests=len(listing.entries))
         live = Live()
-        next_row_id = snapshot["first-row-id"]
+        first_row_id = next_row_id = snapshot.get("first-row-id")  # none in a snapshot from before its table's upgrade
         for row in listing.entries:
             if row["content"] == 0 and row["first_row_id"] is None:
                 fault(f"{where}: data manifest {row['manifest_path']} has no first_row_id")
-            if row["added_snapshot_id"] == snapshot["snapshot-id"] and row["content"] == 0:
+            own = row["added_snapshot_id"] == snapshot["snapshot-id"]
+            # The first snapshot after an upgrade gives ids to what older ones added.
+            if next_row_id is not None and row["content"] == 0 and (own or row["first_row_id"] >= first_row_id):
                 expect(row["first_row_id"], next_row_id, f"{row['manifest_path']}: first_row_id in {where}")
                 next_row_id += row["added_rows_count"] + row["existing_rows_count"]
             self._manifest(row, counts, live)
-        expect(next_row_id - snapshot["first-row-id"], snapshot["added-rows"], f"{where}: row ids given against added-rows")
+        if first_row_id is not None:
+            expect(next_row_id - first_row_id, snapshot["added-rows"], f"{where}: row ids given against added-rows")
         spans = sorted((start, start + file["record_count"], path) for path, (file, _, _, start) in live.data.items())
         for (_, end, one), (start, _, other) in itertools.pairwise(spans):
             if start < end:
@@ -306,7 +309,8 @@ class Verifier:
     def lineage(self) -> None:
         """The numbers of the table: snapshots take row ids one after another, next-row-id is behind them all."""
         taken = 0
-        for snapshot in sorted(self.metadata["snapshots"], key=lambda s: s.get("sequence-number", 0)):
+        since_upgrade = [one for one in self.metadata["snapshots"] if "first-row-id" in one]
+        for snapshot in sorted(since_upgrade, key=lambda s: s.get("sequence-number", 0)):
             if snapshot["first-row-id"] < taken:
                 fault(f"snapshot {snapshot['snapshot-id']}: first-row-id {snapshot['first-row-id']} is below {taken}, which is taken")
             taken = snapshot["first-row-id"] + snapshot["added-rows"]

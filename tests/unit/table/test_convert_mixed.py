@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icelock.errors import IntegrityError, PolicyError
+from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
+from icelock.metadata.manifest import ManifestFile as EncryptedManifest
+from icelock.table.maintenance.mixed import is_mixed
+from tests.helpers.counting_kms import KEYS
 from tests.helpers.tables import ids, local
 from tests.lakes.mixed import ALLOW, mixed_table, set_key_id
-from tests.lakes.sqlite import TestLake, people
+from tests.lakes.sqlite import KEYED, TestLake, people
+from tests.unit.audit.surgery import Patient
 from tests.unit.table.test_convert import plain_table, rows_of
 
 IDS = [*(number for number in range(20) if number != 5), *range(100, 105)]
@@ -215,3 +220,44 @@ def test_its_plain_files_are_not_left_over(lake: TestLake, mixed: Any) -> None:
     left = leftovers(of(lake)).files
     assert {file.kind.value for file in left if file.content.value == "encrypted"} == {"data", "manifest", "manifest list"}
     assert {file.kind.value for file in left if file.content.value != "encrypted"} == {"metadata.json"}
+
+
+def test_the_plain_files_are_told_by_the_keys_of_before(lake: TestLake, mixed: Any) -> None:
+    """Lists of the mixed table are sealed under its KEKs, as the master key of then wraps them; a rotation changes that afterwards."""
+    done = convert(mixed, key_id="keyA")
+    of(lake).maintenance.rotate("wrap", to_key="keyB")
+    only_b = {"encryption.kms-impl": "icelock.kms.memory.MemoryKms", "kms.memory.keys.keyB": KEYS["keyB"].hex()}
+    without = lake.catalog(**only_b).load_table("db.t")
+    assert ids(without) == IDS
+    before = plain_on_storage(lake)
+    with pytest.raises(FormatError, match=r"it takes the KEKs of then, under master key 'keyA'.*remove_properties"):
+        remove_plain(without)
+    assert plain_on_storage(lake) == before
+    assert sorted(remove_plain(of(lake)).files) == sorted(done.plain_files)
+    assert plain_on_storage(lake) == set()
+
+
+@pytest.mark.parametrize("by_column", [True, False])
+def test_one_entry_without_a_key_makes_a_table_mixed(lake: TestLake, monkeypatch: pytest.MonkeyPatch, by_column: bool) -> None:  # noqa: FBT001
+    """As Java's add_files leaves it: list and manifest have keys. By columns, as of many files, and by rows."""
+    monkeypatch.setattr("icelock.table.maintenance.deletable._MANY_ENTRIES", 0 if by_column else 10_000)
+    if not by_column:
+        monkeypatch.delitem(sys.modules, "polars", raising=False)
+    by_row: list[str] = []
+    read = EncryptedManifest.fetch_manifest_entry
+
+    def noted(self: Any, *more: Any, **named: Any) -> Any:
+        by_row.append(self.manifest_path)
+        return read(self, *more, **named)
+
+    table = lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    table.append(pa.concat_tables([people(), people(10)]))
+    patient = Patient(Path(local(table.metadata_location)))
+    with monkeypatch.context() as patch:
+        patch.setattr(EncryptedManifest, "fetch_manifest_entry", noted)
+        assert not is_mixed(lake.catalog().load_table("db.t"))
+    assert bool(by_row) == (not by_column)
+    patient.change_file(lambda file: file.update(key_metadata=None))
+    patient.file = patient.file.with_name("00009-6f1b1c1c-7d38-4a4c-9d9e-0c6d5f6f7a10.metadata.json")
+    patient.save()
+    assert is_mixed(lake.catalog().register_table("db.mixed", str(patient.file)))

@@ -41,7 +41,7 @@ from icelock.io.limits import read_all
 from icelock.io.locations import lies_below, place_of
 from icelock.metadata.manifest import ManifestFile as EncryptedManifest
 from icelock.metadata.table_metadata import decode_metadata
-from icelock.plan.manifest_columns import ManifestColumns
+from icelock.plan.manifest_columns import ManifestColumns, kept
 from icelock.table.state import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def read_paths(
     """
     manifests = list(manifests)
     entries = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
-    as_columns = live_only and not plain_only and (entries >= _MANY_ENTRIES or "polars" in sys.modules)
+    as_columns = live_only and (entries >= _MANY_ENTRIES or "polars" in sys.modules)
 
     def paths(manifest: ManifestFile) -> list[str]:
         return _read(
@@ -88,7 +88,9 @@ def read_paths(
 def _paths(manifest: ManifestFile, io: FileIO, *, live_only: bool, as_columns: bool, plain_only: bool = False) -> list[str]:
     if as_columns and isinstance(manifest, EncryptedManifest):
         try:
-            return list(ManifestColumns(io, manifest).live().get_column("file_path"))
+            live = ManifestColumns(io, manifest).live()
+            wanted = kept(live, live.get_column("key_metadata").is_null()) if plain_only else live
+            return list(wanted.get_column("file_path"))
         except NotColumnarError as e:
             logger.debug("%s is read row by row: %s", manifest.manifest_path, e)
     files = (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=live_only))

@@ -125,9 +125,12 @@ def plain_files_of(
     there = {path: storage.new_input(path).exists() for path in sorted(unread)}
     lost = [path for path, found in there.items() if found or not origin.removing]
     if lost and unreadable is None:
+        what = "cannot be read" if there[lost[0]] else "is gone"
+        if is_encrypted(version) and there[lost[0]]:
+            what += f" (the table was mixed: it takes the KEKs of then, under master key {names.encryption_key_id(version.properties)!r})"
         raise FormatError(
-            f"table {'.'.join(table.name())}: {lost[0]}, from before its conversion, {'cannot be read' if there[lost[0]] else 'is gone'}, "
-            f"so its plain files cannot be told; {origin.way_out}"
+            f"table {'.'.join(table.name())}: {lost[0]}, from before its conversion, {what}, so its plain files cannot be told; "
+            f"{origin.way_out}"
         )
     if unreadable is not None:
         unreadable.update(lost)
