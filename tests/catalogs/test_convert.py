@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from icelock.errors import IntegrityError, PolicyError
+from icelock.errors import IcelockError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
 from tests.catalogs.conftest import KINDS
 from tests.helpers.tables import ids, local
@@ -75,6 +75,27 @@ def test_what_the_catalog_keeps_refuses_the_plain_version_afterwards(lake: Catal
     fresh = lake.catalog()
     with pytest.raises(IntegrityError, match=r"encryption\.key-id|no longer encrypted"):
         fresh.load_table(lake.name())
+
+
+@CONVERTING
+def test_a_call_that_failed_is_gone_on_with(lake: CatalogLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two data files cannot be read at first; what the catalog keeps is as after a conversion in one call."""
+    monkeypatch.setattr("icelock.table.maintenance.convert_files._AT_ONCE", 1)
+    made, place = make_plain(lake), tmp_path / "progress"
+    last = local([task.file.file_path for task in made.scan().plan_files()][-1])
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-9])
+    with pytest.raises(IcelockError):
+        convert(lake.load(), key_id="keyA", progress_file=place)
+    last.write_bytes(whole)
+    assert ids(lake.load()) == [number for number in range(15) if number != 3]
+    done = convert(lake.load(), key_id="keyA", progress_file=place)
+    assert (done.files, done.added_files, done.reused, place.exists()) == (2, 2, 1, False)
+    table = lake.load()
+    assert ids(table) == [number for number in range(15) if number != 3]
+    (report,) = audit(lake.catalog(), lake.name(), depth=["bytes", "foreign"]).tables
+    assert set(report.counts) == {"plain-object-of-conversion"}
+    assert leftovers(table).files == ()
 
 
 @CONVERTING

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -258,15 +259,53 @@ def test_an_executor_that_dies_while_it_copies_for_a_rotation(cluster_spark, clu
     assert {number: sorted(found.scan(snapshot_id=number).to_arrow()["id"].to_pylist()) for number in before} == before
     assert ids(spark) == list(range(40))
     copies = {path for path in on_storage(there) if DATA_NAME.fullmatch(Path(path).name)}
-    reached = {
-        "db/" + entry.data_file.file_path.partition("/db/")[2]
-        for one in found.snapshots()
-        for manifest in one.manifests(found.io)
-        for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True)
-    }
-    assert copies == {path for path in reached if DATA_NAME.fullmatch(Path(path).name)}
+    assert copies == {path for path in reached(there) if DATA_NAME.fullmatch(Path(path).name)}
     assert not any(WORKER in command for command in callers(there))
     assert wait_until(lambda: len(cluster.executors()) == 2, 120)
+
+
+def test_copies_of_an_attempt_that_lost_are_deleted(cluster_spark, there, tmp_path, monkeypatch):
+    """Speculation's attempt is the second one, and the first one wins: no task that is heard of ran before."""
+    spark = cluster_spark
+    table = there.catalog().create_table("db.t", people().schema, properties=KEYED)
+    for start in range(0, 20, 10):
+        table.append(people(start))
+    table.overwrite(people(5, 1), overwrite_filter="id = 5")
+    marks, run = tmp_path / "marks", copy_here.run_splits
+    marks.mkdir()
+
+    def first_attempt_wins(work, job, key, batches):
+        message, task = work(key, batches), TaskContext.get()
+        (marks / f"{job}-{task.partitionId()}-{task.attemptNumber()}").touch()
+        if job == 1 and task.partitionId() == 0:
+            for _ in range(6000 if task.attemptNumber() else 1200):
+                if task.attemptNumber() == 0 and (marks / "1-0-1").exists():
+                    break
+                time.sleep(0.05)
+        return message
+
+    jobs = count(1)
+    monkeypatch.setattr(copy_here, "SMALL", -1)
+    monkeypatch.setattr(
+        copy_here, "run_splits", lambda spark, splits, work: run(spark, splits, partial(first_attempt_wins, work, next(jobs)))
+    )
+    assert icelock.spark.rotate(spark, TABLE, "all").left_files == 0
+    assert {"1-0-0", "1-0-1"} <= {mark.name for mark in marks.iterdir()}
+    assert ids(spark) == list(range(20))
+    assert {path for path in on_storage(there) if DATA_NAME.fullmatch(Path(path).name)} == {
+        path for path in reached(there) if DATA_NAME.fullmatch(Path(path).name)
+    }
+
+
+def reached(lake):
+    """Return the data and delete files that a snapshot needs."""
+    table = lake.catalog().load_table("db.t")
+    return {
+        "db/" + entry.data_file.file_path.partition("/db/")[2]
+        for one in table.snapshots()
+        for manifest in one.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
 
 
 def second_attempt_ends(task, marks):

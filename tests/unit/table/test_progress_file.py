@@ -195,6 +195,25 @@ def test_a_lock_that_another_process_removed_meanwhile_is_none(path: Path, encry
     assert len(taken) == 2
 
 
+def test_records_reach_the_disk_in_batches(path: Path, encryption: TableEncryption, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 at a time, or after five seconds, or when the call ends; each is written at once, so only a loss of power costs some."""
+    from icelock.table.maintenance import progress_file as module  # noqa: PLC0415
+
+    synced, now, sync = list[int](), [0.0], module.os.fsync
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    with suppress(StoppedError), progress_file(path, ABOUT, encryption) as file:
+        monkeypatch.setattr(module.os, "fsync", lambda descriptor: (synced.append(path.read_bytes().count(b"\n") - 1), sync(descriptor)))
+        for number in range(130):
+            file.add(b"%d" % number)
+            assert path.read_bytes().count(b"\n") == number + 2
+        assert synced == [64, 128]
+        now[0] = 5.0
+        file.add(b"late")
+        assert synced == [64, 128, 131]
+        raise StoppedError
+    assert synced == [64, 128, 131, 131]
+
+
 def test_where_it_may_lie(tmp_path: Path, encryption: TableEncryption) -> None:
     at = {**ABOUT, "location": f"file://{tmp_path}/warehouse/t"}
     cases: list[tuple[Any, Callable[[], None]]] = [
