@@ -66,6 +66,11 @@ _ROW_NUMBERS: Final = (
     "deleted_rows_count",
     "first_row_id",
 )
+_OF_CONTENTS: Final = (
+    *("record_count", "column_sizes", "value_counts", "null_value_counts", "nan_value_counts"),
+    *("lower_bounds", "upper_bounds", "split_offsets"),
+)
+"""Fields that say what is in a file."""
 _DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 _MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
 _KEY_METADATA: Final = "key_metadata"
@@ -243,6 +248,11 @@ def stored_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     return entries
 
 
+def file_with(file: DataFile, **fields: Any) -> DataFile:
+    """Return the same file with other values of some fields."""
+    return DataFile.from_args(**{**dict(zip(_DATA_FILE_FIELDS, file._data, strict=True)), **fields})  # noqa: SLF001 - PyIceberg's Record
+
+
 def set_place(file: IcebergDataFile, *, path: str, size: int, key_metadata: bytes) -> None:
     """Let an entry name a file that was written again: where it lies, its bytes on storage, and the key metadata that opens it."""
     for name, value in (("file_path", path), ("file_size_in_bytes", size), (_KEY_METADATA, key_metadata)):
@@ -252,6 +262,12 @@ def set_place(file: IcebergDataFile, *, path: str, size: int, key_metadata: byte
 def set_referenced(file: IcebergDataFile, path: str) -> None:
     """Let the entry of a deletion vector name its data file by another place."""
     file._data[_DATA_FILE_FIELDS.index("referenced_data_file")] = path  # noqa: SLF001 - likewise
+
+
+def set_contents(file: IcebergDataFile, like: DataFile) -> None:
+    """Let an entry say of its file's rows and columns what another one does."""
+    for position in map(_DATA_FILE_FIELDS.index, _OF_CONTENTS):
+        file._data[position] = like._data[position]  # noqa: SLF001 - likewise
 
 
 def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:

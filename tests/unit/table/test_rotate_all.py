@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
+from pyiceberg.manifest import DataFileContent
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
@@ -21,7 +23,7 @@ from icelock.table.maintenance.rotate_data import RotatedData
 from tests.helpers.table_model import arrow, row, rows_of
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.unit.table.test_compact import BY_N, MOR, make
-from tests.unit.table.test_older_deletes import commit, equality, paths, positions
+from tests.unit.table.test_older_deletes import PATH_ID, SCOPES, commit, equality, paths, positions
 from tests.unit.table.test_rotate import keks
 from tests.unit.table.test_rotate_data import MARK, lake_of, loaded, sealed, verified
 from tests.unit.table.test_rotate_lists import Killed, beside, every_row, expire_all_keys, place, without_place
@@ -218,12 +220,59 @@ def test_partitions(lake: TestLake) -> None:
     verified(table, "keyA")
 
 
+def with_positions(lake: TestLake) -> Any:
+    """Position deletes of one file and of two, by bounds and by name, one of which only history has; a tag and a branch."""
+    table = make(lake, 3)
+    first, second = paths(table)
+    commit(table, positions(table, "p1", {first: [3]}, **SCOPES["by bounds"](first)))
+    commit(table, positions(table, "p2", {first: [5, 7], second: [0]}))
+    with table.manage_snapshots() as change:
+        change.create_tag(table.current_snapshot().snapshot_id, "then").create_branch(table.current_snapshot().snapshot_id, "side")
+    commit(table, positions(table, "p3", {second: [9]}, **SCOPES["named"](second)))
+    return table
+
+
+def named_by(table: Any) -> dict[str, set[str]]:
+    """The data files that each file of positions names in its rows, by Arrow's reader; and what its entry says of them."""
+    found: dict[str, set[str]] = {}
+    for snapshot in table.snapshots():
+        for manifest in snapshot.manifests(table.io):
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                file = entry.data_file
+                if file.content == DataFileContent.POSITION_DELETES:
+                    key = KeyMetadata.decode(file.key_metadata)
+                    decryption = pe.create_decryption_properties(footer_key=key.dek.reveal(), aad_prefix=key.aad_prefix)
+                    rows = pq.read_table(place(file.file_path), decryption_properties=decryption)
+                    named = set(rows["file_path"].to_pylist())
+                    assert (file.lower_bounds[PATH_ID].decode(), file.upper_bounds[PATH_ID].decode()) == (min(named), max(named))
+                    assert rows.num_rows == file.record_count
+                    assert rows.sort_by([("file_path", "ascending"), ("pos", "ascending")]) == rows, "the order of the specification"
+                    assert file.referenced_data_file in (None, *named)
+                    found[file.file_path] = named
+    return found
+
+
+def test_files_of_positions_name_the_new_data_files(lake: TestLake) -> None:
+    table = with_positions(lake)
+    rows, was = every_row(table), reached(table, live=True)
+    plan = loaded(lake).maintenance.rotate("all", dry_run=True)
+    done = loaded(lake).maintenance.rotate("all")
+    assert (done.left_files, plan.rewritten_files) == (0, 9), "three data files for each branch, and for the history"
+    table = table.refresh()
+    now = every_row(table)
+    assert {number: found for number, found in now.items() if number in rows} == rows
+    files = named_by(table)
+    assert len(files) == 3, "each once, however many snapshots have it"
+    assert not {path for named in files.values() for path in named} & set(was)
+    assert not set(reached(table, live=True)) & set(was)
+    remove_leftovers(table, older_than=timedelta(0))
+    assert {number: found for number, found in every_row(loaded(lake)).items() if number in rows} == rows
+    verified(table, "keyA")
+
+
 def test_what_is_refused(lake: TestLake) -> None:
     table = make(lake, 2)
-    commit(table, positions(table, "p1", {paths(table)[0]: [3]}))
     before = lake.files()
-    with pytest.raises(PolicyError, match=r"a file of deleted positions.*nothing was changed: use rewrite_deletes"):
-        table.maintenance.rotate("all")
     with pytest.raises(PolicyError, match="use level 'wrap' with it"):
         table.maintenance.rotate("all", kms=table.encryption.kms())
     assert lake.files() == before

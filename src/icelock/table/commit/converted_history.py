@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from pyiceberg.manifest import DATA_FILE_TYPE, ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import _new_manifest_file_name, _new_manifest_list_file_name
 
 from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.canonical_json import canonical_json
-from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile, checked_entries
+from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile, checked_entries, file_with
 from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata
-from icelock.properties import ENCRYPTED_VERSION
 from icelock.table.commit.staged import Staged
 from icelock.table.snapshot_guard import PARTITION_SUMMARY
-
-_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 
 
 def history_of(plain: TableMetadata, history: str, *, table: str) -> tuple[Any, ...]:
@@ -259,11 +256,6 @@ class ConvertedHistory:
         parsed = parse_metadata(canonical_json(made), location="the encrypted table with its history")
         assert isinstance(parsed, TableMetadataV3)  # noqa: S101 - it says version 3
         return parsed
-
-
-def file_with(file: DataFile, **fields: Any) -> DataFile:
-    """Return the same file with other values of some fields."""
-    return DataFile.from_args(**{**dict(zip(_FIELDS, file._data, strict=True)), **fields})
 
 
 def without_partitions(summary: Any) -> Any:

@@ -16,29 +16,27 @@ import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import pyarrow as pa
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import POSITIONS, PUFFIN, deleted_positions
-from icelock.arrow.types import output_schema
+from icelock.arrow.read.deletes import PUFFIN, deleted_positions
 from icelock.arrow.write.context import WriteContext
-from icelock.arrow.write.whole_file import one_file, write_whole
-from icelock.arrow.write.writer import write_data_files
+from icelock.arrow.write.positions import write_positions
+from icelock.arrow.write.whole_file import write_whole
 from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.puffin.write import DeletionVector, write_vectors
 from icelock.keys.entropy import Entropy
-from icelock.metadata.manifest import DataFile, checked_entries
+from icelock.metadata.manifest import DataFile, checked_entries, file_with
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.conversion import stage_converted
-from icelock.table.commit.converted_history import ConvertedHistory, file_with, history_of
+from icelock.table.commit.converted_history import ConvertedHistory, history_of
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.convert_files import Plan, Source, Written, in_threads
 from icelock.table.plain import AnyTable, engine_scan
@@ -46,7 +44,6 @@ from icelock.table.rows.file_rewrite import vector_entry
 from icelock.table.table import Table
 
 History = Literal["drop", "refs", "keep"]
-_WHOLE_BOUNDS: Final = {"write.metadata.metrics.default": "full"}
 
 
 class KeptHistory:
@@ -214,7 +211,13 @@ class NewDeletes:
         found = [(data, positions) for data, positions in named if data is not None]
         if not found:
             return None
-        return self._vector(*found[0]) if delete.file_format.upper() == PUFFIN else self._positions(found)
+        if delete.file_format.upper() == PUFFIN:
+            return self._vector(*found[0])
+        context, number = self._staged.write_context(), next(self._numbers)
+        pairs = [(data.file_path, of) for data, of in found]
+        made = write_positions(context, pairs, task_id=number, entropy=self._staged.entropy)
+        self._track(made.file_path)
+        return made
 
     def _equality(self, file: Any) -> DataFile | None:
         task: Any = _AsTask(file)
@@ -230,19 +233,6 @@ class NewDeletes:
             return None
         self._track(files[0].file_path)
         return file_with(files[0], content=DataFileContent.EQUALITY_DELETES, equality_ids=list(file.equality_ids))
-
-    def _positions(self, found: Sequence[tuple[DataFile, BitMap64]]) -> DataFile:
-        context = one_file(self._staged.write_context(), POSITIONS)
-        context = replace(context, properties={**context.properties, **_WHOLE_BOUNDS})
-        schema = output_schema(POSITIONS)
-        rows = (
-            pa.RecordBatch.from_arrays([pa.repeat(path, len(of)).cast(schema.field(0).type), pa.array(of, pa.int64())], schema=schema)
-            for path, of in sorted((data.file_path, of) for data, of in found)
-        )
-        (made,) = write_data_files(context, rows, task_id=next(self._numbers), entropy=self._staged.entropy)
-        self._track(made.file_path)
-        only = found[0][0].file_path if len(found) == 1 else None
-        return file_with(made, content=DataFileContent.POSITION_DELETES, referenced_data_file=only)
 
     def _vector(self, data_file: DataFile, positions: BitMap64) -> DataFile:
         location = self._staged.locations.new_data_location(f"00000-0-{uuid.uuid4()}-00001-deletes.puffin")

@@ -34,8 +34,7 @@ from icelock.io.files import EncryptedInputFile
 from icelock.io.listing import delete_files
 from icelock.io.puffin.again import move_vectors
 from icelock.io.reencrypt import reencrypt_file
-from icelock.metadata.manifest import DataFile
-from icelock.table.commit.converted_history import file_with
+from icelock.metadata.manifest import DataFile, file_with
 from icelock.table.maintenance.compact import CombineFiles, CompactWork
 from icelock.table.maintenance.compact_plan import PlannedGroup
 

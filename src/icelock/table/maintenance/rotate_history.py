@@ -15,7 +15,10 @@ The copies that it has made are named by older snapshots, too.
 Names of new files begin with digests of the rotation's KEK and of the old place, so that a call that goes on with a killed one finds those
 that this one committed. Manifests and vectors are written again then: they must name the data files that this call has.
 
-Not here: files of deleted positions, which Iceberg no longer writes at format version 3: ``check_files`` refuses them.
+A file of deleted positions, as tables have them that were of version 2, names data files in its rows: these are written again with the new
+places, and so are the bounds in its entry, by which readers tell which data files it is about.
+
+Not here: copies of files (``table.maintenance.copied_files``), positions with other names (``table.maintenance.moved_positions``).
 """
 
 from __future__ import annotations
@@ -29,10 +32,12 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.table.refs import SnapshotRefType
 
 from icelock.errors import PolicyError
-from icelock.metadata.manifest import ManifestFile, set_place, set_referenced, stored_entries
+from icelock.metadata.manifest import DataFile as EncryptedFile
+from icelock.metadata.manifest import ManifestFile, set_contents, set_place, set_referenced, stored_entries
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.table.maintenance.compact import Progress
-from icelock.table.maintenance.copied_files import DATA_NAME, CopyFiles, NewPlace, ToCopy, at_once, copy_here
+from icelock.table.maintenance.copied_files import DATA_NAME, CopyFiles, NewPlace, ToCopy, at_once, copy_file, copy_here
+from icelock.table.maintenance.moved_positions import MovedPositions
 from icelock.table.maintenance.rotate_data import branches_of, numbers_since
 from icelock.table.maintenance.rotate_keys import Mark, Rotated
 from icelock.table.maintenance.rotate_lists import AT_ONCE, Manifest, RotatedLists
@@ -57,6 +62,8 @@ class RotatedHistory(RotatedLists):
         self._copy_files = copy
         self._current = frozenset(current)
         self._new: dict[str, NewPlace] = {}  # of data and delete files, by the place before
+        self._positions = MovedPositions(table)
+        self._moved: dict[str, EncryptedFile] = {}  # files of positions as they are now, by the place before
         self._committed: dict[str, NewPlace] = {}  # data files of earlier calls, by the digest of the place before
         self._files_of: dict[str, set[str]] = {}  # the new files of a manifest that was written again
         self._in: dict[str, set[str]] = {}  # the committed manifests that have a new file
@@ -184,15 +191,22 @@ class RotatedHistory(RotatedLists):
     def _write_manifests(self, rows: Mapping[Manifest, ManifestFile]) -> None:
         missing = self._missing(rows.values())
         io = self._table.io
-        # Vectors last: they name the new data files. They are small, so this process copies them.
+        positions = [file for file in missing if _is_positions(file)]
+        # Vectors and positions last: they name the new data files. They are small, so this process writes them.
         for is_vectors in (False, True):
-            some = [ToCopy.of(self._keys.kek, file) for file in missing if (file.file_format == FileFormat.PUFFIN) == is_vectors]
+            others = [file for file in missing if (file.file_format == FileFormat.PUFFIN) == is_vectors and not _is_positions(file)]
+            some = [ToCopy.of(self._keys.kek, file) for file in others]
             self._whole += sum(copy.file.file_size_in_bytes for copy in some)
             parts = [some[start : start + AT_ONCE] for start in range(0, len(some), AT_ONCE)]
             with closing(copy_here(io, parts, now_at=self._now_at) if is_vectors else self._copy_files(io, parts)) as copies:
                 for part, places in zip(parts, copies, strict=True):
                     self._made(part, places)
                     self._progress(self._done, self._whole)
+        self._whole += sum(file.file_size_in_bytes for file in positions)
+        for start in range(0, len(positions), AT_ONCE):
+            group = [ToCopy.of(self._keys.kek, file) for file in positions[start : start + AT_ONCE]]
+            self._made(group, at_once(self._move_positions, group))
+            self._progress(self._done, self._whole)
         data = [file for file in missing if file.content == DataFileContent.DATA]
         self._data_files += len(data)
         self._bytes += sum(file.file_size_in_bytes for file in data)
@@ -229,6 +243,15 @@ class RotatedHistory(RotatedLists):
         self._new.update({copy.file.file_path: place for copy, place in zip(part, places, strict=True)})
         self._done += sum(copy.file.file_size_in_bytes for copy in part)
 
+    def _move_positions(self, copy: ToCopy) -> NewPlace:
+        """Write a file of positions again; return where it lies now."""
+        made = self._positions.written(copy.file, self._now_at)
+        if made is None:  # it names no file
+            return copy_file(self._table.io, copy, self._now_at)
+        self._files.append(made.file_path)
+        self._moved[copy.file.file_path] = made
+        return NewPlace(path=made.file_path, length=made.file_size_in_bytes, key_metadata=made.key_metadata or b"")
+
     def _now_at(self, path: str) -> str:
         place = self._new.get(path)
         return path if place is None else place.path
@@ -257,11 +280,17 @@ class RotatedHistory(RotatedLists):
         """Let an entry name its file where it lies now; return that place, if it is another one."""
         place = self._new.get(file.file_path)
         if place is not None:
+            if file.file_path in self._moved:
+                set_contents(file, self._moved[file.file_path])
             set_place(file, path=place.path, size=place.length, key_metadata=place.key_metadata)
         about = getattr(file, "referenced_data_file", None)
         if about is not None:
             set_referenced(file, self._now_at(about))
         return None if place is None else place.path
+
+
+def _is_positions(file: DataFile) -> bool:
+    return file.content == DataFileContent.POSITION_DELETES and file.file_format != FileFormat.PUFFIN
 
 
 def _number_of(entry: Any, row: ManifestFile) -> int:
@@ -273,7 +302,7 @@ def check_files(manifests: Iterable[ManifestFile], table: OpenTable) -> None:
     """Check that the files of manifests can be written again, by what the manifests say.
 
     Raises:
-        PolicyError: a plain file, or one of deleted positions, which names data files in its rows.
+        PolicyError: a plain file.
     """
     rows = list(manifests)
     for start in range(0, len(rows), AT_ONCE):
@@ -286,9 +315,3 @@ def check_files(manifests: Iterable[ManifestFile], table: OpenTable) -> None:
 def _check_file(file: DataFile, table: str) -> None:
     if file.key_metadata is None:
         raise PolicyError(f"table {table}: {file.file_path} is plain, so no key protects it, and nothing was changed; compact the table")
-    if file.content == DataFileContent.POSITION_DELETES and file.file_format != FileFormat.PUFFIN:
-        raise PolicyError(
-            f"table {table}: {file.file_path} is a file of deleted positions, which names data files in its rows. Level 'all' does not "
-            "write such files again in this version, and nothing was changed: use rewrite_deletes, and expire the snapshots that have it; "
-            "or level 'data' and an expiry"
-        )
