@@ -38,6 +38,8 @@ REMOVING_PLAIN: Final = "icelock.removing-plain"
 # In the summary of snapshots that a conversion adds: they change no row.
 SWITCH: Final = "icelock.conversion"
 PLAIN_ORIGIN: Final = (REMOVING_PLAIN, CONVERTED_FROM)
+# The last batch of a stream that the table has, by the query's id (``table.epochs``).
+STREAM_PREFIX: Final = "icelock.stream."
 OF_TABLES: Final = (*FIXED, *OPTIMIZE, ROTATION_KEK, *PLAIN_ORIGIN)
 
 # Catalog properties. The policy for plain files is among them: table properties lie on the storage that is not trusted.
@@ -173,10 +175,15 @@ _BARE: Final[Mapping[str, str]] = {
 _FAMILIES: Final = ("encryption", "kms", "icelock", "table-default", "table-override")
 
 
+def is_of_tables(name: str) -> bool:
+    """Whether a property of icelock's is one of tables."""
+    return name in OF_TABLES or name.startswith(STREAM_PREFIX)
+
+
 def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     for name in properties:
         lowered = name.lower()
-        if name in known or not lowered.startswith(_GUARDED_PREFIXES):
+        if name in known or not lowered.startswith(_GUARDED_PREFIXES) or (known is OF_TABLES and is_of_tables(name)):
             continue
         near = difflib.get_close_matches(lowered, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
@@ -196,7 +203,7 @@ def check_misplaced(given: Iterable[str]) -> None:
     for name in given:
         folded = _folded(name)
         of_table = _setting(name) or _BARE.get(folded, "").removeprefix(TABLE_DEFAULT_PREFIX)
-        if name in OF_TABLES or not (of_table or folded in _SPELT or _family(folded)):
+        if is_of_tables(name) or not (of_table or folded in _SPELT or _family(folded)):
             continue
         near = difflib.get_close_matches(name.lower(), OPTIMIZE, n=1, cutoff=0.8)
         of_table = of_table or (near[0] if near else "")

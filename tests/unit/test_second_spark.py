@@ -54,6 +54,7 @@ HOOKS = {
     "SqlTables": "test_sql.py::test_tables_in_every_place_of_a_query",
     "TableCommands": "test_statements.py::test_merge_with_every_clause",
     "TableRelations": "test_statements.py::test_a_self_join_reads_equal_sides_once",
+    "StreamCommand": "test_streams_into.py::test_state_and_complete_mode",  # V2CommandExec, and what Janino bridges
     "TableStream": "test_streams_out.py::test_state_goes_on_over_batches",  # isStreaming and the stream of a relation of files
     "a data source's read": "test_push_down.py::test_filters_give_the_same_rows_pushed_and_not",
     "a data source's write": "test_write.py::test_append_and_overwrite_make_one_snapshot_each",

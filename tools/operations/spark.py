@@ -71,6 +71,22 @@ def stream_into(place: Any) -> None:
     query.processAllAvailable()
 
 
+def stream_into_table(place: Any) -> None:
+    folder = place.lake.folder / "lines"
+    folder.mkdir()
+    (folder / "lines.json").write_text('{"id": 7, "name": "a", "city": "b"}', encoding="utf-8")
+    rows = place.spark.readStream.schema("id long, name string, city string").json(str(folder))
+    writer = rows.writeStream.option("checkpointLocation", str(place.lake.folder / "checkpoint"))
+    writer.trigger(availableNow=True).toTable(place.full).awaitTermination()
+
+
+def written_once(place: Any) -> None:
+    writer = place.writer("append").option("streaming-query-id", "q").option("streaming-epoch-id", "0")
+    writer.save(place.full)
+    writer.save(place.full)
+    assert place.table.refresh().scan(row_filter="id >= 90").count() == len(place.rows().collect())
+
+
 def into_the_data(place: Any) -> None:
     deleted_by_vector(place)
     assert icelock.spark.rewrite_deletes(place.spark, place.full, into="data").added_files
@@ -119,6 +135,8 @@ WRITES = [
             "output-spec-id": lambda p: p.writer("append").option("output-spec-id", str(p.table.spec().spec_id)).save(p.full),
             "overwrite-filter": lambda p: p.writer("overwrite").option("overwrite-filter", "id >= 0").save(p.full),
             "overwrite-mode": lambda p: p.writer("overwrite").option("overwrite-mode", "dynamic").save(p.full),
+            "streaming-epoch-id": written_once,
+            "streaming-query-id": written_once,
             "table": lambda p: p.writer("append").option("table", p.full).save(),
             "validate-from-snapshot-id": lambda p: (
                 p.writer("overwrite").option("validate-from-snapshot-id", str(p.table.current_snapshot().snapshot_id)).save(p.full)
@@ -134,7 +152,8 @@ WRITES = [
         },
         PySparkException,
     ),
-    Recipe("writeStream", stream_into, Outcome.REFUSED, PySparkException),
+    Recipe("writeStream", stream_into_table, Outcome.ENCRYPTED),
+    Recipe("writeStream/format", stream_into, Outcome.REFUSED, PySparkException),
 ]
 WRITER = [
     *recipes(

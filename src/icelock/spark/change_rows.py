@@ -35,6 +35,7 @@ from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
 from icelock.spark.task.write import POSITIONS
+from icelock.table.epochs import Epoch
 
 if TYPE_CHECKING:
     from icelock.table.table import Table
@@ -98,11 +99,13 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
     when_not_matched_insert_all: bool = True,
     branch: str = MAIN,
     snapshot_properties: Mapping[str, str] | None = None,
+    batch: tuple[str, int] | None = None,
 ) -> ChangeResult:
     """Update the rows of a table whose keys are in a DataFrame and that differ from its rows, and insert the DataFrame's other rows.
 
     As ``Table.upsert``: ``join_cols`` are the table's identifier fields by default; each key occurs once in the DataFrame and has no null;
-    equal rows are not written.
+    equal rows are not written. ``batch`` are the id of a stream and the number of its batch, for ``foreachBatch``: if the table has
+    that batch, nothing is done.
 
     Raises:
         PolicyError: other columns than the table's, no key, a key twice or with a null, or nothing to do; nothing was changed.
@@ -118,7 +121,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.MERGE,
         by_position=True,
-    )
+    ).of_batch(None if batch is None else Epoch.of(*batch))
     with jobs_of(df.sparkSession, job.table) as jobs:
         described = jobs.describe(job)
         job = jobs.with_seen(replace(job, base=described.base), df)

@@ -21,6 +21,7 @@ from icelock.spark.columns.types import quoted
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import is_classic, settings_of
+from icelock.table.epochs import Epoch
 
 
 def merge(spark: SparkSession, table: str, source: DataFrame, on: str | Sequence[str]) -> MergeBuilder:
@@ -55,6 +56,7 @@ class MergeBuilder:
         self._on = on
         self._clauses: list[str] = []
         self._evolves = False
+        self._epoch: Epoch | None = None
 
     def when_matched_update(self, values: Mapping[str, str] | None = None, *, condition: str | None = None) -> Self:
         """Set columns of a row that matches: names and SQL; None: all columns, from those of the source."""
@@ -84,6 +86,11 @@ class MergeBuilder:
         self._evolves = True
         return self
 
+    def of_batch(self, query: str, number: int) -> Self:
+        """Say which batch of which stream this is, for ``foreachBatch``: if the table has that batch, nothing is done."""
+        self._epoch = Epoch.of(query, number)
+        return self
+
     def execute(self) -> ChangeResult:
         """Run the merge.
 
@@ -102,7 +109,7 @@ class MergeBuilder:
         table = quoted(self._table.catalog, *self._table.identifier)
         statement = f"merge{evolution} into {table} as t using {view} as s on {self._on} {' '.join(self._clauses)}"
         try:
-            return results_of(self._spark).of(lambda: self._spark.sql(statement).collect())
+            return results_of(self._spark).of(lambda: self._spark.sql(statement).collect(), self._epoch)
         finally:
             self._spark.catalog.dropTempView(view)
 

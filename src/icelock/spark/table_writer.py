@@ -23,12 +23,23 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.settings.options import BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, WriteOptions, distribution_options
+from icelock.spark.settings.options import (
+    BRANCH,
+    OUTPUT_SPEC,
+    OVERWRITE_FILTER,
+    OVERWRITE_MODE,
+    STREAM_EPOCH,
+    STREAM_QUERY,
+    TABLE,
+    WriteOptions,
+    distribution_options,
+)
 
 if TYPE_CHECKING:
     from icelock.table.table import Table
 
 LOCATION: Final = "location"
+_OF_BATCH: Final = (STREAM_QUERY, STREAM_EPOCH)
 
 
 def write_to(df: DataFrame, table: str) -> TableWriter:
@@ -70,8 +81,8 @@ class TableWriter:
     def option(self, name: str, value: object) -> Self:
         """Set an option.
 
-        They are ``branch``, ``distribution-mode``, ``fanout-enabled``, ``output-spec-id``, ``validate-from-snapshot-id`` and
-        ``snapshot-property.<name>``.
+        They are ``branch``, ``distribution-mode``, ``fanout-enabled``, ``output-spec-id``, ``validate-from-snapshot-id``,
+        ``snapshot-property.<name>``; and ``streaming-query-id`` with ``streaming-epoch-id``: a batch that the table has is not written.
 
         Raises:
             PolicyError: another name, or an invalid value.
@@ -85,6 +96,9 @@ class TableWriter:
         if name.lower() in {TABLE, OVERWRITE_FILTER, OVERWRITE_MODE}:
             raise PolicyError(f"write_to has a method for the option {name}")
         options = {**self._options, name: str(value)}
+        if name.lower() in _OF_BATCH:  # one is nothing without the other
+            self._options = options
+            return self
         WriteOptions.parse(options, overwrite=False)
         self._options = options
         return self
@@ -148,7 +162,7 @@ class TableWriter:
         return self._jobs.with_seen(self._job(action), self._df)
 
     def _make(self, action: Action) -> ChangeResult:
-        for name, has in ((BRANCH, "its main branch"), (OUTPUT_SPEC, "one partition spec")):
+        for name, has in ((BRANCH, "its main branch"), (OUTPUT_SPEC, "one partition spec"), (STREAM_EPOCH, "no batch of a stream")):
             if name in {given.lower() for given in self._options}:
                 raise PolicyError(f"a new table has {has} only: leave the option {name} out")
         properties = dict(self._properties)

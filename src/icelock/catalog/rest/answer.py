@@ -52,7 +52,7 @@ class TableAnswer:
         config, ignored = rest_settings.of_table(_settings(body.get("config"), what=what))
         credentials, strange = storage_credentials(body.get("storage-credentials"), what=what)
         parsed = parse_metadata_object(metadata, location=location or f"staged metadata of table {table}")
-        own = [name for name in parsed.properties if is_own(name) and name not in names.OF_TABLES]
+        own = [name for name in parsed.properties if is_own(name) and not names.is_of_tables(name)]
         return cls(metadata=parsed, location=location, config=config, credentials=credentials, ignored=(*ignored, *strange, *own))
 
     def storage_config(self, place: str) -> Mapping[str, str]:

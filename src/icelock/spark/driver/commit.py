@@ -46,6 +46,7 @@ from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import open_catalog, open_table, table_of
 from icelock.spark.settings.session import Settings
 from icelock.table.commit.conflicts import MERGE_ISOLATION, Since, check_same_columns, check_same_names
+from icelock.table.epochs import EpochCommittedError
 from icelock.table.rows.file_rewrite import EngineWork
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
@@ -102,6 +103,23 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         CommitFailedException: other writers won each time.
         ValidationException: another writer's commit conflicts with this one, or columns of the files are no longer the table's.
     """
+    try:
+        return _ended(context, write, messages, staged, found, catalog, files)
+    except EpochCommittedError as e:
+        _logger.info("table %s: %s", write.job.table, e)
+        remove_unreported(context, ())
+        return ChangeResult()
+
+
+def _ended(  # noqa: PLR0913 - those of ``end_job``
+    context: WriteContext,
+    write: PlannedWrite,
+    messages: Sequence[WriterCommitMessage | None],
+    staged: Staged | None,
+    found: FilesWritten | None,
+    catalog: EncryptedCatalog | None,
+    files: TargetFiles | None,
+) -> Staged | ChangeResult:
     job = write.job
     before = [known for known in (None if staged is None else staged.written, found) if known is not None]
     try:
@@ -110,7 +128,11 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         if _has_next_job(job, done):
             return Staged(written=done, keks=write.keks, schema=schema_json(context.schema))
         transaction = _begin(write, staged, context.schema, catalog)
+        if job.epoch is not None:
+            job.epoch.check(transaction.table_metadata, job.branch)
         whole = _stage(transaction, job, done, files)
+        if job.epoch is not None and (done.files or job.action != Action.APPEND):
+            job.epoch.stage(transaction, job.branch)
     except BaseException:
         remove(context.io, [*(path for earlier in before for path in earlier.paths), *_paths(job, messages)])
         remove(context.io, unreported_files(context))  # of messages that do not open or are missing

@@ -102,6 +102,8 @@ class JobsHere(Jobs):
             PySparkException: tasks failed, with icelock's error in its message; the same.
         """
         table = None if job.action in CREATES else self._table(job)
+        if table is not None and _has_batch(table, job):
+            return ChangeResult()
         plan, write = planned_write(self._settings, job, rows.schema, self.catalog(), table)
         files = None if source_rows is None or table is None else target_files(target_scan(table, job), job)
         few = is_small(rows) if files is None else are_few_changes(files.searched, source_rows or 0)
@@ -126,6 +128,8 @@ class JobsHere(Jobs):
         ``place`` are the columns of ``rows`` with file and position.
         """
         table = self._table(job)
+        if _has_batch(table, job):
+            return ChangeResult()
         write = planned_change(self._settings, job, table)
         context = replace(table.transaction().staged.write_context(), operation_id=job.operation_id)
         found = deleted_rows(rows, place)
@@ -135,7 +139,7 @@ class JobsHere(Jobs):
 
     def remove(self, job: Job) -> ChangeResult:
         """Remove the rows that match the job's filter, and commit; errors as ``write``. Files that go as a whole need no task."""
-        return self._remove_rows(job, None, None)
+        return ChangeResult() if _has_batch(self._table(job), job) else self._remove_rows(job, None, None)
 
     def _remove_rows(self, job: Job, staged: Staged | None, written: WriteContext | None, files: TargetFiles | None = None) -> ChangeResult:
         """Remove rows and commit, with what was ``staged`` before, ``written`` so; ``files`` are the job's, if they were planned."""
@@ -164,3 +168,8 @@ class JobsHere(Jobs):
         """Return what was committed; what the session has cached of the table is read again."""
         read_again(self._spark, str(self._name), write.table_uuid)
         return result
+
+
+def _has_batch(table: Table, job: Job) -> bool:
+    """Whether the table has the batch of a stream that a job is to write; that is looked at again when it commits."""
+    return job.epoch is not None and job.epoch.is_in(table.metadata, job.branch)

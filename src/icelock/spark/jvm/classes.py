@@ -53,7 +53,7 @@ _NATIVE: Final = (
         "CatalogFunctions",
         "SparkCatalog",
     ),
-    *("CachedTables", "TableRelations", "TableCommands", "DeletedRows", "RangeOf"),
+    *("CachedTables", "TableRelations", "StreamCommand", "TableCommands", "DeletedRows", "RangeOf"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

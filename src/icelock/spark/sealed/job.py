@@ -21,7 +21,7 @@ import pickle
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
@@ -37,6 +37,7 @@ from icelock.spark.sealed.messages import FilesWritten
 from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
 from icelock.spark.settings.session import Settings
+from icelock.table.epochs import Epoch
 
 JOB: Final = "job"
 MAIN: Final = "main"
@@ -124,6 +125,7 @@ class Job:
         seen: the versions that the rows of a write come from, or that a read reads.
         validate_from: the snapshot that the user says the rows come from.
         output_spec: the id of the partition spec to write with; None: the table's current one.
+        epoch: the batch of a stream that it writes, which is written once.
         tells: whether the commit leaves what it did for a job that asks for it.
         operation_id: shared by the jobs of an operation; part of the names of its files.
         key: of the operation.
@@ -145,6 +147,7 @@ class Job:
     seen: tuple[Seen, ...] = ()
     validate_from: int | None = None
     output_spec: int | None = None
+    epoch: Epoch | None = None
     tells: bool = False
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     key: bytes = field(default_factory=lambda: SystemEntropy().random_bytes(_KEY_LENGTH), repr=False)
@@ -169,7 +172,13 @@ class Job:
             validate_from=options.validate_from,
             output_spec=options.output_spec,
             seen=seen_in(options.rows_read, options.table) if options.validate_from is None else (),
-        )
+        ).of_batch(options.epoch)
+
+    def of_batch(self, epoch: Epoch | None) -> Self:
+        """Return the same job for a batch of a stream, or (None) for none."""
+        if epoch is None:
+            return self
+        return replace(self, epoch=epoch, snapshot_properties={**self.snapshot_properties, **epoch.summary})
 
     def seal(self, settings: Settings) -> str:
         """Return the job as the value of an option."""

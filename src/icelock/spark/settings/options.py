@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
 from icelock.properties import DATA_KEY_LENGTH, ENCRYPTION_KEY_ID, TABLE_DEFAULT_PREFIX, is_number
+from icelock.table.epochs import Epoch
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -40,6 +41,8 @@ OVERWRITE_FILTER: Final = "overwrite-filter"
 OVERWRITE_MODE: Final = "overwrite-mode"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
 OUTPUT_SPEC: Final = "output-spec-id"
+STREAM_QUERY: Final = "streaming-query-id"
+STREAM_EPOCH: Final = "streaming-epoch-id"
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 ROWS_READ: Final = "icelock-rows-read"
 """Of our optimizer rule: what the rows come from (``OwnRows.seen``)."""
@@ -51,7 +54,7 @@ SPREAD: Final = (DISTRIBUTION_MODE, FANOUT)
 
 _BETWEEN: Final = (START_SNAPSHOT_ID, END_SNAPSHOT_ID, START_TIMESTAMP, END_TIMESTAMP)
 _READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, *_BETWEEN, TABLE)
-_WRITE: Final = (BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, TABLE, VALIDATE_FROM)
+_WRITE: Final = (BRANCH, OUTPUT_SPEC, OVERWRITE_FILTER, OVERWRITE_MODE, STREAM_EPOCH, STREAM_QUERY, TABLE, VALIDATE_FROM)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 _OF_TABLES: Final = (ENCRYPTION_KEY_ID, DATA_KEY_LENGTH, "write.", "read.", "commit.", "history.")
@@ -169,6 +172,7 @@ class WriteOptions:
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     validate_from: int | None = None
     output_spec: int | None = None
+    epoch: Epoch | None = None
     rows_read: str = ""
 
     @classmethod
@@ -200,8 +204,19 @@ class WriteOptions:
             snapshot_properties=properties,
             validate_from=validate_from,
             output_spec=output_spec,
+            epoch=_epoch(given),
             rows_read=rows_read,
         )
+
+
+def _epoch(given: Mapping[str, str]) -> Epoch | None:
+    """Return the batch of a stream that is written; one option without the other is a PolicyError."""
+    if STREAM_QUERY not in given and STREAM_EPOCH not in given:
+        return None
+    for name, other in ((STREAM_QUERY, STREAM_EPOCH), (STREAM_EPOCH, STREAM_QUERY)):
+        if name not in given:
+            raise PolicyError(f"option {other} needs the option {name}: a batch is known by both")
+    return Epoch.of(given[STREAM_QUERY], integer(STREAM_EPOCH, given[STREAM_EPOCH]))
 
 
 def distribution_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,8 @@ SPARK_CATALOG: Final = "icelock.SparkCatalog"
 # What ``register`` adds to the settings of a catalog.
 SESSION: Final = "icelock-session"
 _ATTRIBUTE: Final = "_icelock_settings"
+# Sessions by what SESSION says: a copy of one, as ``foreachBatch`` gets it from Spark, has the same settings of catalogs.
+_CONNECTED: Final[WeakValueDictionary[str, SparkSession]] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +78,23 @@ def attach(spark: SparkSession, settings: Settings) -> None:
     setattr(spark, _ATTRIBUTE, settings)
 
 
+def remember(spark: SparkSession, number: str) -> None:
+    """Let copies of a session be known by the number that its catalogs have."""
+    _CONNECTED[number] = spark
+
+
+def original(spark: SparkSession) -> SparkSession:
+    """Return the session that a session object is a copy of, as far as it is known by its catalogs, else itself."""
+    if getattr(spark, _ATTRIBUTE, None) is None and is_classic(spark):
+        numbers = {value for name, value in spark.conf.getAll.items() if name.startswith(CATALOG) and name.endswith(f".{SESSION}")}
+        known = [one for number in numbers if (one := _CONNECTED.get(number)) is not None]
+        return known[0] if len(known) == 1 else spark
+    return spark
+
+
 def attached(spark: SparkSession) -> Settings | None:
-    """Return the settings of a session object, if it is registered."""
-    found = getattr(spark, _ATTRIBUTE, None)
+    """Return the settings of a session object, if it, or the session that it is a copy of, is registered."""
+    found = getattr(original(spark), _ATTRIBUTE, None)
     return found if isinstance(found, Settings) else None
 
 

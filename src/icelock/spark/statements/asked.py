@@ -17,6 +17,7 @@ from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.read_table import session_catalog
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import settings_of
+from icelock.table.epochs import Epoch
 
 _STATEMENT: Final = "icelock.statement"
 
@@ -56,12 +57,14 @@ class Results:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._wanted: dict[str, ChangeResult] = {}
+        self._epochs: dict[str, Epoch | None] = {}
 
-    def of(self, run: Callable[[], object]) -> ChangeResult:
-        """Run a statement that changes a table; return what it did."""
+    def of(self, run: Callable[[], object], epoch: Epoch | None = None) -> ChangeResult:
+        """Run a statement that changes a table, for a batch of a stream if that is given; return what it did."""
         number = uuid.uuid4().hex
         before = self._context.getLocalProperty(_STATEMENT)
         self._wanted[number] = ChangeResult()
+        self._epochs[number] = epoch
         # It goes with the statement to the thread that answers, as Spark's job group does.
         self._context.setLocalProperty(_STATEMENT, number)
         try:
@@ -69,7 +72,13 @@ class Results:
         finally:
             self._context.setLocalProperty(_STATEMENT, before)  # type: ignore[arg-type]  # None takes it away
             result = self._wanted.pop(number)
+            del self._epochs[number]
         return result
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The batch of a stream that the statement of this thread is for."""
+        return self._epochs.get(str(self._context.getLocalProperty(_STATEMENT)))
 
     def put(self, result: ChangeResult) -> None:
         """Keep what the statement of this thread did, if anybody asked for it."""

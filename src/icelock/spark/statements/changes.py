@@ -133,7 +133,7 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
         by_position=True,
         validate_from=options.validate_from,
         output_spec=options.output_spec,
-    )
+    ).of_batch(session.results.epoch)
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
     rows = session.rows(asked.given)

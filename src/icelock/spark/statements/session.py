@@ -21,7 +21,7 @@ from icelock.spark.driver.interrupts import watch
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.jvm.classes import load_native
 from icelock.spark.jvm.rules import first_line, has_rule
-from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic
+from icelock.spark.settings.session import CATALOG, SESSION, SPARK_CATALOG, is_classic, original, remember
 from icelock.spark.statements import changes, definitions, tables
 from icelock.spark.statements.asked import Answer, Results, StatementSession
 from icelock.spark.statements.procedures import registry
@@ -77,12 +77,14 @@ def _connected(spark: SparkSession) -> str:
     number, statements = uuid.uuid4().hex, StatementSession(spark)
     classes.SparkCatalog.serve(number, callbacks_of(spark).statement_target(statements.function(_ANSWERS)))
     setattr(spark, _CONNECTED, (number, statements))
+    remember(spark, number)
     watch(spark)
     return number
 
 
 def results_of(spark: SparkSession) -> Results:
     """Return what keeps the results of a session's statements."""
-    _connected(spark)
-    statements: StatementSession = getattr(spark, _CONNECTED)[1]
+    connected = original(spark)
+    _connected(connected)
+    statements: StatementSession = getattr(connected, _CONNECTED)[1]
     return statements.results

@@ -1,27 +1,36 @@
-"""``spark.readStream.table``: what Spark asks of a table as a stream, and the rows of its batches.
+"""``spark.readStream.table`` and ``writeStream.toTable``: what Spark asks of a table as a stream, and the rows of batches.
 
-1 a query that starts opens the stream (``TableStream.java``), which has a function of its own here. 2 for each batch Spark asks up to
-where it goes: the table is loaded again, and the plan is that of ``table.stream``. 3 an optimizer rule puts a native scan of the batch's
-files in the place of the relation (``TableRelations.java``).
+Out of a table: 1 a query that starts opens the stream (``TableStream.java``), which has a function of its own here. 2 for each batch Spark
+asks up to where it goes: the table is loaded again, and the plan is that of ``table.stream``. 3 an optimizer rule puts a native scan of the
+batch's files in the place of the relation (``TableRelations.java``).
 
 Columns are those that the table had when the query was defined, by field id, until the query is started again.
 
-Not here: streams into tables.
+Into a table: the rows of a batch come as those of an INSERT do (``StreamCommand.java``), and are written once (``table.epochs``).
+
+Not here: which files a batch has (``table.stream``).
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import PolicyError
+from icelock.spark.driver.target import check_same_table
 from icelock.spark.native.scan import native_read
 from icelock.spark.sealed.job import MAIN
-from icelock.spark.settings.catalogs import any_table_of
+from icelock.spark.settings.catalogs import any_table_of, table_of
+from icelock.spark.settings.options import BRANCH, STREAM_EPOCH, STREAM_QUERY
 from icelock.spark.settings.stream_options import stream_options
 from icelock.spark.statements.asked import Asked, StatementSession
+from icelock.spark.table_writer import TableWriter
+from icelock.table.epochs import Epoch
 from icelock.table.plain import PlainTable
 from icelock.table.stream import StreamLimits, StreamOffset, TableStream
+
+# Spark's own of a query that writes.
+_OF_QUERIES: Final = ("checkpointlocation", "queryname", "path")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,3 +99,30 @@ class _OpenStream:
             reason = native.reason or "some files are not Parquet files with field ids"
             raise PolicyError(f"table {self._name} cannot be read as a stream, which Spark's own reader must be able to read: {reason}")
         return session.give(native.rows)
+
+
+def write_batch(session: StatementSession, loaded: LoadedTable, asked: Asked) -> bool:
+    """Write a batch in one commit; return whether the table had it already: then nothing was done, not even its query.
+
+    Raises:
+        PolicyError: a plain table, an option that a stream does not have, or columns that do not fit.
+        Exception: as ``TableWriter``.
+    """
+    if isinstance(loaded.table, PlainTable):
+        raise PolicyError(f"table {loaded.name} is plain, and icelock writes streams to encrypted tables: use Iceberg's own Spark runtime")
+    table = table_of(session.catalog(loaded.name.catalog), loaded.name)
+    check_same_table(table, str(loaded.table.metadata.table_uuid), loaded.name)
+    epoch = Epoch.of(asked["query"], asked["epoch"])
+    branch = loaded.at.branch or MAIN
+    if epoch.is_in(table.metadata, branch):
+        return True
+    given = {name: value for name, value in asked["options"].items() if name.lower() not in _OF_QUERIES}
+    writer = TableWriter(session.rows(asked.given), str(loaded.name), table).options(**given)
+    if branch != MAIN:
+        writer.option(BRANCH, branch)
+    writer.options(**{STREAM_QUERY: epoch.query, STREAM_EPOCH: epoch.number})
+    if asked["mode"] == "append":
+        writer.append()
+    else:
+        writer.overwrite("true")
+    return False

@@ -29,7 +29,7 @@ from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
-from icelock.spark.statements.streams import open_stream
+from icelock.spark.statements.streams import open_stream, write_batch
 from icelock.table.commit.branches import no_such_ref
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
@@ -129,7 +129,7 @@ def _described(session: StatementSession, loaded: LoadedTable, scan: DataScan) -
     answers: dict[str, Answer] = {"rows": lambda asking, asked: _rows(asking, loaded, asked)}
     if loaded.writable:
         answers["open stream"] = lambda asking, asked: open_stream(asking, loaded, asked)
-        answers |= {name: _of(change, loaded) for name, change in CHANGES.items()}
+        answers |= {name: _of(change, loaded) for name, change in {**CHANGES, "write batch": write_batch}.items()}
     return {
         "target": session.target(answers),
         "name": str(loaded.name),

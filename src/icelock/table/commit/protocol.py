@@ -219,6 +219,8 @@ class CommitProtocol:
         """Rebuild the snapshots on the table's present metadata, each in its place; a contradicting commit is a ValidationException."""
         self._turn = None
         staged = self._staged
+        for check in staged.checks:
+            check(staged.table.metadata)
         producers = {producer.snapshot_id: producer for producer in staged.producers}
         branches = {producer._target_branch for producer in staged.producers}
         updates, requirements = staged.updates, staged.requirements

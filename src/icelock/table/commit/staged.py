@@ -16,7 +16,7 @@ Not here: the commit (``table.commit.protocol``), what stages (``table.data_file
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -68,6 +68,7 @@ class Staged:
         unused_keks: minted for the commit, and not in the table's metadata yet.
         expected_head: the snapshot that a branch must have.
         cannot_lose: whether snapshots are made while no other writer can commit.
+        checks: what must hold of a later version of the table that the commit is made on; each raises an error of icelock's.
     """
 
     table: OpenTable
@@ -78,6 +79,7 @@ class Staged:
     unused_keks: tuple[EncryptedKey, ...] = ()
     expected_head: tuple[str, int | None] | None = None
     cannot_lose: bool = False
+    checks: list[Callable[[TableMetadata], None]] = field(default_factory=list)
     _applied: tuple[Any, Any, TableMetadataV3] | None = field(default=None, init=False)
     _keyed_io: tuple[TableMetadataV3, EncryptingFileIO] | None = field(default=None, init=False)
 

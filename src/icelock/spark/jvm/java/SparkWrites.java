@@ -11,11 +11,16 @@ import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwrite;
 import org.apache.spark.sql.connector.write.V1Write;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.InsertableRelation;
 
@@ -54,6 +59,7 @@ public class SparkWrites {
     Builder(PythonProcess python, Map<Object, Object> request, boolean created, LogicalWriteInfo info) {
       this.python = python;
       this.request = with(request, info);
+      this.request.put("query", info.queryId());
       this.created = created;
     }
 
@@ -117,6 +123,55 @@ public class SparkWrites {
     @Override
     public void insert(Dataset<Row> rows, boolean overwrite) {
       python.call(request, rows);
+    }
+
+    @Override
+    public StreamingWrite toStreaming() {
+      return new Batches(python, request);
+    }
+  }
+
+  /** Takes the rows of each batch of a stream, from the node that TableCommands plans (StreamCommand). */
+  public static class Batches implements StreamingWrite {
+    private final PythonProcess python;
+    private final Map<Object, Object> request;
+    private MicroBatchWrite batch;
+    private Dataset<?> rows;
+
+    Batches(PythonProcess python, Map<Object, Object> request) {
+      this.python = python;
+      this.request = new LinkedHashMap<>(request);
+      this.request.put("do", "write batch");
+    }
+
+    /** Takes Spark's wrapper, which knows the number of the batch. */
+    Batches of(MicroBatchWrite wrapper) {
+      batch = wrapper;
+      return this;
+    }
+
+    /** Writes the rows of the batch. */
+    void write(Dataset<?> given) {
+      rows = given;
+      batch.commit(new WriterCommitMessage[0]);
+    }
+
+    /** Spark's wrapper passes the number on; there are no messages, as Python writes and commits. */
+    @Override
+    public void commit(long epoch, WriterCommitMessage[] messages) {
+      request.put("epoch", Long.valueOf(epoch));
+      boolean known = Boolean.TRUE.equals(python.call(request, rows));
+      if (known) {
+        rows.queryExecution().toRdd().count(); // the state of the batch is still to be made
+      }
+    }
+
+    @Override
+    public void abort(long epoch, WriterCommitMessage[] messages) {}
+
+    @Override
+    public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+      throw new UnsupportedOperationException(PythonProcess.EXCLUDED);
     }
   }
 

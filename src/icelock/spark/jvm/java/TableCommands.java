@@ -31,10 +31,13 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.v2.AppendDataExecV1;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy;
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
+import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite;
 import scala.Function0;
 import scala.Function1;
 import scala.Option;
@@ -66,6 +69,7 @@ public class TableCommands extends SparkStrategy {
   }
 
   @Override
+  @SuppressWarnings("deprecation") // Spark's own node for the batches of streams
   public Seq apply(LogicalPlan plan) {
     List<Object> made = new ArrayList<>();
     if (plan instanceof WriteDelta && ours(((WriteDelta) plan).write(), SparkWrites.Delta.class)) {
@@ -76,6 +80,13 @@ public class TableCommands extends SparkStrategy {
       // By position: Spark 4.3 has two methods table(), of which Janino takes neither.
       DataSourceV2Relation relation = (DataSourceV2Relation) overwrite.productElement(0);
       made.add(command(relation, overwrite.query(), (SparkWrites.Rows) overwrite.write().get()));
+    } else if (plan instanceof WriteToDataSourceV2 && ((WriteToDataSourceV2) plan).batchWrite() instanceof MicroBatchWrite) {
+      WriteToDataSourceV2 command = (WriteToDataSourceV2) plan;
+      MicroBatchWrite batch = (MicroBatchWrite) command.batchWrite();
+      if (batch.writeSupport() instanceof SparkWrites.Batches) {
+        StreamingWrite write = ((SparkWrites.Batches) batch.writeSupport()).of(batch);
+        made.add(new StreamCommand(write, planLater(command.query())));
+      }
     } else if (plan instanceof V2WriteCommand && ((V2WriteCommand) plan).table() instanceof DataSourceV2Relation) {
       DataSourceV2Relation relation = (DataSourceV2Relation) ((V2WriteCommand) plan).table();
       return Plans.isOurs(relation.table(), "icelock") ? refreshing(relation, new DataSourceV2Strategy(session).apply(plan)) : Plans.none();
