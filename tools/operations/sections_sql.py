@@ -78,9 +78,10 @@ SQL = Section(
             "call.drop_identifier_fields",
         ),
         row(
-            "`CALL` of `ancestors_of`, `audit`, and of `remove_orphan_files` with `dry_run`",
+            "`CALL` of `ancestors_of`, `audit`, `create_changelog_view`, and of `remove_orphan_files` with `dry_run`",
             "call.ancestors_of",
             "call.audit",
+            "call.create_changelog_view",
             "call.remove_orphan_files/dry run",
         ),
         row("`CALL` of `expire_snapshots`, `remove_orphan_files`", "call.expire_snapshots", "call.remove_orphan_files"),

@@ -174,6 +174,7 @@ PROCEDURES = [
         {
             "ancestors_of": "'{name}'",
             "audit": "'{name}'",
+            "create_changelog_view": "'{name}', compute_updates => true",
             "remove_orphan_files/dry run": "table => '{name}', dry_run => true",
             "rewrite_position_delete_files": "'{name}'",  # the table has vectors only
         },

@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.interop.sql_cases.case import IDENTIFIERS, PROPERTIES, SCHEMA, SPEC, Case, Suite, table
 from tests.interop.sql_cases.reasons import (
-    NO_CHANGELOG,
     NO_VIEWS,
     NO_VIEWS_IN_QUERIES,
+    ONLY_MOVED,
 )
 
 # fmt: off
@@ -52,7 +52,7 @@ VIEWS: Final = Suite(
     (
         Case("CREATE VIEW, and SELECT from it", "createViewIfNotExists", ROWS, "create view {t}_v as select id from {t} where id > 1", "select * from {t}_v", differs=NO_VIEWS),
         Case("SHOW VIEWS", "showViews", ROWS, (), "show views in {db} like 'nothing'", differs=NO_VIEWS_IN_QUERIES),
-        Case("changes of rows", "testDataFilters", (*ROWS, "delete from {t} where id = 1"), (), "select id, _change_type from {t}.changes", differs=NO_CHANGELOG),
+        Case("changes of rows", "testDataFilters", (*ROWS, "delete from {t} where id = 1"), (), "select id, _change_type from {t}.changes", differs=ONLY_MOVED),
     ),
 )
 

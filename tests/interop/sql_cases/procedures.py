@@ -132,7 +132,7 @@ ORPHANS: Final = Suite(
     ),
 )
 
-_REWRITES: Final = {"rewrite_data_files": SIZES, "compute_table_stats": TO_COME, "create_changelog_view": TO_COME}
+_REWRITES: Final = {"rewrite_data_files": SIZES, "compute_table_stats": TO_COME}
 REWRITES: Final = Suite(
     "TestRewriteDataFilesProcedure, TestRewriteManifestsProcedure, and others",
     tuple(

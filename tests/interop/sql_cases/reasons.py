@@ -47,7 +47,7 @@ TO_COME: Final = Differs("There is no such procedure in icelock.")
 
 NO_VIEWS: Final = Differs("icelock's catalogs have no views; Spark's own select from their tables.", (STATEMENTS, ROWS))
 NO_VIEWS_IN_QUERIES: Final = Differs(NO_VIEWS.why, (ROWS,))
-NO_CHANGELOG: Final = Differs("There is no such metadata table in icelock.", (ROWS,))
+ONLY_MOVED: Final = Differs("Java's table has rows that were only moved to another file, as deleted and inserted.", (ROWS,))
 
 
 def together(*differences: Differs) -> Differs:

@@ -14,7 +14,7 @@ Not here: which files (``plan.task``), threads over files and limits (``table``)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -86,6 +86,14 @@ def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: Bit
         if counted and isinstance(file, ParquetRows):
             file.check_rows(task.record_count)
         yield from read_open(context, task, file, deletes)
+
+
+def read_live(context: ReadContext, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+    """Return the rows that are live by the deletes of one task; with a second task of the same file, those that are no longer live by its.
+
+    Raises as ``read_task``, and as late.
+    """
+    return read_task(context, tasks[0]) if len(tasks) == 1 else read_lost(context, *tasks)
 
 
 def read_lost(context: ReadContext, task: ScanTask, later: ScanTask) -> Iterator[pa.RecordBatch]:

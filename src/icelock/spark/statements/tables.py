@@ -26,6 +26,8 @@ from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import any_table_of, scan_of
 from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
+from icelock.spark.statements.changelog_table import CHANGES as CHANGELOG
+from icelock.spark.statements.changelog_table import load_changes
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
@@ -80,6 +82,8 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
         name = replace(name, identifier=tuple(front))
         table = any_table_of(catalog, name)
     at = _version(table, name, suffix, asked)
+    if suffix.lower() == CHANGELOG:
+        return load_changes(session, table, name, at)
     if suffix.lower() in METADATA_TABLES:
         return load_metadata_table(session, table, name, suffix.lower(), at)
     scan = scan_of(table, at)
@@ -99,7 +103,7 @@ def table_exists(session: StatementSession, asked: Asked) -> bool:
 
 def _is_part(name: str) -> bool:
     """Whether a name that follows a table's may be one of a metadata table or a version."""
-    return name.lower() in METADATA_TABLES or _SELECTOR.fullmatch(name) is not None
+    return name.lower() in {*METADATA_TABLES, CHANGELOG} or _SELECTOR.fullmatch(name) is not None
 
 
 def _version(table: AnyTable, name: TableName, suffix: str, asked: Asked) -> ReadOptions:

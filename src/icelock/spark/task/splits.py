@@ -52,11 +52,15 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
     """Divide files evenly: the largest first, each to the smallest split. Invalid table properties are a PolicyError."""
     if not tasks:
         return [Split([])]
+    return [Split([tasks[position] for position in members]) for members in share_files(tasks, properties, parallelism=parallelism)]
+
+
+def share_files(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[list[int]]:
+    """Return the positions of the files of each split; at least one file, errors as ``plan_splits``."""
     cost = _positive(properties, OPEN_FILE_COST, OPEN_FILE_COST_DEFAULT)
     target = _positive(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
     weights = [max(task.file_size, cost) for task in tasks]
-    number = min(len(tasks), max(math.ceil(sum(weights) / target), parallelism))
-    return [Split([tasks[position] for position in members]) for members in shares(weights, number)]
+    return shares(weights, min(len(tasks), max(math.ceil(sum(weights) / target), parallelism)))
 
 
 def shares(weights: Sequence[int], number: int) -> list[list[int]]:

@@ -103,15 +103,29 @@ class Changes:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         shared = self._scan.read_context()  # of all files of all snapshots, for decoded delete files
         if self._how.net_changes:
-            sides = Sides()
-            for ordinal, snapshot in self.commits:
-                sides.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
-            yield from self._told(shared, sides)
+            yield from self._told(shared, self.sides())
             return
         for ordinal, snapshot in self.commits:
             sides = Sides()
             sides.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
             yield from self._told(shared, sides)
+
+    def sides(self) -> Sides:
+        """Return what files lost and gained in all snapshots, for engines that read them; raises as ``to_arrow``."""
+        shared = self._scan.read_context()
+        found = Sides()
+        for ordinal, snapshot in self.commits:
+            found.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
+        return found
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the table that are told, without those of the changelog."""
+        return self._projection
+
+    def read_context(self, schema: Schema) -> ReadContext:
+        """Return what a reader of the files needs for columns of the table, and metadata columns."""
+        return self._scan.read_context(schema)
 
     def _of(self, shared: ReadContext, ordinal: int, snapshot: Snapshot) -> tuple[Commit, list[FileChange]]:
         manifests: Sequence[Any] = snapshot.manifests(self._scan.io)

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes
-from icelock.arrow.read.task import read_lost, read_task
+from icelock.arrow.read.task import read_live
 from icelock.plan.changes import FileChange, FileChangeKind
-from icelock.plan.task import EQUALITY_DELETES
+from icelock.plan.task import EQUALITY_DELETES, ScanTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,17 @@ class Side:
     commit: Commit
     inserted: bool
 
-    def rows(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
-        """Return the rows in file order, always the same ones; raises as ``read_task``."""
+    @property
+    def tasks(self) -> tuple[ScanTask, ...]:
+        """What to read, see ``read_live``."""
         task, later = self.change.task, self.change.later
         if later is None:
-            return read_task(context, task)
-        return read_lost(context, later, task) if self.inserted else read_lost(context, task, later)
+            return (task,)
+        return (later, task) if self.inserted else (task, later)
+
+    def rows(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
+        """Return the rows in file order, always the same ones; raises as ``read_live``."""
+        return read_live(context, self.tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

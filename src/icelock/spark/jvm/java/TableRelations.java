@@ -143,8 +143,8 @@ public class TableRelations extends Rule {
       names.put(((Attribute) given.get(i)).exprId(), wanted.get(i));
     }
     Renaming renaming = new Renaming(names);
-    LogicalPlan renamed = (LogicalPlan) rows.transformUp(new Replacing(new Leaves(renaming)));
-    renamed = (LogicalPlan) renamed.transformAllExpressions(new Replacing(renaming));
+    // From below, so that a name is known before it is used.
+    LogicalPlan renamed = (LogicalPlan) rows.transformUp(new Replacing(new Nodes(renaming)));
     List<?> now = CollectionConverters.asJava(renamed.output());
     List<Object> columns = new ArrayList<>();
     boolean same = true;
@@ -161,18 +161,18 @@ public class TableRelations extends Rule {
     return new Alias(column, name.name(), name.exprId(), name.qualifier(), Option.empty(), (Seq) Plans.none());
   }
 
-  /** Gives relations of files new attributes, or the wanted ones. */
-  public static class Leaves implements Function<Object, Object> {
+  /** Gives relations of files new attributes, or the wanted ones, and other nodes what those are called now. */
+  public static class Nodes implements Function<Object, Object> {
     private final Renaming renaming;
 
-    Leaves(Renaming renaming) {
+    Nodes(Renaming renaming) {
       this.renaming = renaming;
     }
 
     @Override
     public Object apply(Object node) {
       if (!(node instanceof LogicalRelation)) {
-        return null;
+        return ((LogicalPlan) node).transformExpressions(new Replacing(renaming));
       }
       LogicalRelation files = (LogicalRelation) node;
       List<Object> output = new ArrayList<>();

@@ -8,7 +8,7 @@ from typing import Any, Final
 from icelock.errors import PolicyError
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
-from icelock.spark.statements.procedures import audit, files, keys, layout, rewrites, snapshots
+from icelock.spark.statements.procedures import audit, changelog, files, keys, layout, rewrites, snapshots
 from icelock.spark.statements.procedures.call import Call, Procedure
 
 _SYSTEM: Final = "system"
@@ -19,6 +19,7 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     **layout.PROCEDURES,
     **audit.PROCEDURES,
     **keys.PROCEDURES,
+    **changelog.PROCEDURES,
 }
 
 

@@ -1,0 +1,162 @@
+"""Changes in Spark, beside those of plain Python: the table ``changes`` and ``create_changelog_view``. Values are worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from icelock.errors import ExpiredSnapshotError, PolicyError
+from tests.golden.test_static_table import open_table
+from tests.lakes.sqlite import KEY
+
+pytestmark = pytest.mark.spark
+MODES = ("copy-on-write", "merge-on-read")
+
+
+@pytest.fixture
+def orders(sql, spark_lake):
+    """Return a function that makes ``test.db.orders`` in a mode, and does the history of the tests; it returns the snapshots."""
+
+    def make(mode):
+        settings = ", ".join(f"'write.{what}.mode' = '{mode}'" for what in ("delete", "update", "merge"))
+        sql(f"create table test.db.orders (id bigint, v string) {KEY}")
+        sql(f"alter table test.db.orders set tblproperties ({settings})")
+        sql("insert into test.db.orders select * from values (1l, 'a'), (2l, 'b'), (3l, 'c'), (4l, 'd') as t(id, v)")  # 0
+        sql("update test.db.orders set v = 'A' where id = 1")  # 1
+        sql("delete from test.db.orders where id = 2")  # 2
+        sql(
+            "merge into test.db.orders t using (select * from values (3l, 'C'), (9l, 'i') as s(id, v)) s on t.id = s.id "
+            "when matched then update set * when not matched then insert *"
+        )  # 3
+        sql("call test.system.rewrite_data_files('db.orders', options => map('rewrite-all', 'true'))")
+        sql("update test.db.orders set v = v where id = 4")
+        sql("update test.db.orders set v = 'AA' where id = 1")
+        return [one.snapshot_id for one in spark_lake.catalog().load_table("db.orders").snapshots()]
+
+    return make
+
+
+def of_view(sql, name="orders_changes"):
+    return sorted(sql(f"select id, v, _change_type, _change_ordinal from {name}"))
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("mode", MODES)
+def test_the_table_of_changes(sql, spark, spark_lake, orders, mode):
+    snapshots = orders(mode)
+    found = sorted(sql("select id, v, _change_type, _change_ordinal from test.db.orders.changes"))
+    assert found == [
+        (1, "A", "DELETE", 5),
+        (1, "A", "INSERT", 1),
+        (1, "AA", "INSERT", 5),
+        (1, "a", "DELETE", 1),
+        (1, "a", "INSERT", 0),
+        (2, "b", "DELETE", 2),
+        (2, "b", "INSERT", 0),
+        (3, "C", "INSERT", 3),
+        (3, "c", "DELETE", 3),
+        (3, "c", "INSERT", 0),
+        (4, "d", "INSERT", 0),
+        (9, "i", "INSERT", 3),
+    ]
+    python = spark_lake.catalog().load_table("db.orders").changes(updates=False).to_arrow()
+    rows = sql("select * from test.db.orders.changes")
+    assert sorted(rows) == sorted(tuple(one.values()) for one in python.to_pylist())
+    some = spark.read.option("start-snapshot-id", snapshots[1]).option("end-snapshot-id", snapshots[2]).table("test.db.orders.changes")
+    assert [tuple(row) for row in some.collect()] == [(2, "b", "DELETE", 0, snapshots[2])]
+    assert some.schema.simpleString() == "struct<id:bigint,v:string,_change_type:string,_change_ordinal:int,_commit_snapshot_id:bigint>"
+    assert sql("select count(*), max(_change_ordinal) from test.db.orders.changes where _change_type = 'DELETE'") == [(4, 5)]
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("mode", MODES)
+def test_updates_by_row_id_and_net_changes(sql, orders, mode):
+    """The same in both modes, and as ``table.changes``; ``SET v = v`` is no change."""
+    first, *_ = orders(mode)
+    options = f"options => map('start-snapshot-id', '{first}')"
+    assert sql(f"call test.system.create_changelog_view(table => 'db.orders', {options}, compute_updates => true)") == [
+        ("`orders_changes`",)
+    ]
+    assert of_view(sql) == [
+        (1, "A", "UPDATE_AFTER", 0),
+        (1, "A", "UPDATE_BEFORE", 4),
+        (1, "AA", "UPDATE_AFTER", 4),
+        (1, "a", "UPDATE_BEFORE", 0),
+        (2, "b", "DELETE", 1),
+        (3, "C", "UPDATE_AFTER", 2),
+        (3, "c", "UPDATE_BEFORE", 2),
+        (9, "i", "INSERT", 2),
+    ]
+    net = "call test.system.create_changelog_view('db.orders', 'net', map('start-snapshot-id', '{}'), {}, null, true)"
+    assert sql(net.format(first, "null")) == [("net",)]
+    assert of_view(sql, "net") == [
+        (1, "AA", "INSERT", 4),
+        (1, "a", "DELETE", 0),
+        (2, "b", "DELETE", 1),
+        (3, "C", "INSERT", 2),
+        (3, "c", "DELETE", 2),
+        (9, "i", "INSERT", 2),
+    ]
+    sql(net.format(first, "true"))
+    assert of_view(sql, "net") == [
+        (1, "AA", "UPDATE_AFTER", 4),
+        (1, "a", "UPDATE_BEFORE", 0),
+        (2, "b", "DELETE", 1),
+        (3, "C", "UPDATE_AFTER", 2),
+        (3, "c", "UPDATE_BEFORE", 2),
+        (9, "i", "INSERT", 2),
+    ]
+
+
+def test_identifier_columns(sql, spark_lake):
+    """A row that is replaced has a new row id; an identifier that two changed rows have is an error of the query, as in Java."""
+    sql(f"create table test.db.t (id bigint, x double, m map<string, double>, a struct<p: int, q: array<float>>) {KEY}")
+    value = "select id, {}, map('k', double('NaN')), named_struct('p', 1, 'q', array(float(0))) from range(3)"
+    sql(f"insert into test.db.t {value.format('double(0)')}")
+    zero = "double('-0.0')"
+    sql(f"insert overwrite test.db.t {value.format(zero)} where id < 2 union all {value.format('double(0)')} where id = 2")
+    first = spark_lake.catalog().load_table("db.t").snapshots()[0].snapshot_id
+    call = "call test.system.create_changelog_view('db.t', 'v', map('start-snapshot-id', '{}'), identifier_columns => array({}))"
+    sql(call.format(first, "'id'"))
+    pairs = [(n, x, what) for n in (0, 1) for x, what in (("-0.0", "UPDATE_AFTER"), ("0.0", "UPDATE_BEFORE"))]
+    assert sorted(sql("select id, string(x), _change_type from v")) == pairs
+    sql(f"insert overwrite test.db.t {value.format('double(7)').replace('select id', 'select id + 10')}")
+    sql(f"insert overwrite test.db.t {value.format('double(7)').replace('select id', 'select id + 20')}")
+    before = spark_lake.catalog().load_table("db.t").snapshots()[-2].snapshot_id
+    sql(call.format(before, "'x'"))
+    with pytest.raises(Exception, match="do not tell rows apart"):
+        sql("select * from v")
+    with pytest.raises(PolicyError, match="identifier column 'nope'"):
+        sql(call.format(first, "'nope'"))
+
+
+@pytest.mark.parametrize("name", ["cow_update", "mor_dv", "maint"])
+def test_golden_tables_of_java_s(sql, golden, name):
+    """As plain Python tells it, which is held against Java's rows (tests/golden/test_java_changes.py)."""
+    python = open_table(name).changes(updates=False).to_arrow()
+    rows = sql(f"select * from {golden(name)}.changes")
+    assert sorted((row[0], row[2], str(row[3]), *row[-3:]) for row in rows) == sorted(
+        (row[0], row[2], str(row[3]), *row[-3:]) for row in (tuple(one.values()) for one in python.to_pylist())
+    )
+
+
+def test_nothing_changed(sql):
+    sql(f"create table test.db.t (id bigint) {KEY}")
+    assert sql("select * from test.db.t.changes") == []
+    sql("call test.system.create_changelog_view('db.t')")
+    assert sql("select * from t_changes") == []
+
+
+def test_what_is_refused(sql, spark, spark_lake, orders):
+    first, second, *_ = orders("copy-on-write")
+    with pytest.raises(PolicyError, match="not one version"):
+        sql(f"select * from test.db.orders.changes version as of {first}")
+    with pytest.raises(PolicyError, match="is not an ancestor of the end"):
+        spark.read.options(**{"start-snapshot-id": second, "end-snapshot-id": first}).table("test.db.orders.changes").collect()
+    with pytest.raises(PolicyError, match="unknown option 'start-snapshot'"):
+        sql("call test.system.create_changelog_view('db.orders', options => map('start-snapshot', '1'))")
+    with pytest.raises(AnalysisException):
+        sql("insert into test.db.orders.changes values (1, 'a', 'INSERT', 0, 1)")
+    spark_lake.catalog().load_table("db.orders").maintenance.expire_snapshots().by_ids([first, second]).commit()
+    with pytest.raises(ExpiredSnapshotError, match="Read the whole table at snapshot"):
+        sql(f"call test.system.create_changelog_view('db.orders', options => map('start-snapshot-id', '{first}'))")
