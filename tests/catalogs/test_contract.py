@@ -138,7 +138,7 @@ def test_plain_tables_are_pyicebergs(lake: CatalogLake) -> None:
     plain.append(people(0, 3))
     assert ids(catalog.load_table(lake.name("plain"))) == [0, 1, 2]
     assert catalog.load_table(lake.name("plain")).format_version == 2
-    with pytest.raises(PolicyError, match="cannot be set to 'keyA' on a table that exists"):
+    with pytest.raises(PolicyError, match=r"cannot be set to 'keyA' on a table that exists; icelock convert \S+ --key-id KEY makes"):
         plain.transaction().set_properties(KEYED).commit_transaction()
     assert "encryption.key-id" not in catalog.load_table(lake.name("plain")).properties
     catalog.drop_table(lake.name("plain"))

@@ -105,7 +105,8 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
     loaded = _found(catalog, name)
     if not isinstance(loaded, Table):
         raise PolicyError(
-            f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, use the tools for plain tables"
+            f"table {name} has format version {loaded.metadata.format_version}: it is not encrypted, and this command is for "
+            "encrypted tables; icelock convert makes it one"
         )
     return loaded
 

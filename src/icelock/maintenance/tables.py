@@ -92,7 +92,7 @@ class Upkeep:
         try:
             table = self.catalog.load_table(name)
             if not isinstance(table, Table):
-                return not_begun(Outcome.NOT_BEGUN, "the table is plain: use the tools for plain tables")
+                return not_begun(Outcome.NOT_BEGUN, "the table is plain: icelock convert makes it an encrypted one")
             table.io_for(table.metadata)
             policy = OptimizePolicy.of(table.metadata.properties, self.options)
         except NoSuchTableError:

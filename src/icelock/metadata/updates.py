@@ -22,6 +22,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
@@ -92,6 +93,8 @@ def apply_updates(
     context = _TableMetadataUpdateContext()
     metadata: Any = base
     for update in updates:
+        if isinstance(update, RemovePropertiesUpdate):
+            update = _present(update, metadata)  # noqa: PLW2901
         before, metadata = metadata, _apply_table_update(update, metadata, context)
         if isinstance(update, RemoveSnapshotsUpdate):
             metadata = _with_parents(before, metadata)
@@ -103,6 +106,11 @@ def apply_updates(
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
     return metadata  # type: ignore[no-any-return]
+
+
+def _present(update: RemovePropertiesUpdate, metadata: TableMetadata) -> RemovePropertiesUpdate:
+    """Return the update without properties that are not there, such as those that another writer removed first: as Java, no error."""
+    return RemovePropertiesUpdate(removals=[name for name in update.removals if name in metadata.properties])
 
 
 def _with_parents(before: TableMetadata, after: TableMetadata) -> TableMetadata:

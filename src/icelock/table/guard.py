@@ -164,8 +164,16 @@ def _check_set(metadata: TableMetadata, updates: Mapping[str, str], *, table: st
                 if was
                 else f"cannot be set to {updates[name]!r} on a table that exists"
             )
-            how = "icelock rotate changes it" if was and name == names.ENCRYPTION_KEY_ID else "create a new table with it and copy the data"
-            raise PolicyError(f"table {table}: {name} {what}; {how}")
+            raise PolicyError(f"table {table}: {name} {what}; {_other_way(metadata, name, table=table)}")
+
+
+def _other_way(metadata: TableMetadata, name: str, *, table: str) -> str:
+    """Return what to do in place of setting a fixed property on a table that exists."""
+    if names.ENCRYPTION_KEY_ID not in metadata.properties:
+        return f"icelock convert {table} --key-id KEY makes an encrypted table of a plain one, or an encrypted copy (--copy-to)"
+    if name == names.ENCRYPTION_KEY_ID:
+        return "icelock rotate changes it"
+    return "create a new table with it and copy the data"
 
 
 def _check_removed(metadata: TableMetadata, removals: Iterable[str], *, table: str) -> None:

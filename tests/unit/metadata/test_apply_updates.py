@@ -43,3 +43,21 @@ def test_no_change_is_the_same_object(lake: TestLake) -> None:
     base = table(lake).metadata
     assert apply_updates(base, (), now_ms=lambda: 5, metadata_location="file:/m.json") is base
     assert apply_updates(base, (SetPropertiesUpdate(updates={}),), now_ms=lambda: 5, metadata_location="file:/m.json") is base
+
+
+def test_a_property_that_is_gone_already_is_no_error_to_remove(lake: TestLake) -> None:
+    """As in Java (``TableMetadata.Builder.removeProperties``); PyIceberg's own handler raises a KeyError."""
+    base = table(lake, note="1").metadata
+    result = apply_updates(base, (RemovePropertiesUpdate(removals=["note", "never"]),), now_ms=lambda: base.last_updated_ms)
+    assert dict(base.properties) == {**result.properties, "note": "1"}
+    assert apply_updates(base, (RemovePropertiesUpdate(removals=["never"]),), now_ms=lambda: 5, metadata_location="file:/m.json") is base
+
+
+def test_two_who_remove_one_property_both_get_what_they_asked_for(lake: TestLake) -> None:
+    """As two ``icelock rotate`` at once, each of which takes the mark of the rotation away when all is done."""
+    made = table(lake, note="1")
+    first, second = (lake.catalog().load_table("db.t") for _ in range(2))
+    first.transaction().remove_properties("note").commit_transaction()
+    second.transaction().remove_properties("note").commit_transaction()
+    assert "note" not in second.properties
+    assert made.refresh().scan().count() == people().num_rows * 2
