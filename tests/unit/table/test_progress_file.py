@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError, IcelockError, IntegrityError, KmsError, PolicyError
 from icelock.metadata.manifest import DataFile
+from icelock.plan.task import ScanTask
 from icelock.table.encryption import TableEncryption
 from icelock.table.maintenance.kept_copies import KeptCopies
 from icelock.table.maintenance.progress_file import progress_file
@@ -266,8 +268,8 @@ def test_entries_come_back_as_they_were(path: Path, encryption: TableEncryption)
         key_metadata=b"\x01key",
     )
     file.spec_id = 3
-    task: Any = type("Task", (), {"file_size": 7, "record_count": 10})()
-    other: Any = type("Task", (), {"file_size": 8, "record_count": 10})()
+    task = ScanTask(path="a", file_format="PARQUET", key_metadata=None, file_size=7, record_count=10, spec_id=3, partition=tuple(partition))
+    other = replace(task, file_size=8)
     with suppress(StoppedError), progress_file(path, ABOUT, encryption) as opened:
         KeptCopies(opened).add(("a", 1), task, [file])
         KeptCopies(opened).add(("b", 1), task, [])

@@ -1,7 +1,8 @@
 """The files of a conversion: which data files of the plain table are written again, and what came of each.
 
 A data file never changes, so what its live rows are depends on few things: the file, the delete files that apply to it, and the table's
-schema, partition spec, sort order and name mapping. These are its ``Source``. Rows that were written for a source are good for each version
+schema, partition spec, sort order and name mapping. These are its ``Source``: with what they say, not only their ids, which stand for other
+ones after the catalog was restored to an older version. Rows that were written for a source are good for each version
 of the table that has this source; whatever others commit meanwhile (appends, deletes, compactions, rollbacks, another schema) makes other
 sources, and only they are written in the next round.
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -48,7 +50,8 @@ Source = tuple[Any, ...]
 
 def source_of(task: ScanTask, form: Source) -> Source:
     """Return the source of a planned data file; ``form`` is that of the table (``form_of``)."""
-    return (task.path, task.spec_id, task.partition, task.first_row_id, *(_delete(file) for file in task.deletes), *form)
+    lineage = task.first_row_id, task.sequence_number
+    return (task.path, task.spec_id, task.partition, *lineage, *(_delete(file) for file in task.deletes), *form)
 
 
 def _delete(file: DeleteFile) -> Source:
@@ -56,22 +59,23 @@ def _delete(file: DeleteFile) -> Source:
 
 
 def form_of(metadata: TableMetadata) -> Source:
-    """Return what of a table's form decides how rows are read and written."""
+    """Return what of a table's form decides how rows are read and written: a digest of all of it, in a tuple."""
     mapping = name_mapping_of(metadata)
-    return (
-        metadata.current_schema_id,
-        metadata.default_spec_id,
-        metadata.default_sort_order_id,
-        None if mapping is None else mapping.model_dump_json(),
-    )
+    chosen = (metadata.current_schema_id, metadata.default_spec_id, metadata.default_sort_order_id)
+    parts = [*metadata.schemas, *metadata.partition_specs, *metadata.sort_orders, *(() if mapping is None else (mapping,))]
+    return (sha256(repr((chosen, [part.model_dump_json() for part in parts])).encode()).hexdigest(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The data files of one version of a plain table, and what reads them; ``snapshots`` are those to keep, parents first."""
+    """The data files of one version of a plain table, and what reads them; ``snapshots`` are those to keep, parents first.
+
+    ``form`` is that of the table: a later call has no use for copies that were written of another one.
+    """
 
     tasks: Mapping[Source, ScanTask]
     read: ReadContext
+    form: Source = ()
     snapshots: tuple[Any, ...] = ()
 
     @classmethod
@@ -89,7 +93,7 @@ class Plan:
             source = source_of(task, form)
             tasks[*source, listed[source]] = task  # a file that a table lists twice has its rows twice
             listed[source] += 1
-        return cls(tasks=tasks, read=scan.read_context())
+        return cls(tasks=tasks, read=scan.read_context(), form=form)
 
     @property
     def size(self) -> int:
@@ -159,7 +163,8 @@ class Written:
             IntegrityError: a data file has not as many rows as its entry says.
         """
         missing = self.missing(plan)
-        known = {} if self.kept is None else self.kept.of(missing)
+        formed = {(source, plan.form): task for source, task in missing.items()}
+        known = {} if self.kept is None else {source: files for (source, _), files in self.kept.of(formed).items()}
         self._write({source: task for source, task in missing.items() if source not in known}, plan, context, done)
         for (source, files), there in zip(known.items(), are_there(context.io, known.values()), strict=True):
             if there:
@@ -176,7 +181,7 @@ class Written:
             for number, files in written:
                 self.files[sources[number]] = files
                 if self.kept is not None:
-                    self.kept.add(sources[number], tasks[number], files)
+                    self.kept.add((sources[number], plan.form), tasks[number], files)
                 done(tasks[number])
         if not all(source in self.files for source in sources):
             raise CommitError("not all data files were written, and nobody said why: the table was not converted")

@@ -38,7 +38,7 @@ from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.conversion import stage_converted
 from icelock.table.commit.converted_history import ConvertedHistory, history_of
 from icelock.table.commit.staged import Staged
-from icelock.table.maintenance.convert_files import Plan, Source, Written, in_threads
+from icelock.table.maintenance.convert_files import Plan, Source, Written, form_of, in_threads
 from icelock.table.plain import AnyTable, engine_scan
 from icelock.table.rows.file_rewrite import vector_entry
 from icelock.table.table import Table
@@ -82,7 +82,7 @@ class KeptHistory:
                 listed.setdefault(entry.data_file.file_path, []).append(manifest.manifest_path)
                 tasks[source_of_path(entry.data_file.file_path)] = build(_AsTask(entry.data_file))
         _check_once(manifests, listed, table=".".join(table.name()))
-        return Plan(tasks=tasks, read=engine_scan(table).read_context(), snapshots=snapshots)
+        return Plan(tasks=tasks, read=engine_scan(table).read_context(), form=form_of(table.metadata), snapshots=snapshots)
 
     def write(
         self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool

@@ -99,7 +99,8 @@ def _is_there(io: FileIO, file: DataFile) -> bool:
 
 def _name(source: tuple[Any, ...], task: ScanTask) -> str:
     """Return the digest of a data file as it is in a version of its table."""
-    return sha256(repr((source, task.file_size, task.record_count)).encode()).hexdigest()
+    entry = (task.file_size, task.record_count, task.spec_id, task.partition, task.first_row_id, task.sequence_number)
+    return sha256(repr((source, entry)).encode()).hexdigest()
 
 
 def _files(record: bytes) -> list[DataFile]:
