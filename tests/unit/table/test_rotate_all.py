@@ -16,6 +16,7 @@ from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet_reencrypt import reencrypt_parquet
 from icelock.maintenance import audit, leftovers, remove_leftovers
+from icelock.plan.planner import Planner
 from icelock.table.maintenance import rotate_lists as module
 from icelock.table.maintenance.copied_files import DATA_NAME
 from icelock.table.maintenance.list_moves import ListMoves
@@ -218,6 +219,19 @@ def test_partitions(lake: TestLake) -> None:
     assert {number: found for number, found in every_row(table).items() if number in rows} == rows
     remove_leftovers(table, older_than=timedelta(0))
     verified(table, "keyA")
+
+
+def test_a_dry_run_plans_each_branch_once(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And counts a file that branch and history share once."""
+    with_history(lake)
+    table = loaded(lake)
+    planned: list[int] = []
+    plan = Planner.plan_files
+    monkeypatch.setattr(Planner, "plan_files", lambda self, *more: (planned.append(1), plan(self, *more))[1])
+    result = table.maintenance.rotate("all", dry_run=True)
+    assert len(planned) == 2, "main and side"
+    monkeypatch.undo()
+    assert loaded(lake).maintenance.rotate("all").rewritten_files == result.rewritten_files
 
 
 def with_positions(lake: TestLake) -> Any:

@@ -182,9 +182,11 @@ class Compaction:
         check_branch(table.metadata.refs, request.branch, table=".".join(table.name()))
         _ = self._work(table, None).arrange
 
-    def plan(self) -> Compacted:
-        """Return what would be done."""
+    def plan(self, seen: Callable[[FileScanTask], None] = lambda _task: None) -> Compacted:
+        """Return what would be done; ``seen`` is told of each file."""
         groups = self._groups(self._work(self._table, None), None)
+        for task in (task for group in groups for task in group.files):
+            seen(task)
         options = self._request.options
         return Compacted(
             groups=len(groups),

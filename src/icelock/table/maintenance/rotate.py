@@ -69,7 +69,8 @@ def _plan(table: OpenTable, keys: RotatedKeys, workers: Workers) -> Rotated:
     if plan.level == "data":
         return RotatedData(table, plan, workers).plan()
     data = RotatedData(table, plan, workers, of_all=mark)
-    return RotatedHistory(table, data.plan(), mark, workers.copy, current=data.copied()).plan()
+    of_branches = data.plan()
+    return RotatedHistory(table, of_branches, mark, workers.copy, current=data.copied).plan()
 
 
 def _from(made: Rotated, from_key: str | None, wrapped: tuple[str, ...]) -> Rotated:

@@ -57,19 +57,16 @@ class RotatedData:
         self._workers = workers
         self._progress = progress
         self._of_all = of_all
+        self.copied: set[str] = set()
 
     def plan(self) -> Rotated:
-        """Return what would be written again."""
-        plans = [self._compaction(branch).plan() for branch in branches_of(self._table.metadata)]
+        """Return what would be written again; afterwards ``copied`` are the data files that level ``all`` would copy."""
+        plans = [self._compaction(branch).plan(self._see) for branch in branches_of(self._table.metadata)]
         return _with(self._keys, plans)
 
-    def copied(self) -> set[str]:
-        """Return the data files of branches that level ``all`` copies."""
-        opened: Any = self._table.transaction()
-        metadata = self._table.metadata
-        needs = self._needs_older(metadata)
-        scans = (opened.staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=branch) for branch in branches_of(metadata))
-        return {task.file.file_path for scan in scans for task in scan.plan_files() if needs(task) and may_be_copied(task)}
+    def _see(self, task: FileScanTask) -> None:
+        if may_be_copied(task):
+            self.copied.add(task.file.file_path)
 
     def run(self) -> Rotated:
         """Write files again; errors are those of ``MaintenanceTable.rotate``."""
