@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from icelock.table.maintenance import rotate_lists as module
 from icelock.table.maintenance.copied_files import DATA_NAME
 from icelock.table.maintenance.list_moves import ListMoves
 from icelock.table.maintenance.rotate_data import RotatedData
-from tests.helpers.table_model import arrow, row, rows_of
+from tests.helpers.table_model import ARROW, arrow, row, rows_of
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.unit.table.test_compact import BY_N, MOR, make
 from tests.unit.table.test_older_deletes import PATH_ID, SCOPES, commit, equality, paths, positions
@@ -359,3 +360,34 @@ def test_a_branch_that_is_made_of_an_older_snapshot_meanwhile_is_done_by_the_nex
     assert (again.resumed, again.left_files, again.rotated_snapshots) == (True, 0, 1)
     assert set(sealed(loaded(lake))) == {done.kek}
     assert rows_of(loaded(lake), snapshot_id=first.snapshot_id) == [row(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("level", ["lists", "all"])
+def test_a_purge_takes_along_what_rotations_left_behind(lake: TestLake, level: Any) -> None:
+    """Also what an expiry after them took out of the metadata, and of two rotations."""
+    with_history(lake)
+    for _ in range(2):
+        loaded(lake).maintenance.rotate(level)
+    expire_all_keys(loaded(lake))
+    loaded(lake).append(arrow([row(70)]))
+    root = Path(place(loaded(lake).location()))
+    assert leftovers(loaded(lake)).files
+    lake.catalog().purge_table("db.t")
+    assert [path for path in root.rglob("*") if path.is_file()] == []
+
+
+def test_a_purge_leaves_lists_of_before_that_the_keys_do_not_open(lake: TestLake) -> None:
+    """Older metadata files are plain: somebody may have let one name a list of another table that lies below this one."""
+    table = make(lake, 2)
+    other = lake.catalog().create_table("db.inner", ARROW, location=f"{table.location()}/data/inner", properties=KEYED)
+    other.append(arrow([row(1)]))
+    theirs = {place(path) for path in reached(other, live=True)}
+    older = Path(place(table.metadata.metadata_log[-1].metadata_file))
+    forged = json.loads(older.read_text())
+    forged["snapshots"][0]["manifest-list"] = other.current_snapshot().manifest_list
+    older.write_text(json.dumps(forged))
+    table.maintenance.rotate("lists")
+    lake.catalog().purge_table("db.t")
+    assert not older.exists()
+    assert all(Path(path).exists() for path in theirs)
+    assert rows_of(lake.catalog().load_table("db.inner")) == [row(1)]

@@ -27,6 +27,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata, is
 from icelock.table.maintenance.deletable import Home, metadata_paths, purgeable, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.kinds import Content, Kind, content_there, kind_of
 from icelock.table.maintenance.neighbours import check_alone
+from icelock.table.maintenance.rotated_away import rotated_away
 from icelock.table.plain_origin import PlainOrigin
 
 logger = logging.getLogger(__name__)
@@ -184,8 +185,8 @@ def _content_of(storage: FileIO, location: str) -> Content | None:
 
 
 def purgeable_with_plain(table: Any, *, unreadable: set[str] | None = None) -> set[str]:
-    """Return every file of a table that may be deleted with it, also those from before its conversion (``deletable.purgeable``)."""
-    own = purgeable(table, unreadable=unreadable)
+    """Return every file of a table that may be deleted with it, also those from before its conversion and its rotations."""
+    own = purgeable(table, unreadable=unreadable) | rotated_away(table, Home.of(table))
     origin = PlainOrigin.of(table.metadata.properties)
     if origin is None:
         return own
