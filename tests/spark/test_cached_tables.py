@@ -100,3 +100,22 @@ def test_queries_and_branches(sql, cached, spark, spark_lake):  # noqa: ARG001 -
         assert sql(texts["branch"]) == [(1,)]
     finally:
         spark.catalog.dropTempView("by_view")
+
+
+@pytest.mark.spark43
+def test_an_older_dataframe_that_is_cached_is_not_the_table(sql, spark):
+    """A DataFrame keeps its rows; Spark takes what is cached of a table for the table's name."""
+    sql(f"create table {T} (id int, g int) {KEY}")
+    sql(f"insert into {T} values (0, 0), (1, 0)")
+    older = spark.table(T)
+    try:
+        sql(f"insert into {T} values (2, 0)")
+        assert older.cache().count() == 2
+        assert sql(f"select count(*) from {T}") == [(3,)]
+        assert spark.table(T).cache().count() == 3
+        sql(f"delete from {T} where id = 0")
+        assert sorted(sql(f"select id from {T}")) == [(1,), (2,)]
+        assert older.count() == 2
+        assert is_cached(spark)
+    finally:
+        spark.catalog.clearCache()

@@ -166,3 +166,24 @@ def test_what_iceberg_has_not_is_no_silent_success(sql):
     with pytest.raises(PolicyError, match=r"test\.db\.t stays in its folder.*in file:/tmp/x, make another"):
         sql("alter table test.db.t set location 'file:/tmp/x'")
     assert sql("show tables in test.db") == [("db", "t", False)]
+
+
+@pytest.mark.spark43
+def test_a_part_of_a_table_is_not_dropped_or_altered_by_its_name(sql):
+    """Spark asks whether there is such a table, and there is something to read: DROP said that it was done."""
+    sql(f"create table test.db.t (id int) {KEY}")
+    sql("insert into test.db.t values (1)")
+    sql("call test.system.create_branch('db.t', 'b')")
+    for statement in (
+        "drop table test.db.t.branch_b",
+        "drop table if exists test.db.t.branch_b purge",
+        "drop table test.db.t.files",
+        "alter table test.db.t.branch_b add column c int",
+        "merge with schema evolution into test.db.t.branch_b t using (select 1 id, 2 c) s on t.id = s.id when not matched then insert *",
+    ):
+        with pytest.raises(PolicyError, match=r"part of table test\.db\.t: .*ALTER TABLE test\.db\.t.*drop_branch"):
+            sql(statement)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        sql("drop table test.db.nowhere")
+    assert sql("select id from test.db.t.branch_b") == [(1,)]
+    assert sql("describe test.db.t") == [("id", "int", None)]

@@ -49,11 +49,12 @@ _NATIVE: Final = (
         "TableStream",
         "SparkWrites",
         "SparkTable",
+        "CachedTables",
         "SparkProcedure",
         "CatalogFunctions",
         "SparkCatalog",
     ),
-    *("CachedTables", "TableRelations", "StreamCommand", "TableCommands", "DeletedRows", "RangeOf"),
+    *("TableRelations", "StreamCommand", "TableCommands", "DeletedRows", "RangeOf"),
 )
 _ADDED: Final = "_icelock_jars"
 _LOCK: Final = threading.Lock()

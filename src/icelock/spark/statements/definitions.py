@@ -23,6 +23,7 @@ from pyspark.sql import types as sp
 
 from icelock import properties as names
 from icelock.arrow.types import output_type
+from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
 from icelock.spark.columns.types import spark_type
 from icelock.spark.driver.new_table import NO_CLUSTERING, column_type, iceberg_schema, partition_spec, resolved
@@ -194,7 +195,12 @@ def alter_table(session: StatementSession, asked: Asked) -> None:
     columns = [change for change in changes if "column" in change]
     removed = [change["property"] for change in changes if change["kind"] == "RemoveProperty"]
     properties = {change["property"]: change["value"] for change in changes if change["kind"] == "SetProperty"}
-    table = any_table_of(session.catalog(asked.table.catalog), asked.table)
+    catalog = session.catalog(asked.table.catalog)
+    try:
+        table = any_table_of(catalog, asked.table)
+    except NoSuchTableError:
+        _check_whole(catalog, asked)
+        raise
     there = [name for name in removed if name in table.properties]  # others are passed over, as in Java
     try:
         with table.transaction() as transaction:
@@ -294,20 +300,34 @@ def _move(update: Any, path: tuple[str, ...], position: str | None) -> None:
 
 def drop_table(session: StatementSession, asked: Asked) -> bool:
     """Drop a table, its files stay; return whether it was there."""
-    return _dropped(session.catalog(asked.table.catalog).drop_table, asked)
+    catalog = session.catalog(asked.table.catalog)
+    return _dropped(catalog, catalog.drop_table, asked)
 
 
 def purge_table(session: StatementSession, asked: Asked) -> bool:
     """Drop a table and delete its files; return whether it was there."""
-    return _dropped(session.catalog(asked.table.catalog).purge_table, asked)
+    catalog = session.catalog(asked.table.catalog)
+    return _dropped(catalog, catalog.purge_table, asked)
 
 
-def _dropped(drop: Callable[[tuple[str, ...]], None], asked: Asked) -> bool:
+def _dropped(catalog: EncryptedCatalog, drop: Callable[[tuple[str, ...]], None], asked: Asked) -> bool:
     try:
         drop(asked.table.identifier)
     except NoSuchTableError:
+        _check_whole(catalog, asked)
         return False
     return True
+
+
+def _check_whole(catalog: EncryptedCatalog, asked: Asked) -> None:
+    """Refuse a branch, a tag or a metadata table by its name, which Spark takes for a table's."""
+    front = asked.table.identifier[:-1]
+    if len(front) > 1 and catalog.table_exists(front):
+        whole = f"{asked.table.catalog}.{'.'.join(front)}"
+        raise PolicyError(
+            f"{asked.table} is a part of table {whole}: its columns and properties are the table's (ALTER TABLE {whole}), CALL "
+            "create_branch, drop_branch, create_tag and drop_tag make and drop branches and tags, and metadata tables stay"
+        )
 
 
 def rename_table(session: StatementSession, asked: Asked) -> None:

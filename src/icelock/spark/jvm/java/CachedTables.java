@@ -1,12 +1,16 @@
 package icelock;
 
 import java.lang.reflect.Method;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CacheManager;
 import org.apache.spark.sql.execution.CachedData;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
+import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction1;
@@ -18,6 +22,11 @@ import scala.runtime.BoxedUnit;
  */
 @SuppressWarnings("rawtypes") // Janino makes no bridge methods
 public class CachedTables {
+  /** How many tables had been loaded when the session last changed one, by the table's name and by its uuid. */
+  private static final Map<Object, Object> CHANGED = new ConcurrentHashMap<>();
+
+  private static final Map<Object, Object> FORGETTING = new ConcurrentHashMap<>();
+
   private CachedTables() {}
 
   /**
@@ -27,11 +36,71 @@ public class CachedTables {
    * @param uuid the table's, or null if it is not known
    */
   public static void readAgain(SparkSession session, String name, String uuid) throws ReflectiveOperationException {
+    Long loaded = Long.valueOf(SparkTable.loaded());
+    CHANGED.put(name, loaded);
+    if (uuid != null) {
+      CHANGED.put(uuid, loaded);
+    }
     CacheManager cache = session.sharedState().cacheManager();
     if (!cache.isEmpty()) {
       Method recache = CacheManager.class.getDeclaredMethod("recacheByCondition", new Class<?>[] {SparkSession.class, Function1.class});
       recache.setAccessible(true);
       recache.invoke(cache, new Object[] {session, new Condition(name, uuid)});
+    }
+  }
+
+  /**
+   * Drops what is cached of a table from before the session's last change of it: a DataFrame keeps the rows that it had, may be cached
+   * after the change, and Spark (from 4.1 on) takes a cached relation for the name of its table. Called when a name was looked up.
+   */
+  static void forgetOlder(SparkTable table) {
+    Option active = SparkSession.getActiveSession();
+    Thread thread = Thread.currentThread();
+    if (CHANGED.isEmpty() || active.isEmpty() || FORGETTING.putIfAbsent(thread, Boolean.TRUE) != null) {
+      return;
+    }
+    try {
+      SparkSession session = (SparkSession) active.get();
+      CacheManager cache = session.sharedState().cacheManager();
+      if (!cache.isEmpty()) {
+        Method forget = CacheManager.class.getDeclaredMethod(
+            "uncacheByCondition", new Class<?>[] {SparkSession.class, Function1.class, boolean.class, boolean.class});
+        forget.setAccessible(true);
+        forget.invoke(cache, new Object[] {session, new Older(table.uuid()), Boolean.FALSE, Boolean.FALSE});
+      }
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("icelock cannot reach what is cached in this Spark version, which keeps it elsewhere", e);
+    } finally {
+      FORGETTING.remove(thread);
+    }
+  }
+
+  /** Whether a cached plan is a table alone, from before the session's last change of it. */
+  public static class Older extends AbstractFunction1 {
+    private final String uuid;
+
+    Older(String uuid) {
+      this.uuid = uuid;
+    }
+
+    @Override
+    public Object apply(Object plan) {
+      Object found = plan;
+      while (found instanceof SubqueryAlias) {
+        found = ((SubqueryAlias) found).child();
+      }
+      boolean older = false;
+      if (found instanceof DataSourceV2Relation && ((DataSourceV2Relation) found).timeTravelSpec().isEmpty()
+          && ((DataSourceV2Relation) found).table() instanceof SparkTable) {
+        SparkTable table = (SparkTable) ((DataSourceV2Relation) found).table();
+        older = table.is("", uuid) && (table.number() <= last(table.name()) || table.number() <= last(table.uuid()));
+      }
+      return Boolean.valueOf(older);
+    }
+
+    private static long last(String name) {
+      Object found = CHANGED.get(name);
+      return found == null ? 0 : ((Long) found).longValue();
     }
   }
 

@@ -123,10 +123,10 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
 
   private Table loaded(Map<Object, Object> request) {
     Map<?, ?> described = (Map<?, ?>) python.call(request);
-    if (Boolean.TRUE.equals(described.get("writable"))) {
-      return new SparkTable.Writable(python, described);
-    }
-    return new SparkTable(python, described);
+    boolean writable = Boolean.TRUE.equals(described.get("writable"));
+    SparkTable table = writable ? new SparkTable.Writable(python, described) : new SparkTable(python, described);
+    CachedTables.forgetOlder(table);
+    return table;
   }
 
   @Override

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -47,7 +48,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * (TableRelations), and DataFrames are what its writes give to Python (TableCommands).
  */
 public class SparkTable implements SupportsRead, SupportsMetadataColumns, Supplier<Object> {
+  private static final AtomicLong LOADED = new AtomicLong();
   final PythonProcess python;
+  private final long number = LOADED.incrementAndGet();
   private final Map<?, ?> described;
   private final StructType schema;
 
@@ -124,6 +127,16 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
   /** Whether this is the table, or one of its metadata tables, of that name with its catalog, or of that uuid, which may be null. */
   boolean is(String name, String uuid) {
     return name.equals(described.get("name")) || (uuid != null && ((String) described.get("key")).startsWith(uuid + " "));
+  }
+
+  /** Returns how many tables have been loaded in this JVM. */
+  static long loaded() {
+    return LOADED.get();
+  }
+
+  /** Returns which of the JVM's tables this one is. */
+  long number() {
+    return number;
   }
 
   /** Returns the uuid of the table. */
