@@ -138,6 +138,9 @@ class KeyTree:
             if snapshot.key_id is None:
                 if snapshot.manifest_list:
                     add("plain-manifest-list", snapshot.manifest_list, f"snapshot {snapshot.id} has no key-id: its manifest list is plain")
+                else:
+                    sentence = "it has no manifest list: the manifests that it may name are not looked at, and no key leads to them"
+                    add("plain-manifest-list", f"snapshot {snapshot.id}", sentence)
                 continue
             named.add(snapshot.key_id)
             entry = self._entries.get(snapshot.key_id)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 
 import fastavro
+import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
 from icelock.audit.fault import Fault
@@ -25,7 +26,7 @@ DELETED: Final = 2
 _LONGEST_BLOCK: Final = LIMITS[LIMIT_AVRO_BLOCK_BYTES]
 _SYNC: Final = 16
 _BITS: Final = 64
-_OWN: Final = frozenset({"null", "deflate"})
+_PIECE: Final = 1 << 20
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _UNREAD: Final = (
     ValueError,
@@ -39,7 +40,6 @@ _UNREAD: Final = (
     SchemaParseException,
     zlib.error,
 )
-_NO_LIBRARY: Final = "codec is supported but you need to install"  # fastavro's words
 # Names before and since format version 2.
 _COUNTS: Final = ("added_files_count", "existing_files_count", "added_data_files_count", "existing_data_files_count")
 _LIST: Final = frozenset({"manifest_path", "manifest_length", "key_metadata", *_COUNTS})
@@ -122,26 +122,19 @@ def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
         _check_finite(stored, set())
         writer = fastavro.parse_schema(_as_stored(stored, set()))
         wanted = fastavro.parse_schema(_only(_as_stored(stored, set()), names))
-        for count, data in _blocks(plain, reader):
+        for count, data in _blocks(plain, reader.metadata.get("avro.codec", "null")):
             rows = io.BytesIO(data)
             for _ in range(count):
                 yield cast("dict[str, Any]", fastavro.schemaless_reader(rows, writer, wanted))
-    except _UNREAD as e:
-        if _NO_LIBRARY in str(e):
-            raise OSError(f"its rows are compressed in a way that fastavro has no library for here: {e}") from e
+    except (*_UNREAD, pa.ArrowException) as e:
         raise _damaged(e) from e
 
 
-def _blocks(plain: BinaryIO, reader: Any) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbers of rows and the bytes of blocks; those of other codecs than Iceberg writers' usual ones as fastavro reads them."""
-    codec = reader.metadata.get("avro.codec", "null")
-    if codec in _OWN:
-        return _bounded_blocks(plain, codec)
-    return ((block.num_records, block.bytes_.getvalue()) for block in reader)
-
-
-def _bounded_blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
-    """Read blocks up to a limit: one may be small, and large when unpacked."""
+def _blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers of rows and the bytes of blocks, up to a limit: one may be small, and large when unpacked."""
+    unpack = _UNPACK.get(codec)
+    if unpack is None:
+        raise OSError(f"its rows are compressed by {codec!r}, which is not read here")
     while (first := plain.read(1)) != b"":
         count, size = _long(plain, first), _long(plain, plain.read(1))
         if count < 0 or not 0 <= size <= _LONGEST_BLOCK:
@@ -149,12 +142,41 @@ def _bounded_blocks(plain: BinaryIO, codec: str) -> Iterator[tuple[int, bytes]]:
         data = plain.read(size)
         if len(data) != size or len(plain.read(_SYNC)) != _SYNC:
             raise EOFError("a block ends early")
-        if codec == "deflate":
-            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-            data = inflater.decompress(data, _LONGEST_BLOCK)
-            if inflater.unconsumed_tail:
-                raise ValueError("a block is too long when it is unpacked")
+        try:
+            data = unpack(data)
+        except OSError as e:  # Arrow's, of bytes that are not compressed so
+            raise ValueError(str(e)) from e
+        if len(data) > _LONGEST_BLOCK:
+            raise ValueError("a block is too long when it is unpacked")
         yield count, data
+
+
+def _inflate(data: bytes) -> bytes:
+    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, _LONGEST_BLOCK + 1)
+
+
+def _snappy(data: bytes) -> bytes:
+    """Raw Snappy, which begins with the plain length as a varint; four bytes of a checksum follow it."""
+    length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data[:5]) if all(before & 0x80 for before in data[:place]))
+    if length > _LONGEST_BLOCK:
+        raise ValueError("a block is too long when it is unpacked")
+    return pa.decompress(data[:-4], decompressed_size=length, codec="snappy", asbytes=True)  # type: ignore[no-any-return]
+
+
+def _zstandard(data: bytes) -> bytes:
+    out, stream = bytearray(), pa.input_stream(pa.BufferReader(data), compression="zstd")
+    while len(out) <= _LONGEST_BLOCK and (piece := stream.read(_PIECE)):
+        out += piece
+    return bytes(out)
+
+
+# The codecs of Iceberg's writers.
+_UNPACK: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": lambda data: data,
+    "deflate": _inflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}
 
 
 def _long(plain: BinaryIO, first: bytes) -> int:

@@ -163,24 +163,23 @@ class _Audit:
         encrypted = sum(tally.files for _, is_encrypted, tally in tallies if is_encrypted)
         self._findings.add("mixed-table", self._subject.name, f"snapshots reach plain {numbers}; {encrypted} files are encrypted")
 
-    def _statistics(self) -> tuple[Tally, Tally]:
-        numbers = {True: [0, 0], False: [0, 0]}
+    def _statistics(self) -> Tally:
+        """Count the statistics files; all are in the clear: a key that metadata.json has for one, nothing wraps."""
+        count = size = 0
         for row in self._document.statistics:
-            path, encrypted = str(row.get("statistics-path", "?")), bool(row.get("key-metadata"))
-            numbers[encrypted][0] += 1
-            size = row.get("file-size-in-bytes")
-            numbers[encrypted][1] += size if isinstance(size, int) else 0
-            if not encrypted:
-                sentence = f"statistics of snapshot {row.get('snapshot-id')} have no key: sketches of columns' values are in the clear"
-                self._findings.add("statistics-in-the-clear", path, sentence)
-        encrypted_ones, plain_ones = numbers[True], numbers[False]
-        return Tally(files=encrypted_ones[0], bytes=encrypted_ones[1]), Tally(files=plain_ones[0], bytes=plain_ones[1])
+            count += 1
+            length = row.get("file-size-in-bytes")
+            size += length if isinstance(length, int) else 0
+            why = "a key that the metadata file has in the clear" if row.get("key-metadata") else "no key"
+            sentence = f"statistics of snapshot {row.get('snapshot-id')} have {why}: sketches of columns' values are in the clear"
+            self._findings.add("statistics-in-the-clear", str(row.get("statistics-path", "?")), sentence)
+        return Tally(files=count, bytes=size)
 
-    def _files(self, statistics: tuple[Tally, Tally]) -> dict[str, tuple[Tally, Tally]]:
+    def _files(self, statistics: Tally) -> dict[str, tuple[Tally, Tally]]:
         found = {kind: [Tally(), Tally()] for kind in _KINDS}
         for kind, encrypted, tally in self._reached.tallies():
             found[kind][0 if encrypted else 1] = tally
-        found["statistics"] = list(statistics)
+        found["statistics"] = [Tally(), statistics]
         return {kind: (encrypted, plain) for kind, (encrypted, plain) in found.items()}
 
     def _objects(self, progress: Progress | None) -> dict[str, Tally]:

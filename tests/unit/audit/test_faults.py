@@ -62,6 +62,13 @@ def statistics(patient: Patient) -> str:
     return "/x/a.stats"
 
 
+def statistics_that_claim_a_key(patient: Patient) -> str:
+    """A plain file of anybody's below the location would be called encrypted statistics otherwise."""
+    location = statistics(patient)
+    patient.metadata["statistics"][0]["key-metadata"] = "AAAA"
+    return location
+
+
 def partition_statistics(patient: Patient) -> str:
     patient.metadata["partition-statistics"] = [{"snapshot-id": 1, "statistics-path": "/x/p.parquet", "file-size-in-bytes": 9}]
     return "/x/p.parquet"
@@ -157,9 +164,17 @@ def old_kek_in_use(patient: Patient) -> str:
     return str(patient.kek_entry["key-id"])
 
 
+def snapshot_of_version_1(patient: Patient) -> str:
+    """A snapshot that names its manifests itself, as those of version 1 may: Java reads them at any version."""
+    old = {"snapshot-id": 77, "timestamp-ms": patient.snapshot["timestamp-ms"], "manifests": ["file:///x/m.avro"], "schema-id": 0}
+    patient.metadata["snapshots"].append(old)
+    return "snapshot 77"
+
+
 Fault = Callable[[Patient], str]
 METADATA: list[tuple[str, Fault, set[str]]] = [
     ("statistics-in-the-clear", statistics, set()),
+    ("statistics-in-the-clear", statistics_that_claim_a_key, set()),
     ("statistics-in-the-clear", partition_statistics, set()),
     ("key-entry-damaged", damaged_entry, set()),
     ("key-id-twice", id_twice, set()),
@@ -175,6 +190,7 @@ METADATA: list[tuple[str, Fault, set[str]]] = [
     ("key-id-removed", stripped, set()),
     ("key-id-removed", downgraded, set()),
     ("plain-table", plain_table, set()),
+    ("plain-manifest-list", snapshot_of_version_1, set()),
     ("snapshot-under-old-kek", old_kek_in_use, set()),
 ]
 
