@@ -8,7 +8,8 @@ import time
 import pytest
 from pyspark.errors import PySparkException
 
-from icelock.errors import PolicyError
+import icelock.spark
+from icelock.errors import KeyUnavailableError, PolicyError
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEY
 
@@ -254,3 +255,27 @@ def test_a_checkpoint_has_no_key(town, stream, tmp_path, spark_lake):
     assert b"snapshot_id" in kept
     keys = [task.key_metadata.reveal() for task in spark_lake.catalog().load_table("db.t").scan().scan_tasks()]
     assert not any(key in kept for key in keys)
+
+
+def test_a_kms_that_fails_ends_the_query_which_goes_on_afterwards(town, stream, spark, spark_lake, tmp_path):
+    town("insert into test.db.t values (1, 'a')")
+    icelock.spark.register(spark, {"test": spark_lake.properties(**{"encryption.kek-cache-seconds": "0"})})
+    assert stream(change=ids) == [[1]]
+    town("insert into test.db.t values (2, 'b')")
+    spark_lake.calls.deny("unwrap")
+    with pytest.raises(KeyUnavailableError, match="the right to unwrap with keyA is missing"):
+        stream(change=ids)
+    (tmp_path / "kms-deny").unlink()
+    town("insert into test.db.t values (3, 'c')")
+    assert stream(change=ids) == [[2, 3]]
+
+
+def test_the_kms_is_not_asked_again_for_later_batches(town, stream, spark_lake):
+    town("insert into test.db.t values (1, 'a')")
+    town("insert into test.db.t values (2, 'b')")
+    stream(change=ids, max_files_per_micro_batch=1)
+    spark_lake.calls.take()
+    town("insert into test.db.t values (3, 'c')")
+    spark_lake.calls.take()
+    assert stream(change=ids) == [[3]]
+    assert spark_lake.calls.take() == []
