@@ -86,6 +86,20 @@ class IcelockSource(DataSource):
         job = self._given_job() or Job.of_write(WriteOptions.parse(self.options, overwrite=overwrite), overwrite=overwrite)
         return plan_write(self.settings, job, schema)
 
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002 - Spark's signature
+        """Refused: streams are read by their table's name, in a classic session."""
+        raise PolicyError(
+            "the format icelock has no streams: in a classic session use spark.readStream.table('catalog.namespace.table'); over Spark "
+            "Connect there is none"
+        )
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001 - likewise
+        """Refused: streams are written by their table's name, in a classic session."""
+        raise PolicyError(
+            "the format icelock has no streams: in a classic session use writeStream.toTable('catalog.namespace.table'); over Spark "
+            "Connect foreachBatch, and in it df.write.format('icelock') with the options streaming-query-id and streaming-epoch-id"
+        )
+
     def _read_job(self) -> Job:
         from icelock.spark.sealed.job import Job
 
