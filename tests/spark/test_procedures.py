@@ -228,6 +228,8 @@ def test_partitioning_and_write_order(town, spark_lake):
         2, "identity", "DESC", "NULLS LAST",
     )  # fmt: skip
     assert (second.source_id, str(second.transform)) == (1, "bucket[4]")
+    with pytest.raises(PolicyError, match=r"cannot be sorted by 'town': it has no column 'town'"):
+        town("call test.system.set_write_order('db.t', 'town')")
     assert town("call test.system.set_write_order('db.t')") == [(0,)]
 
 

@@ -16,6 +16,7 @@ from icelock.audit.report import AuditReport, TableReport
 from icelock.audit.table import Subject, audit_table, could_not_look
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.tables_below import tables_below
+from icelock.errors import PolicyError
 
 Told = Callable[[TableReport], None]
 
@@ -50,6 +51,10 @@ def audit(  # noqa: PLR0913 - keywords
     Raises:
         PolicyError: there is no such table or namespace, or an unknown option.
     """
+    if not hasattr(catalog, "list_tables"):
+        raise PolicyError(
+            f"the audit takes a catalog and the name of a table, got a {type(catalog).__name__}: audit(catalog, 'shop.orders')"
+        )
     options = AuditOptions.of(depth, snapshots=snapshots, threads=threads, most=most_findings)
     return audit_tables(catalog, name, options, check_files, progress=progress, told=told)
 

@@ -1,7 +1,11 @@
-"""``tables_below``: the table of a name, the tables of a namespace and those below it, or all of a catalog."""
+"""``tables_below``: the table of a name, the tables of a namespace and those below it, or all of a catalog.
+
+``not_there`` is what is said of a name that leads to nothing.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 
 from pyiceberg.typedef import Identifier
@@ -23,6 +27,35 @@ def tables_below(catalog: EncryptedCatalog, name: str, *, is_table: Callable[[st
     if len(parts) > 1 and is_table(name):
         return {name}
     if parts and not catalog.namespace_exists(parts):
-        raise PolicyError(f"catalog {catalog.name} has no table and no namespace {name}")
+        raise PolicyError(not_there(catalog, name, what="table and no namespace"))
     spaces = {*([parts] if parts else []), *namespaces_below(catalog, parts)}
     return {".".join(table) for space in spaces for table in catalog.list_tables(space)}
+
+
+def not_there(catalog: EncryptedCatalog, name: str, *, what: str = "table") -> str:
+    """Return the message for a name that leads to nothing, with the name that may be meant.
+
+    The catalog is asked for the names beside it: of the namespaces, and of the tables of the namespace that the name begins with.
+    """
+    said = f"catalog {catalog.name} has no {what} {name}"
+    try:
+        return said + _hint(catalog, name)
+    except Exception:  # noqa: BLE001 - who may not list gets no hint
+        return said
+
+
+def _hint(catalog: EncryptedCatalog, name: str) -> str:
+    first, *rest = parts = tuple(name.split("."))
+    if rest and first == catalog.name and not catalog.namespace_exists((first,)):
+        return f": that catalog is named already, so leave its name out: {'.'.join(rest)}"
+    space = parts[:-1]
+    if not space or not catalog.namespace_exists(space):
+        return _near(".".join(space or parts), [".".join(one) for one in catalog.list_namespaces()], of="namespace")
+    return _near(name, [".".join(one) for one in catalog.list_tables(space)], of="table")
+
+
+def _near(name: str, known: list[str], *, of: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean {of} {near[0]}?"
+    return f": it has no {of} {name}" if of == "namespace" else ""

@@ -64,16 +64,22 @@ def init(path: Path, key_ids: tuple[str, ...], key_file: Path | None, passphrase
     """
     if path.exists():
         raise PolicyError(f"keyring {path} already exists; add keys with `icelock keyring add`, or name another file")
-    if key_file is not None and not key_file.exists():
-        make_key_file(key_file)
-    unlocker = _unlocker(key_file, passphrase_env, confirm=True)
     protection: Protection = new_passphrase_protection() if key_file is None else KeyFileProtection()
-    # The key is derived before the lock is taken, because a person may have to type.
-    unlocker.keyring_key(protection)
     keys = Keyring(protection=protection)
     for key_id in key_ids:
         keys = keys.added(key_id, key=_new_key(), now_ms=system_clock_ms())
-    create_keyring(path, unlocker, keys)
+    made = key_file if key_file is not None and not key_file.exists() else None
+    if made is not None:
+        make_key_file(made)
+    try:
+        unlocker = _unlocker(key_file, passphrase_env, confirm=True)
+        # The key is derived before the lock is taken, because a person may have to type.
+        unlocker.keyring_key(protection)
+        create_keyring(path, unlocker, keys)
+    except BaseException:
+        if made is not None and not path.exists():
+            made.unlink(missing_ok=True)  # it opens nothing
+        raise
     properties = _catalog_properties(path, key_file, passphrase_env)
     emit(_as_json(path, keys) | {"catalog-properties": properties}, lambda: _made(path, keys, properties))
 

@@ -14,11 +14,13 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from rich import markup
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.tree import Tree
 
 from icelock.errors import IcelockError
 
 _LONGEST: Final = 500  # of a text that others wrote
+_WIDE: Final = 100_000  # characters of a line
 _JSON: Final = "icelock.json"
 TRACEBACK: Final = "ICELOCK_TRACEBACK"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +63,14 @@ def emit(data: Any, view: Callable[[], RenderableType]) -> None:
     if wants_json():
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        Console(highlight=False).print(view(), soft_wrap=True)
+        console = Console(highlight=False)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            # Not 80: in a file or a pipe a path is in one piece, and no line is cut.
+            console = Console(highlight=False, width=_WIDE)
+        shown = view()
+        for part in shown.renderables if isinstance(shown, Group) else (shown,):
+            # rich cuts the lines of a tree at the width; a terminal wraps them.
+            console.print(part, soft_wrap=True, width=_WIDE if isinstance(part, Tree) else None)
 
 
 @contextmanager

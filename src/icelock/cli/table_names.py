@@ -16,6 +16,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import default_catalog, known_catalogs, not_configured, read_configuration
 from icelock.catalog.load import load_catalog
+from icelock.catalog.tables_below import not_there
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
 from icelock.table.plain import AnyTable
@@ -115,7 +116,7 @@ def _found(catalog: EncryptedCatalog, name: str) -> AnyTable:
     try:
         loaded: Any = catalog.load_table(name)
     except NoSuchTableError as e:
-        raise PolicyError(f"catalog {catalog.name} has no table {name}") from e
+        raise PolicyError(not_there(catalog, name)) from e
     found: AnyTable = loaded
     return found
 

@@ -36,6 +36,7 @@ from icelock.table.maintenance.kinds import Kind, kind_of
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import check_place, plain_files_of, told_apart
 from icelock.table.maintenance.shown import Shown
+from icelock.table.plain import check_loaded
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
@@ -74,9 +75,12 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
         IntegrityError: the audit found something, or the plain metadata file is not the one that was converted; nothing was deleted.
         FormatError, OSError: the plain files cannot be told, since one of their lists or manifests is gone or damaged; likewise.
     """
+    check_loaded(table)
     table.refresh()
     name = ".".join(table.name())
     origin = PlainOrigin.of(table.properties)
+    if origin is None and not is_encrypted(table.metadata):
+        raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
     if origin is None:
         raise PolicyError(f"table {name} has no plain files: it was not converted, or they were removed already")
     check_gc(table.metadata, table=name)

@@ -100,3 +100,10 @@ class PlainTransaction(Transaction):
         """Replace partitions as PyIceberg does, after ``PlainTable.check_write``."""
         self._table.check_write()
         super().dynamic_partition_overwrite(*args, **kwargs)
+
+
+def check_loaded(given: object) -> None:
+    """Refuse, as a PolicyError, what is given for a table and is none, such as its name."""
+    if not hasattr(given, "metadata"):
+        load = f"catalog.load_table({given!r})" if isinstance(given, str) else "catalog.load_table(name)"
+        raise PolicyError(f"expected a table, got a {type(given).__name__}: {load} loads one")

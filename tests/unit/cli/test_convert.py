@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import icelock
+from icelock.maintenance import audit, convert, remove_plain, undo_conversion
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import TestLake, people
 from tests.unit.cli.conftest import configure
@@ -151,3 +153,42 @@ def test_a_call_that_failed_is_gone_on_with(table: Any, configured_lake: TestLak
     assert "1 of the data files were finished by an earlier call" in again
     assert not Path(place).exists()
     assert ids(configured_lake.catalog().load_table("db.t")) == list(range(20))
+
+
+NOT_TOGETHER = [
+    (("--history", "keep", "--drop-refs"), "drop_refs (--drop-refs) lets them go: leave one of the two out"),
+    (("--history", "refs", "--copy-to", "test.db.u"), "a copy (copy_to, --copy-to) has no history"),
+    (("--copy-to", "test.secure.u"), "catalog test has no namespace secure for the copy secure.u: create it first"),
+    (("--copy-to", "test.secure.u", "--dry-run"), "catalog test has no namespace secure for the copy secure.u: create it first"),
+    (("--copy-to", "test.db.t"), "table db.t already exists in catalog test: give the copy another name, or drop it"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), NOT_TOGETHER, ids=[" ".join(options) for options, _ in NOT_TOGETHER])
+def test_options_that_do_not_go_are_named_with_the_way(table: Any, configured_lake: TestLake, options: tuple[str, ...], said: str) -> None:
+    result = run("convert", "test.db.t", "--key-id", "keyA", *options, code=1)
+    assert said in result.stderr
+    assert configured_lake.catalog().load_table("db.t").metadata == table.metadata
+
+
+def test_what_is_no_table_is_refused_with_the_way_to_one(table: Any) -> None:
+    for call in (convert, remove_plain, undo_conversion):
+        given: Any = partial(call, key_id="keyA") if call is convert else call
+        with pytest.raises(icelock.PolicyError, match=r"expected a table, got a str: catalog.load_table.'db.t'. loads one"):
+            given("db.t")
+    for step in (remove_plain, undo_conversion):
+        with pytest.raises(icelock.PolicyError, match=r"table db.t is plain: it was not converted, or that was undone"):
+            step(table)
+    with pytest.raises(icelock.PolicyError, match="the audit takes a catalog and the name of a table, got a PlainTable"):
+        audit(table)
+
+
+def test_what_is_piped_has_paths_in_one_piece_and_whole_lines(table: Any) -> None:
+    """Not 80 characters wide, where rich folds a path over lines and cuts what a tree says at its end."""
+    done("convert", "test.db.t", "--key-id", "keyA")
+    lost = [line for line in run("audit", "test.db.t").stdout.splitlines() if "master key keyA" in line]
+    assert len(lost) == 1
+    assert lost[0].endswith("are lost")
+    alone = Path(table.metadata_location.removeprefix("file://")).parent / "00009-alone.metadata.json"
+    alone.write_text("{}")
+    assert any(str(alone) in line for line in run("leftovers", "test.db.t").stdout.splitlines())

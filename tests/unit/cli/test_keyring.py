@@ -210,3 +210,14 @@ def test_passphrase_is_asked_for_at_a_terminal_twice_and_not_echoed(run):
     assert started.wait(20) == 0, shown
     assert b"correct horse" not in shown
     assert run("list", run.path, env={"ICELOCK_KEYRING_PASSPHRASE": "correct horse"}).stdout.count("orders") == 1
+
+
+@pytest.mark.parametrize("arguments", [("away/keyring", "a"), ("keyring", "a", "a")], ids=["no folder", "an id twice"])
+def test_what_could_not_be_made_leaves_no_key_file(run, arguments):
+    path, *ids = arguments
+    run("init", str(run.folder / path), *ids, "--key-file", run.key_file, code=1)
+    assert not Path(run.key_file).exists()
+    run.unlocked("init", "a")
+    before = Path(run.key_file).read_bytes()
+    run("init", str(run.folder / "away" / "keyring"), "a", "--key-file", run.key_file, code=1)
+    assert Path(run.key_file).read_bytes() == before, "one that was there opens another keyring"

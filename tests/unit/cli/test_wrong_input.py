@@ -8,9 +8,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import create_engine, make_url
 
+from icelock.catalog.sql import SqlCatalog
 from icelock.cli.main import COMMANDS, main
 from icelock.cli.output import TRACEBACK
+from tests.lakes.sqlite import KEYED, TestLake, people
 
 SQL = {"TYPE": "sql", "URI": "sqlite:///{folder}/catalog.db", "WAREHOUSE": "file://{folder}"}
 CATALOGS = {
@@ -30,7 +33,10 @@ WRONG = [
     (("leftovers", "db.t", "--catalog", "scheme"), "its uri begins with 'bogus', which tells no type; set type"),
     (("leftovers", "db.t", "--catalog", "kind"), "type 'frob' cannot hold encrypted tables"),
     (("leftovers", "db.t", "--catalog", "nouri"), "has no uri: set it to where the catalog is, such as sqlite:"),
-    (("leftovers", "db.t", "--catalog", "folder"), "OperationalError: (sqlite3.OperationalError) unable to open database file"),
+    (
+        ("leftovers", "db.t", "--catalog", "folder"),
+        "sqlite:////nonexistent/dir/catalog.db cannot be used: (sqlite3.OperationalError) unable to",
+    ),
     (("leftovers", "db.t", "--catalog", "away"), "ConnectionError: "),
     (("leftovers", "db.t", "--catalog", "place"), "a relative path means a different folder in each process"),
     (("leftovers", "db.t", "--catalog", "s"), "catalog s has no table db.t"),
@@ -119,5 +125,37 @@ def test_any_error_of_any_command_is_one_line(monkeypatch: pytest.MonkeyPatch, c
 @pytest.mark.usefixtures("home")
 def test_with_json_it_is_an_object() -> None:
     found = json.loads(said("leftovers", "db.t", "--catalog", "folder", "--json"))
-    assert found["error"] == "OperationalError"
+    assert found["error"] == "ConnectionError"
     assert "unable to open database file" in found["message"]
+
+
+NAMES = [
+    ("db.pepole", "catalog test has no table db.pepole; did you mean table db.people?"),
+    ("db.zzz", "catalog test has no table db.zzz"),
+    ("dbb.people", "catalog test has no table dbb.people; did you mean namespace db?"),
+    ("shop.people", "catalog test has no table shop.people: it has no namespace shop"),
+    ("test.db.people", "catalog test has no table test.db.people: that catalog is named already, so leave its name out: db.people"),
+]
+
+
+@pytest.mark.parametrize(("name", "said"), NAMES, ids=[name for name, _ in NAMES])
+def test_a_name_that_leads_to_nothing_is_answered_with_what_may_be_meant(configured_lake: TestLake, name: str, said: str) -> None:
+    catalog = configured_lake.catalog()
+    catalog.create_namespace("db")
+    catalog.create_table("db.people", people().schema, properties=KEYED)
+    result = CliRunner().invoke(main, ["leftovers", name, "--catalog", "test"])
+    assert (result.exit_code, result.output.strip()) == (1, f"Error: {said}")
+    audited = CliRunner().invoke(main, ["audit", name, "--catalog", "test"])
+    assert (audited.exit_code, audited.output.strip()) == (2, f"Error: {said.replace('no table', 'no table and no namespace', 1)}")
+
+
+def test_a_password_of_a_database_is_not_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Away(SqlCatalog):
+        def _init_again(self) -> None:
+            self.engine = create_engine("sqlite:///file:/nonexistent/x.db?mode=ro&uri=true")
+            monkeypatch.setattr(self.engine, "url", make_url("postgresql+psycopg://user:secret@host/db"))
+            super()._init_again()
+
+    with pytest.raises(ConnectionError, match=r"its database postgresql.psycopg://user:") as error:
+        Away("lake", uri="sqlite:////nonexistent/x.db", warehouse=f"file://{tmp_path}")
+    assert "secret" not in str(error.value)

@@ -81,7 +81,17 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
             super()._init_catalog()
         except SQLAlchemyError:
             # Another process makes the tables at this moment.
+            self._init_again()
+
+    def _init_again(self) -> None:
+        try:
             super()._init_catalog()
+        except SQLAlchemyError as e:
+            uri = self.engine.url.render_as_string(hide_password=True)
+            raise ConnectionError(
+                f"catalog {self.name}: its database {uri} cannot be used: {_first_line(e)}; correct its uri, see that the folder or server "
+                "is there, and that this user may read and write there"
+            ) from e
 
     def load_from_metadata(self, identifier: Identifier, metadata_location: str) -> IcebergTable:
         """Read and check the metadata file of a table, and compare it with the facts in the database; a newer one if there is one by now.

@@ -167,7 +167,7 @@ def _optional(kind: Any) -> Any:
     return kind
 
 
-def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -> PartitionSpec:
+def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str, done: str = "partitioned") -> PartitionSpec:
     """Return the spec of transforms that are given as text; an unknown transform or column is a PolicyError."""
     fields = []
     for number, text in enumerate(transforms):
@@ -175,11 +175,11 @@ def partition_spec(schema: Schema, transforms: tuple[str, ...], *, table: str) -
         source = _column(schema, given)
         if source is None:
             raise PolicyError(
-                f"table {table} cannot be partitioned by {text!r}: it has no column {given!r}; it has {', '.join(schema.column_names)}"
+                f"table {table} cannot be {done} by {text!r}: it has no column {given!r}; it has {', '.join(schema.column_names)}"
             )
         column = str(schema.find_column_name(source.field_id))
         if not transform.can_transform(source.field_type):
-            raise PolicyError(f"table {table} cannot be partitioned by {text!r}: column {column!r} is {source.field_type}")
+            raise PolicyError(f"table {table} cannot be {done} by {text!r}: column {column!r} is {source.field_type}")
         name = column if suffix is None else f"{column}_{suffix}"
         fields.append(PartitionField(source.field_id, PARTITION_FIELD_ID_START + number, transform, name))
     return PartitionSpec(*fields)

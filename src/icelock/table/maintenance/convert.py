@@ -48,7 +48,7 @@ from icelock.table.maintenance.kept_copies import KeptCopies
 from icelock.table.maintenance.mixed import check_mixed
 from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.progress_file import progress_file as opened_progress
-from icelock.table.plain import AnyTable
+from icelock.table.plain import AnyTable, check_loaded
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
@@ -104,11 +104,12 @@ def convert(
         CommitError: the catalog did not keep what was committed; likewise.
         TableAlreadyExistsError, NoSuchNamespaceError: there is no room for the copy; nothing was written, or what was is deleted.
     """
+    check_loaded(table)
     told = progress or (lambda _done, _all: None)
     if history not in get_args(History):
         raise PolicyError(f"history is {history!r}; it must be {', '.join(map(repr, get_args(History)))}")
-    if history != "drop" and (drop_refs or copy_to is not None or write is not write_here):
-        raise PolicyError(f"history={history!r} keeps branches and tags, and is for a table under its own name, by this process")
+    if history != "drop":
+        _check_history(history, drop_refs=drop_refs, copied=copy_to is not None, here=write is write_here)
     if copy_to is not None and progress_file is not None:
         raise PolicyError("a progress file is for a table under its own name: a copy that was interrupted begins anew")
     if copy_to is not None:
@@ -120,6 +121,18 @@ def convert(
         raise PolicyError("copy_catalog is where a copy is made: name the new table, too (copy_to)")
     conversion = _Conversion(table, key_id, data_key_length, history=history, drop_refs=drop_refs, progress=told, write=write)
     return conversion.plan() if dry_run else conversion.run(progress_file)
+
+
+def _check_history(history: History, *, drop_refs: bool, copied: bool, here: bool) -> None:
+    """Refuse what does not go with a history that is kept, as a PolicyError that names it."""
+    if drop_refs:
+        raise PolicyError(
+            f"history={history!r} keeps branches and tags, and drop_refs (--drop-refs) lets them go: leave one of the two out"
+        )
+    if copied:
+        raise PolicyError(f"history={history!r} is for a table under its own name: a copy (copy_to, --copy-to) has no history")
+    if not here:
+        raise PolicyError(f"history={history!r} is for the calling process: Spark's tasks convert the current state only")
 
 
 def _copied(copy: Copy, *, dry_run: bool) -> Converted:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Identifier
 
@@ -71,6 +72,7 @@ class Copy:
             )
         if not hasattr(self.catalog, "commit_conversion"):
             raise PolicyError(f"{self.catalog!r} is not one of icelock's catalogs, which alone make encrypted tables")
+        self._check_room()
         kept = {key: value for key, value in metadata.properties.items() if key not in _ITS_OWN}
         return self.catalog.create_table_transaction(
             self.to,
@@ -79,6 +81,20 @@ class Copy:
             sort_order=metadata.sort_order(),
             properties=with_key(kept, key_id=self.key_id, data_key_length=self.data_key_length),
         )
+
+    def _check_room(self) -> None:
+        """Refuse a copy in a namespace that is not there, or in the place of a table."""
+        *space, _ = identifier = self.catalog.identifier_to_tuple(self.to)
+        to, within = ".".join(identifier), ".".join(space)
+        if space and not self.catalog.namespace_exists(tuple(space)):
+            raise NoSuchNamespaceError(
+                f"catalog {self.catalog.name} has no namespace {within} for the copy {to}: create it first "
+                f"(catalog.create_namespace({within!r}), in SQL CREATE NAMESPACE {self.catalog.name}.{within})"
+            )
+        if self.catalog.table_exists(identifier):
+            raise TableAlreadyExistsError(
+                f"table {to} already exists in catalog {self.catalog.name}: give the copy another name, or drop it"
+            )
 
     def run(self, transaction: Any, plan: Plan) -> tuple[list[Any], Any]:
         """Write the rows and create the table; return its data files and the table.

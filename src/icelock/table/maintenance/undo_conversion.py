@@ -23,10 +23,12 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
+from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.commit.protocol import given_up
 from icelock.table.conversion_guard import check_undo
 from icelock.table.maintenance.plain_files import plain_files_of, plain_version
 from icelock.table.maintenance.shown import Shown
+from icelock.table.plain import check_loaded
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
@@ -61,9 +63,12 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
         CommitFailedException: another writer was first; likewise.
         CommitStateUnknownException: the catalog did not say what became of the commit.
     """
+    check_loaded(table)
     table.refresh()
     name, catalog = ".".join(table.name()), _catalog_of(table)
     origin = PlainOrigin.of(table.properties)
+    if origin is None and not is_encrypted(table.metadata):
+        raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
     if origin is None:
         raise PolicyError(f"table {name} was not converted, or its plain files were removed: there is no way back")
     if origin.removing:

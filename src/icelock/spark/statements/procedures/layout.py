@@ -23,8 +23,8 @@ _SPEC: Final = "spec_id int not null, partition_field string not null"
 _IDENTIFIED: Final = "identifier_fields string not null"
 
 
-def _transform(call: Call, table: Table, text: str) -> PartitionField:
-    return partition_spec(table.schema(), (text.strip(),), table=str(call.name)).fields[0]
+def _transform(call: Call, table: Table, text: str, *, done: str = "partitioned") -> PartitionField:
+    return partition_spec(table.schema(), (text.strip(),), table=str(call.name), done=done).fields[0]
 
 
 def _column(schema: Schema, field: PartitionField) -> str:
@@ -65,7 +65,7 @@ def _set_write_order(call: Call) -> Sequence[Sequence[Any]]:
         match = _ORDER.fullmatch(given.strip())
         if match is None:
             raise PolicyError(f"{call.procedure}: {given.strip()!r} is not a sort key: use 'column desc nulls last', or a transform")
-        field = _transform(call, table, match["term"])
+        field = _transform(call, table, match["term"], done="sorted")
         direction, null_order = direction_of(match)
         add = update.desc if direction == SortDirection.DESC else update.asc
         add(_column(table.schema(), field), field.transform, null_order)
