@@ -396,4 +396,7 @@ def test_only_ids_are_read_of_what_was_moved(lake: TestLake, monkeypatch: pytest
     start = snapshot(table)
     table.upsert(rows((5, "b")), join_cols=["id"])
     monkeypatch.setattr(changelog, "matched", lambda *_: pytest.fail("values were compared"))
+    texts, compared = output.row_texts, []
+    monkeypatch.setattr(output, "row_texts", lambda columns, rows: compared.append(rows) or texts(columns, rows))
     assert told(table.changes(start_snapshot_id=start)) == [(5, "a", "UPDATE_BEFORE", 0), (5, "b", "UPDATE_AFTER", 0)]
+    assert sum(compared) == 2
