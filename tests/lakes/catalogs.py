@@ -100,10 +100,6 @@ class MemoryLake(CatalogLake):
             self._one = super().catalog(**more)
         return self._one
 
-    def point_at(self, location: str, table: str = "t") -> None:
-        with self.catalog().engine.begin() as connection:
-            connection.exec_driver_sql(POINT.format("?"), (location, self.space, table))
-
     def without_kms(self) -> Any:
         catalog = self.catalog()
         catalog.encryption = TableEncryption.from_properties({}, owner="catalog test")
