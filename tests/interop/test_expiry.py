@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyiceberg.typedef import Record
 
 from icelock.maintenance import leftovers, remove_leftovers
 from tests.helpers.tables import local
@@ -14,6 +15,7 @@ from tests.interop.independent import verify_chain
 from tests.interop.model import arrow
 from tests.interop.our_side import plain_files
 from tests.interop.views import View
+from tests.unit.table.test_older_deletes import commit, positions
 
 pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
@@ -240,3 +242,25 @@ def test_java_goes_on_when_files_of_all_snapshots_are_under_a_new_kek(engines, n
     assert numbers(java.read(name)) == numbers(ours.read(name)) == [3, 4, 6, 7, 8]
     assert numbers(java.read(name, View(ref="then"))) == [1, 2, 3, 4, 5, 6]
     verify_chain(ours, name)
+
+
+def test_java_reads_files_of_positions_that_name_copied_data_files(engines, new_table):
+    """A file of positions of two data files and one of one, as tables that were of version 2 have them, after a rotation of all files."""
+    ours, java, name = engines.ours, engines.java, new_table("rotatedpositions")
+    table = ours.create(name, arrow([]).schema)
+    for first in (0, 3):
+        ours.table(name).append(rows(*range(first, first + 3)))
+    table = ours.table(name)
+    first, second = (task.file.file_path for task in sorted(table.scan().plan_files(), key=lambda task: task.file.first_row_id))
+    commit(table, positions(table, "both", {first: [0], second: [2]}, partition=Record()))
+    commit(table, positions(table, "one", {second: [0]}, partition=Record(), referenced_data_file=second))
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "then").commit()
+    ours.landed(name)
+    assert numbers(java.read(name, View(ref="then"))) == [1, 2, 4]
+    before = {file for one in table.snapshots() for file in table.inspect.files(one.snapshot_id)["file_path"].to_pylist()}
+    ours.table(name).maintenance.rotate("all")
+    ours.landed(name)
+    for path in before:
+        local(path).unlink()
+    assert numbers(java.read(name)) == numbers(ours.read(name)) == [1, 2, 4]
+    assert numbers(java.read(name, View(ref="then"))) == [1, 2, 4]
