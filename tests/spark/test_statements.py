@@ -504,6 +504,8 @@ def test_merge_in_python_says_what_it_did(town, spark):
     assert nothing == ChangeResult()
     with pytest.raises(PolicyError, match="no clause"):
         icelock.spark.merge(spark, "test.db.t", source, "t.id = s.id").execute()
+    with pytest.raises(PolicyError, match=r"source must be a DataFrame, got a str: spark.table"):
+        icelock.spark.merge(spark, "test.db.t", "test.db.s", "t.id = s.id")
 
 
 @pytest.mark.parametrize("rows", ["(a int)", "as select 1 as a"])

@@ -34,11 +34,15 @@ def merge(spark: SparkSession, table: str, source: DataFrame, on: str | Sequence
         on: when a row of the source matches one of the table: SQL, such as ``"t.id = s.id"``, or names of columns that are equal in both.
 
     Raises:
-        PolicyError: the session is not registered or is one of Spark Connect, or nothing is named to match on.
+        PolicyError: the session is not registered or is one of Spark Connect, nothing is named to match on, or the source is no DataFrame.
     """
     settings_of(spark)
     if not is_classic(spark):
         raise PolicyError("icelock.spark.merge needs a classic session, and this is a Spark Connect session: use icelock.spark.upsert")
+    if not hasattr(source, "createOrReplaceTempView"):
+        raise PolicyError(
+            f"source must be a DataFrame, got a {type(source).__name__}: spark.table('lake.shop.changes') makes one of a table's name"
+        )
     if not isinstance(on, str):
         on = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in on)
     if not on.strip():

@@ -93,7 +93,13 @@ class TableName:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the parts of a dotted name; none if it is no name."""
+    """Return the parts of a dotted name; none if it is no name.
+
+    Raises:
+        PolicyError: it is no text, such as a table that was loaded.
+    """
+    if not isinstance(text, str):
+        raise PolicyError(f"expected a name, such as 'lake.demo.flights', got a {type(text).__name__}")
     parts = [quoted.replace("``", "`") or plain.strip() for quoted, plain in _PART.findall(text)] if _NAME.fullmatch(text) else []
     return parts if all(parts) else []
 
