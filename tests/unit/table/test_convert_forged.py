@@ -59,9 +59,9 @@ def entry(**fields: Any) -> Change:
 def made(lake: TestLake, deletes: str) -> Any:
     """A plain table of the ids 0 to 19, one of which a delete file may take away."""
     table = plain_table(lake)
-    if deletes == "positions":
+    if deletes in {"positions", "beyond"}:
         (first,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
-        commit_deletes(table, positions(table, first, 3))
+        commit_deletes(table, positions(table, first, 10 if deletes == "beyond" else 3))
     if deletes == "equality":
         commit_deletes(table, equality(table, 3))
     return plain_catalog(lake).load_table("db.t")
@@ -88,6 +88,9 @@ REFUSED: list[Any] = [
     ("equality", DELETES, file(record_count=0), IntegrityError, "has 1 (rows|deletes)"),
     ("equality", DELETES, file(record_count=9), IntegrityError, "has 1 (rows|deletes)"),
     ("equality", DELETES, file(equality_ids=None), FormatError, "names no columns"),
+    # Read by no snapshot afterwards: rows that are deleted must be there, and columns that are compared.
+    ("equality", DELETES, file(equality_ids=[2]), FormatError, "lacks column 'name'"),
+    ("beyond", DELETES, file(), IntegrityError, "deletes row 10 of .*, which has 10 rows"),
 ]
 
 

@@ -160,7 +160,7 @@ class Deletes:
                 groups[tuple(sorted(delete.equality_ids or ()))].append(delete)
             else:
                 found = _positions_of(context, delete, task.path)
-                _check_range(found, delete, task)
+                check_range(found, delete, task.path, task.record_count)
                 positions |= found
         equality = [(EqualityColumns.of(group[0]), _equality_deletes(context, group)) for group in groups.values()]
         return cls(positions, equality)
@@ -229,12 +229,26 @@ def deleted_positions(context: ReadContext, delete: DeleteFile) -> Mapping[str, 
     return {delete.referenced_data_file: _deletion_vector(context, delete)}
 
 
-def _check_range(positions: BitMap64, delete: DeleteFile, task: ScanTask) -> None:
-    if positions and positions.max() >= task.record_count:
+def check_range(positions: BitMap64, delete: DeleteFile, path: str, rows: int) -> None:
+    """Check that a data file has the rows that are deleted from it.
+
+    Raises:
+        IntegrityError: it has not.
+    """
+    if positions and positions.max() >= rows:
         raise IntegrityError(
-            f"{delete.path} deletes row {positions.max()} of {task.path}, which has {task.record_count} rows: "
+            f"{delete.path} deletes row {positions.max()} of {path}, which has {rows} rows: "
             f"one of them is not the file that was written; {RESTORE}"
         )
+
+
+def check_equality(context: ReadContext, delete: DeleteFile) -> None:
+    """Read an equality delete file as a scan does.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError, OSError: the file cannot be read, or lacks a column that it compares.
+    """
+    _equality_deletes(context, [delete])
 
 
 def _is_vector(delete: DeleteFile) -> bool:

@@ -25,7 +25,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
-from icelock.arrow.read.deletes import PUFFIN, deleted_positions
+from icelock.arrow.read.deletes import PUFFIN, check_equality, check_range, deleted_positions
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.positions import write_positions
 from icelock.arrow.write.whole_file import write_whole
@@ -206,9 +206,14 @@ class NewDeletes:
         """
         (delete,) = self._build.deletes([file])
         if file.content == DataFileContent.EQUALITY_DELETES:
+            check_equality(self._read, delete)
             return self._equality(file)
-        named = ((self._made(path), positions) for path, positions in deleted_positions(self._read, delete).items())
-        found = [(data, positions) for data, positions in named if data is not None]
+        found = []
+        for path, positions in deleted_positions(self._read, delete).items():
+            data = self._made(path)
+            if data is not None:
+                check_range(positions, delete, path, data.record_count)
+                found.append((data, positions))
         if not found:
             return None
         if delete.file_format.upper() == PUFFIN:
