@@ -157,6 +157,23 @@ def test_watermarks_and_windows_in_append_mode(sql, source, into):
     assert sql("select cast(start as string), n from test.db.w order by 1") == [("2026-01-31 12:00:00", 2), ("2026-01-31 12:02:00", 1)]
 
 
+def test_a_batch_that_runs_again_moves_the_watermark(sql, source, into, tmp_path):
+    """A batch writes windows of those before it, and its own rows say how late it is: they are looked at although nothing is written."""
+    sql(f"create table test.db.w (start timestamp, n bigint) {KEY}")
+    source.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    try:
+        for minute in ("12:00:10", "12:02:00", "12:05:00", "12:06:00"):
+            if minute == "12:06:00":
+                assert sql("select cast(start as string), n from test.db.w") == [("2026-01-31 12:00:00", 1)]
+                forget_last_batch(tmp_path / "checkpoint")
+            source.add(f'{{"at": "2026-01-31 {minute}"}}')
+            windows = source.rows("at timestamp").withWatermark("at", "1 minute").groupBy(F.window("at", "1 minute")).count()
+            into(windows.selectExpr("window.start as start", "count as n"), "test.db.w")
+    finally:
+        source.spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
+    assert sql("select cast(start as string), n from test.db.w order by 1") == [("2026-01-31 12:00:00", 1), ("2026-01-31 12:02:00", 1)]
+
+
 @pytest.mark.parametrize("options", [{}, {"fanout_enabled": "true"}, {"distribution_mode": "none", "fanout_enabled": "true"}])
 def test_partitioned_and_sorted_tables(sql, source, into, options, spark_lake):
     sql(f"create table test.db.p (id bigint, city string) partitioned by (city) {KEY}")

@@ -162,7 +162,7 @@ public class SparkWrites {
       request.put("epoch", Long.valueOf(epoch));
       boolean known = Boolean.TRUE.equals(python.call(request, rows));
       if (known) {
-        rows.queryExecution().toRdd().count(); // the state of the batch is still to be made
+        rows.queryExecution().toRdd().count(); // its rows still move the watermark, and make state
       }
     }
 
