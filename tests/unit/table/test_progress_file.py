@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
 import threading
 from collections.abc import Callable
@@ -284,3 +285,11 @@ def test_entries_come_back_as_they_were(path: Path, encryption: TableEncryption)
     assert [repr(value) for value in again.partition._data] == [repr(value) for value in partition]
     assert again._data[:3] + again._data[4:] == file._data[:3] + file._data[4:]
     assert (again.spec_id, again.fresh, again.key_metadata) == (3, True, b"\x01key")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "folder", "device"])
+def test_what_is_no_file_is_not_read(path: Path, encryption: TableEncryption, make: Callable[[Path], None]) -> None:
+    """A pipe that another user made has no end, nor has a device: the call would wait, or fill its memory."""
+    make(path)
+    with pytest.raises(PolicyError, match="not a file: name another place"), progress_file(path, ABOUT, encryption):
+        pass

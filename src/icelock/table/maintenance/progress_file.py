@@ -160,6 +160,8 @@ class _Records:
 
 def _found(path: Path, about: Mapping[str, str], encryption: TableEncryption) -> list[bytes]:
     """Return the records of a file; none if there is no file, or an empty one."""
+    if path.exists() and not path.is_file():
+        raise PolicyError(f"progress file {path} is a folder, pipe or device, not a file: name another place")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
