@@ -279,3 +279,15 @@ def test_the_kms_is_not_asked_again_for_later_batches(town, stream, spark_lake):
     spark_lake.calls.take()
     assert stream(change=ids) == [[3]]
     assert spark_lake.calls.take() == []
+
+
+def test_a_branch_is_a_stream_of_its_own_both_ways(town, stream, spark, spark_lake, tmp_path):
+    town("insert into test.db.t values (1, 'a')")
+    table = spark_lake.catalog().load_table("db.t")
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "side").commit()
+    town("insert into test.db.t values (2, 'of main')")
+    rows = spark.readStream.table("test.db.t").selectExpr("id + 10 as id", "city")
+    writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "c")).option("branch", "side").trigger(availableNow=True)
+    writer.toTable("test.db.t").awaitTermination()
+    assert stream("test.db.t.branch_side", change=ids) == [[1, 11, 12]]
+    assert stream(change=ids, checkpoint="main") == [[1, 2]]
