@@ -33,6 +33,11 @@ _KMS_FINDINGS: Final = {
 }
 
 
+def _is_of_a_file(error: BaseException | None) -> bool:
+    """Whether it is the KMS that is not there, a keyring file or its key file, and not the key."""
+    return error is not None and (isinstance(error, (FileNotFoundError, NotADirectoryError)) or _is_of_a_file(error.__cause__))
+
+
 @dataclass(slots=True, kw_only=True)
 class Kek:
     """A KEK: its place in masks of KEKs, and what is known of it; ``key`` None if it does not open."""
@@ -101,7 +106,7 @@ class KeyTree:
             kek.key = SecretBytes(ask.unwrapped(self._kms, entry.encrypted_key_metadata, entry.encrypted_by_id))
         except KmsError as e:
             code = _KMS_FINDINGS.get(e.kind)
-            if code is None:
+            if code is None or _is_of_a_file(e):
                 self._findings.could_not_look(f"KEK {kek.id}", str(e))
             else:
                 self._findings.add(code, kek.id, f"the KMS does not unwrap it with master key {kek.master_key_id!r}: {e.kind.value}")

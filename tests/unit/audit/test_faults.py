@@ -20,6 +20,10 @@ from icelock.audit.storage import StoredBytes
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.format import aes_gcm
 from icelock.format.key_metadata import KeyMetadata
+from icelock.kms.keyring import KeyFileProtection, Keyring
+from icelock.kms.keyring_file import create_keyring
+from icelock.kms.local import LocalKms
+from icelock.kms.unlock import KeyFileUnlocker, make_key_file
 from icelock.secret import SecretBytes
 from tests.lakes.sqlite import people
 from tests.unit.audit.conftest import look
@@ -260,6 +264,20 @@ def test_a_kms_that_does_not_answer_is_none(patient: Patient, kind: KmsErrorKind
 
     report = look(patient.file, "open", kms=Away())
     assert (report.counts, report.verdict.value, report.unseen_count) == ({}, "could not look", 1)
+
+
+@pytest.mark.parametrize("setting", ["kms.local.path", "kms.local.key-file"])
+def test_a_keyring_that_is_not_there_says_nothing_of_its_keys(patient: Patient, tmp_path: Path, setting: str) -> None:
+    """Exit code 2 of docs/how-to/audit.md: no KMS."""
+    files = {"kms.local.path": tmp_path / "keyring.json", "kms.local.key-file": tmp_path / "key"}
+    make_key_file(files["kms.local.key-file"])
+    create_keyring(files["kms.local.path"], KeyFileUnlocker(path=files["kms.local.key-file"]), Keyring(protection=KeyFileProtection()))
+    settings = {name: str(path) for name, path in files.items()}
+    assert look(patient.file, kms=LocalKms(settings)).counts == {"master-key-missing": 1}
+    files[setting].unlink()
+    report = look(patient.file, kms=LocalKms(settings))
+    assert (report.counts, report.verdict.value, report.unseen_count) == ({}, "could not look", 1)
+    assert str(files[setting]) in str(report.unseen)
 
 
 @pytest.mark.parametrize(
