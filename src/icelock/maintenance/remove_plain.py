@@ -1,6 +1,6 @@
 """``remove_plain``: delete the files that a table had before its conversion, after a proof that nothing needs them.
 
-1. an audit of the encrypted table (all snapshots; every list, manifest and footer opens): a finding stops it;
+1. an audit of the encrypted table (all snapshots, every byte: there is no other copy afterwards): a finding stops it;
 2. the plain files are told from the metadata file of the plain version;
 3. a commit claims the step: from then on there is no way back to the plain table (``table.plain_origin``). A table that became another one
    since the audit is refused there;
@@ -159,7 +159,7 @@ def _names_others(path: str) -> str:
 
 def _check_sound(table: Table, name: str) -> None:
     """Refuse unless the audit finds that all that the table reaches is encrypted and whole."""
-    (report,) = audit(table.catalog, name, depth="open").tables  # type: ignore[arg-type]  # an EncryptedCatalog
+    (report,) = audit(table.catalog, name, depth="bytes").tables  # type: ignore[arg-type]  # an EncryptedCatalog
     if report.verdict is not Verdict.SOUND:
         found = [f"{code} ({number})" for code, number in report.counts.items()] or ["it could not look at everything"]
         raise IntegrityError(

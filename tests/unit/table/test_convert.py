@@ -430,12 +430,16 @@ def test_plain_files_are_purged_with_their_table(lake: TestLake) -> None:
     assert not any(local(path).exists() for path in done.plain_files)
 
 
-def test_plain_files_are_not_removed_from_a_table_that_is_not_whole(lake: TestLake) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]], ids=["cut", "in a page"]
+)
+def test_plain_files_are_not_removed_from_a_table_that_is_not_whole(lake: TestLake, damage: Callable[[bytes], bytes]) -> None:
+    """Byte 40 is in the first page: magic (4), length of its header (4), nonce (12), header ..., and nothing but reading the page tells."""
     plain_table(lake)
     done = convert(lake.catalog().load_table("db.t"), key_id="keyA")
     table = lake.catalog().load_table("db.t")
     (path, *_) = [task.path for task in table.scan().scan_tasks()]
-    local(path).write_bytes(local(path).read_bytes()[:-1])
+    local(path).write_bytes(damage(local(path).read_bytes()))
     with pytest.raises(IntegrityError, match=r"does not prove.*nothing was deleted"):
         remove_plain(table)
     assert all(local(one).exists() for one in done.plain_files)
