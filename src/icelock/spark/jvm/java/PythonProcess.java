@@ -101,7 +101,8 @@ public class PythonProcess {
     if (!error.kind().startsWith("pyiceberg.") || !Arrays.asList(PYTHON_ERRORS).contains(kind)) {
       return error;
     }
-    Object named = request.containsKey("table") ? request.get("table") : request.get("namespace");
+    boolean other = request.containsKey("to") && !kind.equals("NoSuchTableError"); // the new name of a table
+    Object named = other ? request.get("to") : request.containsKey("table") ? request.get("table") : request.get("namespace");
     if (!(named instanceof List)) {
       return error;
     }
