@@ -330,9 +330,9 @@ def test_tables_and_namespaces(town, spark):
     town("create table test.more.other (id int) tblproperties ('encryption.key-id' = 'keyA')")
     with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_ALREADY_EXISTS.*test.more.other"):
         town("alter table test.db.t rename to test.more.other")
-    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND.*`nope`"):
+    with pytest.raises(AnalysisException, match=r"SCHEMA_NOT_FOUND.*`nope`"):
         town("alter table test.db.t rename to test.nope.u")
-    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND.*`nope`"):
+    with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND.*`nope`"):
         town("alter table test.db.nope rename to test.db.t")
     town("drop table test.more.other purge")
     town("alter table test.db.t rename to test.db.u")
