@@ -347,7 +347,7 @@ def test_result_rows_are_sealed(lake):
     ("options", "overwrite", "message"),
     [
         ({"brunch": "x"}, False, "did you mean 'branch'"),
-        ({"nonsense": "x"}, False, "known: branch, output-spec-id, overwrite-filter, overwrite-mode, streaming-epoch-id, streaming-query-id"),
+        ({"nonsense": "x"}, False, "known: branch, output-spec-id, overwrite-filter, overwrite-mode, streaming-epoch-id"),
         ({"overwrite-filter": "id = 1"}, False, r"needs mode\('overwrite'\)"),
         ({"overwrite-mode": "dynamic"}, False, r"needs mode\('overwrite'\)"),
         ({"overwrite-mode": "both"}, True, "it must be static or dynamic"),
