@@ -190,7 +190,8 @@ def measured(place: Path, names: tuple[str, ...], *, rounds: int, warm: int, bat
     with interop_session(place) as session:
         for line in Streams(session, place, rounds=rounds, warm=warm, batches=batches).run(names):
             found.append(line)
-            click.echo(f"{time.monotonic() - start:4.0f} s  {line[0]}", err=True)
+            figures = ", ".join(f"{engine} {_figures(times)}" for engine, times in line[1].items())
+            click.echo(f"{time.monotonic() - start:4.0f} s  {line[0]}: {figures}", err=True)
     return found
 
 
