@@ -63,14 +63,13 @@ def emit(data: Any, view: Callable[[], RenderableType]) -> None:
     if wants_json():
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        console = Console(highlight=False)
+        console, wide = Console(highlight=False), Console(highlight=False, width=_WIDE)
         if not console.is_terminal and "COLUMNS" not in os.environ:
-            # Not 80: in a file or a pipe a path is in one piece, and no line is cut.
-            console = Console(highlight=False, width=_WIDE)
+            console = wide  # not 80: in a file or a pipe a path is in one piece, and no line is cut
         shown = view()
         for part in shown.renderables if isinstance(shown, Group) else (shown,):
-            # rich cuts the lines of a tree at the width; a terminal wraps them.
-            console.print(part, soft_wrap=True, width=_WIDE if isinstance(part, Tree) else None)
+            # rich cuts the lines of a tree at its console's width; a terminal wraps them.
+            (wide if isinstance(part, Tree) else console).print(part, soft_wrap=True)
 
 
 @contextmanager
