@@ -187,7 +187,10 @@ CHANGES = recipes(
     "Changes",
     Outcome.READS,
     {
+        "columns": lambda p: p.table.changes(selected_fields=("id",)).columns,
+        "read_context": lambda p: p.table.changes().read_context(p.table.schema()),
         "schema": lambda p: p.table.changes(start_snapshot_id=p.first).schema,
+        "sides": lambda p: p.table.changes(start_snapshot_id=p.first).sides(),
         "to_arrow": lambda p: p.table.changes(start_snapshot_id=p.first, net_changes=True).to_arrow(),
         "to_arrow_batch_reader": lambda p: p.table.changes(identifier_fields=["id"]).to_arrow_batch_reader().read_all(),
         "to_pandas": lambda p: p.table.changes(updates=False).to_pandas(),
