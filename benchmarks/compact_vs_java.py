@@ -10,7 +10,6 @@ Needs what the interop tests need: a JDK and, once, Maven.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -19,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks" / "spark"), str(ROOT)]
 
-from bench_runs import Clock, Times, Way, by_turns  # noqa: E402 - found through the path above
+import bench_pairs  # noqa: E402 - found through the path above
+from bench_pairs import Line  # noqa: E402
+from bench_runs import Clock, Times, Way, by_turns  # noqa: E402
 from bench_tables import Tables, base_frame  # noqa: E402
 
 from tests.interop.session import DATABASE, interop_session  # noqa: E402
@@ -38,7 +37,6 @@ CASES: Final = {
     "z-order": ("in Z-order of two numbers", ", strategy => 'sort', sort_order => 'zorder(d1, d2)'", False),
     "deletes": ("a tenth deleted by vectors", "", True),
 }
-Line = tuple[str, dict[str, Times]]
 
 
 class Compactions:
@@ -113,10 +111,6 @@ def measured(  # noqa: PLR0913 - what is asked for
     return found
 
 
-def _figures(times: Times) -> str:
-    return f"{times.best():.2f} / {times.median():.2f}, {times.median_cpu():.2f}"
-
-
 @click.command()
 @click.option("--rows", default=5_000_000, show_default=True, type=click.IntRange(min=1000), help="Rows of the table.")
 @click.option("--files", default=400, show_default=True, type=click.IntRange(min=2), help="Files of the table.")
@@ -129,16 +123,9 @@ def main(*, rows: int, files: int, cases: tuple[str, ...], rounds: int, warm: in
     with tempfile.TemporaryDirectory() as scratch:
         lines = measured(Path(scratch).resolve(), cases or tuple(CASES), rows=rows, files=files, rounds=rounds, warm=warm)
     if as_json:
-        click.echo(json.dumps([[what, {name: {"wall_s": t.wall, "cpu_s": t.cpu} for name, t in times.items()}] for what, times in lines]))
-        return
-    table = Table(title=f"{rows:,} rows; s: min / median, CPU; ratio: min / median / CPU")
-    for head in ("", *ENGINES, "icelock ÷ Java"):
-        table.add_column(head)
-    for what, times in lines:
-        one, other = times.values()
-        ratios = (f"{figure(other) / figure(one):.2f}" for figure in (Times.best, Times.median, Times.median_cpu))
-        table.add_row(what, _figures(one), _figures(other), " / ".join(ratios))
-    Console(width=160).print(table)
+        click.echo(bench_pairs.as_json(lines))
+    else:
+        bench_pairs.show(lines, title=f"{rows:,} rows; ")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks" / "spark"), str(ROOT)]
 
-from bench_runs import Clock, Times, Way, by_turns  # noqa: E402 - found through the path above
+import bench_pairs  # noqa: E402 - found through the path above
+from bench_pairs import Line, figures  # noqa: E402
+from bench_runs import Clock, Times, Way, by_turns  # noqa: E402
 from bench_tables import Tables, base_frame  # noqa: E402
 
 import icelock.spark  # noqa: E402
@@ -62,7 +64,6 @@ _READ_ROUNDS: Final = 8  # for each round of changes: the difference is a few ms
 FIRST: Final = "first"
 NAMES: Final = (*CHANGES, *ONCE, *READS, FIRST)
 _KEY: Final = "'encryption.key-id' = 'keyA', 'format-version' = '3'"
-Line = tuple[str, dict[str, Times]]
 
 
 class Statements:
@@ -216,17 +217,13 @@ def measured(place: Path, names: tuple[str, ...], *, rows: int, rounds: int, war
     return found
 
 
-def _figures(times: Times) -> str:
-    return f"{times.best():.2f} / {times.median():.2f}, {times.median_cpu():.2f}"
-
-
 def _line(what: str, times: dict[str, Times]) -> list[str]:
     names = list(times)
     if len(names) < 2:
-        return [what, *(f"{name}: {_figures(times[name])}" for name in names), "", ""]
+        return [what, *(f"{name}: {figures(times[name])}" for name in names), "", ""]
     one, other = names
     ratios = (f"{figure(times[other]) / max(figure(times[one]), 1e-9):.2f}" for figure in (Times.best, Times.median, Times.median_cpu))
-    return [what, f"{one}: {_figures(times[one])}", f"{other}: {_figures(times[other])}", " / ".join(ratios)]
+    return [what, f"{one}: {figures(times[one])}", f"{other}: {figures(times[other])}", " / ".join(ratios)]
 
 
 @click.command()
@@ -245,7 +242,7 @@ def main(*, rows: int, cases: tuple[str, ...], rounds: int, warm: int, as_json: 
     with tempfile.TemporaryDirectory() as scratch:
         lines = measured(Path(scratch).resolve(), cases or NAMES, rows=rows, rounds=rounds, warm=warm)
     if as_json:
-        click.echo(json.dumps([[what, {name: {"wall_s": t.wall, "cpu_s": t.cpu} for name, t in times.items()}] for what, times in lines]))
+        click.echo(bench_pairs.as_json(lines))
         return
     table = Table(title=f"{rows:,} rows; s: min / median, CPU; ratio: min / median / CPU")
     for head in ("", "", "", "second ÷ first"):

@@ -15,7 +15,6 @@ Needs what the interop tests need: a JDK and, once, Maven.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
@@ -28,13 +27,13 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks" / "spark"), str(ROOT)]
 
-from bench_runs import Clock, Times, Way, by_turns  # noqa: E402 - found through the path above
+import bench_pairs  # noqa: E402 - found through the path above
+from bench_pairs import Line  # noqa: E402
+from bench_runs import Clock, Times, Way, by_turns  # noqa: E402
 
 import icelock  # noqa: E402
 from tests.interop.session import DATABASE, Session, interop_session  # noqa: E402
@@ -46,9 +45,9 @@ _SNAPSHOTS: Final = 200
 _ROWS_OF_ALL: Final = 5_000_000
 _CHANGED: Final = 5_000_000
 _COLD: Final = 10
+_DIGITS: Final = 3  # batches take less than a second
 _PROPERTIES: Final = {"format-version": "3", "encryption.key-id": "keyA", "commit.manifest-merge.enabled": "false"}
 _COLUMNS: Final = "id BIGINT, d1 DOUBLE, s1 STRING"
-Line = tuple[str, dict[str, Times]]
 
 
 def rows(first: int, number: int) -> pa.Table:
@@ -190,13 +189,8 @@ def measured(place: Path, names: tuple[str, ...], *, rounds: int, warm: int, bat
     with interop_session(place) as session:
         for line in Streams(session, place, rounds=rounds, warm=warm, batches=batches).run(names):
             found.append(line)
-            figures = ", ".join(f"{engine} {_figures(times)}" for engine, times in line[1].items())
-            click.echo(f"{time.monotonic() - start:4.0f} s  {line[0]}: {figures}", err=True)
+            bench_pairs.told(line, time.monotonic() - start, _DIGITS)
     return found
-
-
-def _figures(times: Times) -> str:
-    return f"{times.best():.3f} / {times.median():.3f}, {times.median_cpu():.3f}"
 
 
 @click.command()
@@ -210,16 +204,9 @@ def main(*, rounds: int, warm: int, batches: int, cases: tuple[str, ...], as_jso
     with tempfile.TemporaryDirectory() as scratch:
         lines = measured(Path(scratch).resolve(), cases or CASES, rounds=rounds, warm=warm, batches=batches)
     if as_json:
-        click.echo(json.dumps([[what, {name: {"wall_s": t.wall, "cpu_s": t.cpu} for name, t in times.items()}] for what, times in lines]))
-        return
-    table = Table(title="s: min / median, CPU; ratio: min / median / CPU")
-    for head in ("", *ENGINES, "icelock ÷ Java"):
-        table.add_column(head)
-    for what, times in lines:
-        one, other = times.values()
-        ratios = (f"{figure(other) / figure(one):.2f}" for figure in (Times.best, Times.median, Times.median_cpu))
-        table.add_row(what, _figures(one), _figures(other), " / ".join(ratios))
-    Console(width=160).print(table)
+        click.echo(bench_pairs.as_json(lines))
+    else:
+        bench_pairs.show(lines, digits=_DIGITS)
 
 
 if __name__ == "__main__":

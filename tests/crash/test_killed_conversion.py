@@ -16,6 +16,7 @@ from tests.crash.operations import CONVERTED_FILES, OPERATIONS, Restored, progre
 from tests.crash.server import Server
 from tests.crash.steps import stepping
 from tests.crash.test_killed_writers import COMMITTED, MOMENTS, NEVER, check, ids
+from tests.helpers.tables import encrypted_files
 from tests.helpers.turns import in_turn
 from tests.lakes.sqlite import TestLake
 
@@ -57,22 +58,17 @@ def gone_on_with(lake: TestLake, name: str, files: int, where: str) -> int:
     """Make the second call; return how many data files it took over, by what it wrote."""
     catalog, path = lake.catalog(), progress_of(lake.catalog())
     lines = path.read_bytes().count(b"\n") - 1 if path.exists() else 0
-    before = encrypted(lake)
+    before = encrypted_files(lake)
     table: Any = catalog.load_table("db.t")
     done = convert(table, key_id="keyA", history="keep" if "history" in name else "drop", progress_file=path)
     assert (done.files, done.reused) == (files, max(lines, 0)), where
-    assert len(encrypted(lake) - before) == files - done.reused, where
+    assert len(encrypted_files(lake) - before) == files - done.reused, where
     assert not path.exists(), where
     found = catalog.load_table("db.t")
     assert ids(found) == OPERATIONS[name].after, where
     (report,) = audit(catalog, "db.t", depth="bytes").tables
     assert (report.counts, report.unseen) == ({}, ()), where
     return done.reused
-
-
-def encrypted(lake: TestLake) -> set[str]:
-    """Data files that are encrypted to their end; what was being written has an end, too, but no entry anywhere."""
-    return {name for name, data in lake.files().items() if "/data/" in name and data[:4] in {b"PARE", b"AGS1"}}
 
 
 def test_a_call_that_goes_on_may_be_killed_too(server: Server, tmp_path: Path) -> None:
@@ -96,7 +92,7 @@ def test_what_was_finished_and_is_not_gone_on_with_is_left_over(server: Server, 
     _, every_step = server.run(name, stepping(restored.lake.properties()), NEVER, only=MOMENTS)
     lake = restored.again()
     server.run(name, stepping(lake.properties()), every_step.index(COMMITTED) - 1, only=MOMENTS)
-    first = encrypted(lake)
+    first = encrypted_files(lake)
     assert len(first) == CONVERTED_FILES
     table: Any = lake.catalog().load_table("db.t")
     assert convert(table, key_id="keyA").reused == 0
@@ -104,4 +100,4 @@ def test_what_was_finished_and_is_not_gone_on_with_is_left_over(server: Server, 
     left = {file.path for file in leftovers(found, older_than=timedelta(0)).files}
     assert {str(lake.warehouse / one) for one in first} <= left
     remove_leftovers(found, older_than=timedelta(seconds=-60))
-    assert len(encrypted(lake)) == CONVERTED_FILES
+    assert len(encrypted_files(lake)) == CONVERTED_FILES

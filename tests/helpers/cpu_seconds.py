@@ -17,7 +17,7 @@ import pytest
 
 from tests.helpers.turns import COSTLY
 
-# CPU seconds from which a test is listed: these five hundred tests of nine thousand take two fifths of the whole run.
+# CPU seconds from which a test is listed: one of fifteen tests, which take half of the whole run.
 _LISTED_FROM: Final = 0.7
 # Nothing of these waits: keys that leak, what README promises, kills and faults. Nor do modules that choose what they try today themselves.
 _NEVER: Final = ("tests/leak/", "tests/demo/", "tests/test_", "tests/crash/", "tests/faults/")

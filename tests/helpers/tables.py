@@ -19,3 +19,8 @@ def ids(table: Any, **scan: Any) -> list[int]:
 def local(location: str) -> Path:
     """Return the path of a file on this machine."""
     return Path(location.removeprefix("file://").removeprefix("file:"))
+
+
+def encrypted_files(lake: Any) -> set[str]:
+    """Return the data files on a lake's storage that are encrypted; what is being written is among them once it has its beginning."""
+    return {name for name, data in lake.files().items() if "/data/" in name and data[:4] in {b"PARE", b"AGS1"}}

@@ -71,13 +71,12 @@ def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float], 
     """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a fifth by time."""
     sweep = _second_sweep if second else _sweep
     waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and sweep(item) is None]
-    parts: list[tuple[float, list[pytest.Item]]] = [(0.0, []) for _ in range(_COSTLY_EVERY)]
+    loads, part_of = [0.0] * _COSTLY_EVERY, dict[pytest.Item, int]()
     for item in sorted(waits, key=lambda item: (-seconds[item.nodeid], item.nodeid)):
-        least = min(range(_COSTLY_EVERY), key=lambda part: parts[part][0])
-        parts[least] = (parts[least][0] + seconds[item.nodeid], [*parts[least][1], item])
+        part_of[item] = loads.index(min(loads))
+        loads[part_of[item]] += seconds[item.nodeid]
     today = turn("costly tests", _COSTLY_EVERY)
-    waiting = {item for number, (_, part) in enumerate(parts) for item in part if number != today}
-    return [item for item in items if item not in waiting]
+    return [item for item in items if part_of.get(item, today) == today]
 
 
 def _sweep(item: pytest.Item) -> tuple[str, int] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.checkpoints import forget_last_batch
 from tests.interop.model import arrow
 from tests.interop.our_side import plain_files
 from tests.interop.session import DATABASE
@@ -39,12 +40,6 @@ def copy(engines, tmp_path):
         return str(query.id)
 
     return run
-
-
-def forget_last_batch(checkpoint: Any) -> None:
-    last = max((path for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_each_reads_and_writes_streams_of_the_others_tables(engines, new_table, copy, tmp_path):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
+from tests.helpers.checkpoints import forget_last_batch
 from tests.lakes.sqlite import KEY
 
 pytestmark = pytest.mark.spark
@@ -62,14 +63,6 @@ def into(tmp_path):
         return query
 
     return run
-
-
-def forget_last_batch(checkpoint):
-    """Let the checkpoint be as after a kill between the table's commit and Spark's own."""
-    last = max((path for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-    return int(last.name)
 
 
 def row(number, city="a"):

@@ -10,7 +10,7 @@ import pytest
 import icelock.spark
 
 # Modules whose classes Spark pickles for its tasks.
-PICKLED = ("write", "read", "row_rewrite", "splits", "write_plain", "list_files")
+PICKLED = ("write", "read", "row_rewrite", "splits", "write_plain", "list_files", "copy_files", "read_changes")
 OF_THE_DRIVER = {
     f"icelock.spark.{name}"
     for name in ("read_table", "change_rows", "session", "sql_tables", "table_writer", "driver", "native", "jvm", "settings.catalogs")
@@ -30,6 +30,11 @@ def test_a_task_unpickles_its_class_without_the_drivers_modules(module):
     assert not {name for name in ours if name.split(".")[1] in ("catalog", "kms", "keys", "table", "maintenance", "cli")}
     assert not (OF_THE_DRIVER | HEAVY) & loaded
     assert len(ours) <= 20, sorted(ours)  # those of row_rewrite, with the opening of sealed splits
+
+
+def test_options_are_read_without_pyicebergs_tables():
+    """Planning processes of the data source, and the calling process, read them first of all."""
+    assert not HEAVY & imported("import icelock.spark.settings.options")
 
 
 def test_the_writers_module_brings_three_of_ours_with_it():

@@ -78,11 +78,8 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
     check_loaded(table)
     table.refresh()
     name = ".".join(table.name())
-    origin = PlainOrigin.of(table.properties)
-    if origin is None and not is_encrypted(table.metadata):
-        raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
-    if origin is None:
-        raise PolicyError(f"table {name} has no plain files: it was not converted, or they were removed already")
+    without = "has no plain files: it was not converted, or they were removed already"
+    origin = PlainOrigin.needed(table.metadata, table=name, without=without)
     check_gc(table.metadata, table=name)
     _check_sound(table, name)
     home = Home.of(table)

@@ -8,20 +8,17 @@ Not here: how they are sealed (``spark.sealed``, ``table.maintenance.progress_fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from pyiceberg.manifest import DATA_FILE_TYPE, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from icelock.metadata.manifest import DataFile
-from icelock.properties import ENCRYPTED_VERSION
-
-_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
+from icelock.metadata.manifest import DATA_FILE_FIELDS, DataFile
 
 
 def values_of(file: DataFile) -> dict[str, Any]:
     """Return the fields of a file's entry by name: numbers, text, bytes, and lists and maps of these; partition values as PyIceberg's."""
-    values = {name: getattr(file, name, None) for name in _FIELDS}
+    values = {name: getattr(file, name, None) for name in DATA_FILE_FIELDS}
     return values | {"content": int(file.content), "file_format": file.file_format.value, "partition": tuple(file.partition._data)}  # noqa: SLF001
 
 

@@ -71,7 +71,7 @@ _OF_CONTENTS: Final = (
     *("lower_bounds", "upper_bounds", "split_offsets"),
 )
 """Fields that say what is in a file."""
-_DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
+DATA_FILE_FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[ENCRYPTED_VERSION].fields)
 _MANIFEST_FIELDS: Final = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[ENCRYPTED_VERSION].fields)
 _KEY_METADATA: Final = "key_metadata"
 _ENUMS: Final = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
@@ -135,7 +135,7 @@ class DataFile(IcebergDataFile):
         return self._data[19]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return _repr_without_keys("DataFile", _DATA_FILE_FIELDS, self._data)
+        return _repr_without_keys("DataFile", DATA_FILE_FIELDS, self._data)
 
     __str__ = __repr__
 
@@ -250,23 +250,23 @@ def stored_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 def file_with(file: DataFile, **fields: Any) -> DataFile:
     """Return the same file with other values of some fields."""
-    return DataFile.from_args(**{**dict(zip(_DATA_FILE_FIELDS, file._data, strict=True)), **fields})  # noqa: SLF001 - PyIceberg's Record
+    return DataFile.from_args(**{**dict(zip(DATA_FILE_FIELDS, file._data, strict=True)), **fields})  # noqa: SLF001 - PyIceberg's Record
 
 
 def set_place(file: IcebergDataFile, *, path: str, size: int, key_metadata: bytes) -> None:
     """Let an entry name a file that was written again: where it lies, its bytes on storage, and the key metadata that opens it."""
     for name, value in (("file_path", path), ("file_size_in_bytes", size), (_KEY_METADATA, key_metadata)):
-        file._data[_DATA_FILE_FIELDS.index(name)] = value  # noqa: SLF001 - likewise
+        file._data[DATA_FILE_FIELDS.index(name)] = value  # noqa: SLF001 - likewise
 
 
 def set_referenced(file: IcebergDataFile, path: str) -> None:
     """Let the entry of a deletion vector name its data file by another place."""
-    file._data[_DATA_FILE_FIELDS.index("referenced_data_file")] = path  # noqa: SLF001 - likewise
+    file._data[DATA_FILE_FIELDS.index("referenced_data_file")] = path  # noqa: SLF001 - likewise
 
 
 def set_contents(file: IcebergDataFile, like: DataFile) -> None:
     """Let an entry say of its file's rows and columns what another one does."""
-    for position in map(_DATA_FILE_FIELDS.index, _OF_CONTENTS):
+    for position in map(DATA_FILE_FIELDS.index, _OF_CONTENTS):
         file._data[position] = like._data[position]  # noqa: SLF001 - likewise
 
 

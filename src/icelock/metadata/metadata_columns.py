@@ -14,6 +14,7 @@ Not here: how the values come into batches (``project``), which rows are deleted
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionSpec
@@ -34,6 +35,16 @@ CHANGE_TYPE: Final = NestedField(2147483543, "_change_type", StringType(), requi
 CHANGE_ORDINAL: Final = NestedField(2147483542, "_change_ordinal", IntegerType(), required=False)
 COMMIT_SNAPSHOT_ID: Final = NestedField(2147483541, "_commit_snapshot_id", LongType(), required=False)
 CHANGE_COLUMNS: Final = (CHANGE_TYPE, CHANGE_ORDINAL, COMMIT_SNAPSHOT_ID)
+
+
+class ChangeType(StrEnum):
+    """The values of ``_change_type``: Java's ChangelogOperation."""
+
+    INSERT = "INSERT"
+    DELETE = "DELETE"
+    UPDATE_BEFORE = "UPDATE_BEFORE"
+    UPDATE_AFTER = "UPDATE_AFTER"
+
 
 OF_POSITION_IDS: Final = (ROW_ID.field_id, LAST_UPDATED.field_id, POS.field_id)
 CONSTANT_IDS: Final = (FILE.field_id, SPEC_ID.field_id, PARTITION_ID)

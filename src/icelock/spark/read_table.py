@@ -81,23 +81,21 @@ def read(  # noqa: PLR0913 - what a read can say
         KeyUnavailableError: no KMS, or it refused.
         IntegrityError: a manifest or manifest list was changed.
     """
+    at = {
+        "snapshot_id": snapshot_id,
+        "as_of_timestamp": as_of_timestamp,
+        "branch": branch,
+        "tag": tag,
+        "start_snapshot_id": start_snapshot_id,
+        "end_snapshot_id": end_snapshot_id,
+        "start_timestamp": start_timestamp,
+        "end_timestamp": end_timestamp,
+    }
     if not isinstance(table, str):
-        between = (start_snapshot_id, end_snapshot_id, start_timestamp, end_timestamp)
-        if any(given is not None for given in (columns, row_filter, snapshot_id, as_of_timestamp, branch, tag, *between)):
+        if any(given is not None for given in (columns, row_filter, *at.values())):
             raise PolicyError("a scan says itself what is read: give columns, filter, snapshot or ref to table.scan(...), not to read")
         return _scan_rows(spark, table, _engine(engine))
-    options = ReadOptions.of(
-        table,
-        columns=columns,
-        snapshot_id=snapshot_id,
-        as_of_timestamp=as_of_timestamp,
-        branch=branch,
-        tag=tag,
-        start_snapshot_id=start_snapshot_id,
-        end_snapshot_id=end_snapshot_id,
-        start_timestamp=start_timestamp,
-        end_timestamp=end_timestamp,
-    )
+    options = ReadOptions.of(table, columns=columns, **at)
     return read_options(spark, options, AlwaysTrue() if row_filter is None else parse_filter(row_filter), engine)
 
 

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from pyiceberg.table.metadata import TableMetadata
-
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.json_values import whole_number
 from icelock.properties import STREAM_PREFIX
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from icelock.table.transaction import EncryptedTransaction
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
@@ -76,14 +76,12 @@ class Epoch:
 
 def _last(metadata: TableMetadata, branch: str, query: str) -> int | None:
     """Return the number of the last batch of a query that a branch has."""
-    ref = metadata.refs.get(branch)
-    snapshot = None if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
-    while snapshot is not None:
+    from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - options of Spark know batches, and tasks read options
+
+    for snapshot in ancestors_of(metadata.snapshot_by_name(branch), metadata):
         summary: Mapping[str, str] = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if summary.get(QUERY_ID) == query:
             return whole_number(summary, EPOCH_ID, 0)
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
     number, _, of = metadata.properties.get(STREAM_PREFIX + query, "").partition(" ")
     if not number.isdecimal() or (of.removeprefix("-").isdecimal() and metadata.snapshot_by_id(int(of)) is not None):
         return None

@@ -16,8 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.table.metadata import TableMetadata
+
 from icelock import properties as names
 from icelock.errors import PolicyError
+from icelock.metadata.table_metadata import is_encrypted
 
 _DIGEST: Final = " sha256:"
 
@@ -44,6 +47,15 @@ class PlainOrigin:
             return None
         location, found, digest = properties[name].rpartition(_DIGEST)
         return cls(location=location if found else digest, sha256=digest if found else "", removing=name == names.REMOVING_PLAIN)
+
+    @classmethod
+    def needed(cls, metadata: TableMetadata, *, table: str, without: str) -> PlainOrigin:
+        """Return the origin of a converted table; a PolicyError for a plain table, or with ``without`` for one that has none."""
+        found = cls.of(metadata.properties)
+        if found is None:
+            why = without if is_encrypted(metadata) else "is plain: it was not converted, or that was undone"
+            raise PolicyError(f"table {table} {why}")
+        return found
 
     @classmethod
     def at(cls, location: str, data: bytes) -> PlainOrigin:

@@ -29,7 +29,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, ancestors_between_ids
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -299,15 +299,7 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         return self._rows().count()
 
     def _rows(self) -> AddedFiles:
-        rows = AddedFiles(
-            table_metadata=self.table_metadata,
-            io=self.io,
-            row_filter=self.row_filter,
-            selected_fields=self.selected_fields,
-            case_sensitive=self.case_sensitive,
-            options=self.options,
-            limit=self.limit,
-        )
+        rows = AddedFiles.like(self)
         rows.by = self._append_snapshots()
         return rows
 
@@ -315,14 +307,31 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
             return frozenset()
         first, last = self._validate_and_resolve_snapshots()
-        between = ancestors_between_ids(first, last, self.table_metadata)
-        return frozenset(one.snapshot_id for one in between if one.summary is not None and one.summary.operation == Operation.APPEND)
+        return appends_of(ancestors_between_ids(first, last, self.table_metadata))
+
+
+def appends_of(snapshots: Iterable[Snapshot]) -> frozenset[int]:
+    """Return the ids of the append snapshots among some."""
+    return frozenset(one.snapshot_id for one in snapshots if one.summary is not None and one.summary.operation == Operation.APPEND)
 
 
 class AddedFiles(DataScan):
     """A scan of the data files that the snapshots ``by`` added, in the order of their manifests, without deletes."""
 
     by: frozenset[int] = frozenset()
+
+    @classmethod
+    def like(cls, scan: DataScan | IncrementalAppendScan) -> Self:
+        """Return a scan of such files with the filter, columns, options and limit of another one."""
+        return cls(
+            table_metadata=scan.table_metadata,
+            io=scan.io,
+            row_filter=scan.row_filter,
+            selected_fields=scan.selected_fields,
+            case_sensitive=scan.case_sensitive,
+            options=scan.options,
+            limit=scan.limit,
+        )
 
     def plan_files(self) -> list[FileScanTask]:
         """Return the added files that may hold matching rows."""

@@ -25,7 +25,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from icelock.errors import FormatError, PolicyError
 from icelock.plan.task import ScanTask
@@ -170,7 +170,7 @@ class TableStream:
         if start == BEGINNING:
             return None
         end, files, rows = start, 0, 0
-        for snapshot, begin in self._from(start):
+        for _, snapshot, begin in self._from(start):
             if end != start and self._refusal(snapshot, begin):
                 break  # what came before it is read first
             found = self._of(snapshot, begin)
@@ -203,11 +203,11 @@ class TableStream:
     def _between(self, start: StreamOffset, end: StreamOffset) -> Iterator[tuple[Snapshot, StreamOffset]]:
         """Yield the snapshots between two offsets, each with where to begin in it."""
         last = self._place(end.snapshot_id, "a batch of the checkpoint ends with")
-        for snapshot, begin in self._from(self._first() if start == BEGINNING else start):
-            if self._history.index(snapshot) > last:
+        for place, snapshot, begin in self._from(self._first() if start == BEGINNING else start):
+            if place > last:
                 raise FormatError(f"table {self._name}: a batch of the checkpoint ends with {end.to_json()}, before it begins")
             yield snapshot, begin
-            if snapshot.snapshot_id == end.snapshot_id:
+            if place == last:
                 return
 
     def batch(self, start: StreamOffset, end: StreamOffset, columns: Sequence[str]) -> BatchFiles:
@@ -235,12 +235,12 @@ class TableStream:
         appended = _operation(snapshot) == Operation.APPEND
         return StreamOffset(snapshot.snapshot_id, max(_PASSED, len(self._added(snapshot, scan_all=False)) if appended else 0))
 
-    def _from(self, start: StreamOffset) -> Iterator[tuple[Snapshot, StreamOffset]]:
-        """Yield the snapshots from an offset on, each with where to begin in it."""
-        place = self._place(start.snapshot_id, "the checkpoint has read up to")
-        yield self._history[place], start
-        for snapshot in self._history[place + 1 :]:
-            yield snapshot, StreamOffset(snapshot.snapshot_id, 0)
+    def _from(self, start: StreamOffset) -> Iterator[tuple[int, Snapshot, StreamOffset]]:
+        """Yield the snapshots from an offset on, with their places in the history, and with where to begin in each."""
+        first = self._place(start.snapshot_id, "the checkpoint has read up to")
+        for place in range(first, len(self._history)):
+            snapshot = self._history[place]
+            yield place, snapshot, start if place == first else StreamOffset(snapshot.snapshot_id, 0)
 
     def _place(self, snapshot_id: int, who: str) -> int:
         for place, snapshot in enumerate(self._history):
@@ -299,14 +299,7 @@ class TableStream:
 
 def _history(metadata: TableMetadata, branch: str) -> Sequence[Snapshot]:
     """Return the snapshots of a branch that are there without a gap, the oldest first."""
-    found: list[Snapshot] = []
-    ref = metadata.refs.get(branch)
-    snapshot = None if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
-    while snapshot is not None:
-        found.append(snapshot)
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
-    return found[::-1]
+    return list(ancestors_of(metadata.snapshot_by_name(branch), metadata))[::-1]
 
 
 def _operation(snapshot: Snapshot) -> Operation | None:

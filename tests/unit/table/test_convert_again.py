@@ -16,7 +16,7 @@ from pyiceberg.transforms import TruncateTransform
 from icelock.errors import IcelockError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, undo_conversion
 from icelock.table.maintenance import convert_files
-from tests.helpers.tables import ids, load, local
+from tests.helpers.tables import encrypted_files, ids, load, local
 from tests.lakes.mixed import ALLOW, mixed_table
 from tests.lakes.sqlite import TestLake, people
 from tests.unit.table.test_convert import commit_deletes, equality, meanwhile, plain_catalog, plain_table, positions
@@ -33,11 +33,6 @@ def path(tmp_path: Path) -> Path:
 def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """One file after the other, so that it is known which are finished."""
     monkeypatch.setattr(convert_files, "_AT_ONCE", 1)
-
-
-def encrypted(lake: TestLake) -> set[str]:
-    """Data files on storage that are encrypted."""
-    return {name for name, data in lake.files().items() if "/data/" in name and data[:4] in {b"PARE", b"AGS1"}}
 
 
 def finished(path: Path) -> int:
@@ -57,12 +52,12 @@ def stopped(lake: TestLake, path: Path, *, empty: int = 0, **arguments: Any) -> 
     last = local(planned(plain_catalog(lake).load_table("db.t"))[0 if arguments.get("history") == "keep" else -1])
     whole = last.read_bytes()
     last.write_bytes(whole[:-9])
-    before = encrypted(lake)
+    before = encrypted_files(lake)
     with pytest.raises(IcelockError) as raised:
         convert(load(lake), progress_file=path, **{"key_id": "keyA", **arguments})
     last.write_bytes(whole)
     number = finished(path)
-    assert len(encrypted(lake) - before) == number - empty
+    assert len(encrypted_files(lake) - before) == number - empty
     assert f"{number - empty} finished files stay for the next call with progress file {path}" in raised.value.__notes__
     return number
 
@@ -78,11 +73,11 @@ def test_finished_files_are_not_written_again(lake: TestLake, path: Path, histor
     table = plain_table(lake, rows=10 * FILES)
     number = stopped(lake, path, history=history)
     assert FILES - 3 <= number < FILES
-    first = encrypted(lake)
+    first = encrypted_files(lake)
     assert plain_catalog(lake).load_table("db.t").metadata == table.metadata
     done = convert(load(lake), key_id="keyA", history=history, progress_file=path)
     assert (done.files, done.added_files, done.reused) == (FILES, FILES, number)
-    assert len(encrypted(lake) - first) == FILES - number
+    assert len(encrypted_files(lake) - first) == FILES - number
     assert ids(checked(lake)) == list(range(10 * FILES))
     assert leftovers(load(lake), older_than=timedelta(0)).files == ()
     assert not [one for one in path.parent.iterdir() if "progress" in one.name]
@@ -105,10 +100,10 @@ def test_deletes_are_part_of_what_a_copy_is_of(lake: TestLake, path: Path) -> No
     (first,) = [task.file.file_path for task in table.scan(row_filter="id = 3").plan_files()]
     commit_deletes(table, equality(table, 1002), positions(table, first, 3))
     table.refresh()
-    written = encrypted(lake)
+    written = encrypted_files(lake)
     done = convert(load(lake), key_id="keyA", progress_file=path)
     # An equality delete without a partition is for all files of its snapshot and before: each is another source now.
-    assert (done.reused, len(encrypted(lake) - written), len(done_before)) == (0, FILES + 1, FILES + 1)
+    assert (done.reused, len(encrypted_files(lake) - written), len(done_before)) == (0, FILES + 1, FILES + 1)
     assert ids(checked(lake)) == sorted({*range(10 * FILES), *range(1000, 1005)} - {3, 1002})
     left = leftovers(load(lake), older_than=timedelta(0)).files
     assert len([one for one in left if "/data/" in one.path]) == number
@@ -142,13 +137,13 @@ def test_a_copy_of_an_earlier_call_is_not_deleted(lake: TestLake, path: Path, mo
     """It was used by the first round, and its file lost a row before the switch: now it is left over."""
     table = plain_table(lake, rows=10 * FILES)
     stopped(lake, path)
-    first = encrypted(lake)
+    first = encrypted_files(lake)
     meanwhile(monkeypatch, lambda: table.delete("id = 53"))
     done = convert(load(lake), key_id="keyA", progress_file=path)
     assert done.reused == len(first) - 1
     found = checked(lake)
     assert ids(found) == sorted({*range(10 * FILES)} - {53})
-    assert first <= encrypted(lake)
+    assert first <= encrypted_files(lake)
     left = [one.path for one in leftovers(found, older_than=timedelta(0)).files]
     assert len([one for one in left if pq_is_encrypted(one)]) == 1
 
@@ -191,7 +186,7 @@ def test_ids_of_a_restored_catalog_mean_other_columns(lake: TestLake, path: Path
 def test_a_copy_that_is_not_what_was_written_is_written_again(lake: TestLake, path: Path, damage: str) -> None:
     plain_table(lake, rows=10 * FILES)
     number = stopped(lake, path)
-    copies = sorted(encrypted(lake))
+    copies = sorted(encrypted_files(lake))
     at, other = (lake.warehouse / name for name in copies[:2])
     data = at.read_bytes()
     if damage == "gone":
@@ -216,7 +211,7 @@ def test_avro_files_too(lake: TestLake, path: Path) -> None:
     table = plain_table(lake, rows=10 * FILES)
     table.transaction().set_properties({"write.format.default": "avro"}).commit_transaction()
     number = stopped(lake, path)
-    copies = sorted(encrypted(lake))
+    copies = sorted(encrypted_files(lake))
     assert {Path(name).suffix for name in copies} == {".avro"}
     (lake.warehouse / copies[0]).write_bytes((lake.warehouse / copies[1]).read_bytes())
     assert convert(load(lake), key_id="keyA", progress_file=path).reused == number - 1
@@ -271,7 +266,7 @@ def test_a_damaged_file_stops_before_anything_is_written(lake: TestLake, path: P
     with pytest.raises(IntegrityError, match="remove it"):
         convert(load(lake), key_id="keyA", progress_file=path)
     assert lake.files() == before
-    first = encrypted(lake)
+    first = encrypted_files(lake)
     path.unlink()
     assert convert(load(lake), key_id="keyA", progress_file=path).reused == 0
     left = {Path(one.path).name for one in leftovers(checked(lake), older_than=timedelta(0)).files}
@@ -306,9 +301,9 @@ def test_a_switch_that_is_refused_keeps_what_is_finished(lake: TestLake, path: P
         convert(catalog.load_table("db.t"), key_id="keyA", progress_file=path)
     monkeypatch.undo()
     monkeypatch.setattr(convert_files, "_AT_ONCE", 1)
-    assert (finished(path), len(encrypted(lake))) == (FILES, FILES)
+    assert (finished(path), len(encrypted_files(lake))) == (FILES, FILES)
     assert convert(load(lake), key_id="keyA", progress_file=path).reused == FILES
-    assert len(encrypted(lake)) == FILES
+    assert len(encrypted_files(lake)) == FILES
     assert ids(checked(lake)) == list(range(10 * FILES))
 
 
@@ -330,7 +325,7 @@ def test_a_disk_that_is_full(lake: TestLake, path: Path, monkeypatch: pytest.Mon
     with pytest.raises(PolicyError, match="No space left on device"):
         convert(load(lake), key_id="keyA", progress_file=path)
     monkeypatch.setattr(module.os, "write", write)
-    assert (finished(path), len(encrypted(lake))) == (2, 2)
+    assert (finished(path), len(encrypted_files(lake))) == (2, 2)
     assert convert(load(lake), key_id="keyA", progress_file=path).reused == 2
     assert ids(checked(lake)) == list(range(10 * FILES))
     assert leftovers(load(lake), older_than=timedelta(0)).files == ()

@@ -272,16 +272,17 @@ def test_entries_come_back_as_they_were(path: Path, encryption: TableEncryption)
     task = ScanTask(path="a", file_format="PARQUET", key_metadata=None, file_size=7, record_count=10, spec_id=3, partition=tuple(partition))
     other = replace(task, file_size=8)
     with suppress(StoppedError), progress_file(path, ABOUT, encryption) as opened:
-        KeptCopies(opened).add(("a", 1), task, [file])
-        KeptCopies(opened).add(("b", 1), task, [])
+        KeptCopies(opened).add(("a",), (1,), task, [file])
+        KeptCopies(opened).add(("b",), (1,), task, [])
         raise StoppedError
     with progress_file(path, ABOUT, encryption) as opened:
         kept = KeptCopies(opened)
         assert kept.paths == {file.file_path}
-        assert kept.of({("a", 1): other, ("c", 1): task}) == {}
-        found = kept.of({("a", 1): task, ("b", 1): task})
-    [again] = found.pop(("a", 1))
-    assert found == {("b", 1): []}
+        assert kept.of({("a",): other, ("c",): task}, (1,)) == {}
+        assert kept.of({("a",): task}, (2,)) == {}
+        found = kept.of({("a",): task, ("b",): task}, (1,))
+    [again] = found.pop(("a",))
+    assert found == {("b",): []}
     assert [repr(value) for value in again.partition._data] == [repr(value) for value in partition]
     assert again._data[:3] + again._data[4:] == file._data[:3] + file._data[4:]
     assert (again.spec_id, again.fresh, again.key_metadata) == (3, True, b"\x01key")

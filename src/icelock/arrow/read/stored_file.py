@@ -103,14 +103,10 @@ class ParquetRows:
         self._source = source
         self._schema = schema
 
-    def check_rows(self, record_count: int) -> None:
-        """Check that there are as many rows as a manifest entry says; the other formats' rows are counted as they are read.
-
-        Raises:
-            IntegrityError: there are more or fewer.
-        """
-        if self._source.metadata.num_rows != record_count:
-            raise miscounted(self._source.location, str(self._source.metadata.num_rows), record_count)
+    @property
+    def count(self) -> int:
+        """The number of rows, as the footer says."""
+        return self._source.metadata.num_rows  # type: ignore[no-any-return]
 
     def batches(self, leaves: Sequence[int], matching: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of the row groups that may match.
@@ -261,6 +257,16 @@ def _record(columns: Sequence[AvroColumn]) -> dict[str, Any]:
 
 
 Rows = ParquetRows | AvroRows | OrcRows
+
+
+def check_rows(file: Rows, location: str, record_count: int) -> None:
+    """Check that a file has as many rows as its manifest entry says, if it is a Parquet file: those of others are counted as they are read.
+
+    Raises:
+        IntegrityError: there are more or fewer.
+    """
+    if isinstance(file, ParquetRows) and file.count != record_count:
+        raise miscounted(location, str(file.count), record_count)
 
 
 @contextmanager

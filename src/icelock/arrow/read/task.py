@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,12 +28,10 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
-from icelock.arrow.read.stored_file import ParquetRows, Rows, StoredFile, open_file
+from icelock.arrow.read.stored_file import Rows, StoredFile, check_rows, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
-
-_KEPT: Final = False
 
 
 def needs_reading(context: ReadContext, task: ScanTask) -> bool:
@@ -83,8 +81,8 @@ def read_task(context: ReadContext, task: ScanTask, *, without: BitMap64 | None 
 def _read(context: ReadContext, task: ScanTask, stored: StoredFile, without: BitMap64 | None, *, counted: bool) -> Iterator[pa.RecordBatch]:
     deletes = Deletes.read(context, task, also=without) if task.deletes or without else None
     with open_file(stored, context.io, schema=context.table_schema, name_mapping=context.name_mapping) as file:
-        if counted and isinstance(file, ParquetRows):
-            file.check_rows(task.record_count)
+        if counted:
+            check_rows(file, task.path, task.record_count)
         yield from read_open(context, task, file, deletes)
 
 
@@ -157,7 +155,7 @@ class _Rows:
             mask = kept if mask is None else pc.and_kleene(mask, kept)
         if self._gone is not None:
             left = self._gone.keep(batch, first)
-            lost = pa.repeat(pa.scalar(_KEPT), batch.num_rows) if left is None else pc.invert(left)
+            lost = pa.repeat(pa.scalar(value=False), batch.num_rows) if left is None else pc.invert(left)
             mask = lost if mask is None else pc.and_kleene(mask, lost)
         positions = pa.arange(first, first + batch.num_rows) if self._projection.needs_positions else None
         if mask is not None:

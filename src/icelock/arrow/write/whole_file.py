@@ -22,7 +22,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.file_schema import FileField
-from icelock.arrow.read.stored_file import ParquetRows, StoredFile, open_file
+from icelock.arrow.read.stored_file import StoredFile, check_rows, open_file
 from icelock.arrow.read.task import read_open
 from icelock.arrow.types import can_read
 from icelock.arrow.write.context import WriteContext
@@ -62,8 +62,7 @@ def write_whole(  # noqa: PLR0913 - what is read, and how it is written
                 f"{task.path} has none of the columns that the table has or had, so its rows cannot be kept as they are: write it again, "
                 "and expire the snapshots that need it; or keep the current state only (history='drop', --history drop)"
             )
-        if isinstance(file, ParquetRows):
-            file.check_rows(task.record_count)
+        check_rows(file, task.path, task.record_count)
         rows = read_open(replace(read, schema=schema, row_filter=AlwaysTrue()), task, file)
         files = write_data_files(one_file(write, schema), rows, task_id=task_id, entropy=entropy)
     if len(files) > 1:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as sp
 
-from icelock.metadata.metadata_columns import CHANGE_COLUMNS
+from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ChangeType
 from icelock.spark.columns.types import quoted
 
 TYPE, ORDINAL, SNAPSHOT = (field.name for field in CHANGE_COLUMNS)
@@ -67,15 +66,20 @@ def changelog(rows: DataFrame, told: Told) -> DataFrame:
     if told.identifiers:
         found = _identified(found, within, told.identifiers, of_table)
     if told.updates:
-        label = f.when(f.col(_PAIR).isNull(), f.col(TYPE)).when(f.col(TYPE) == "DELETE", "UPDATE_BEFORE").otherwise("UPDATE_AFTER")
+        label = f.when(f.col(_PAIR).isNull(), f.col(TYPE)).when(_is_lost(), ChangeType.UPDATE_BEFORE.value)
+        label = label.otherwise(ChangeType.UPDATE_AFTER.value)
         found = found.withColumn(TYPE, label)
     return found.select(*(quoted(name) for name in names))
+
+
+def _is_lost() -> Column:
+    return f.col(TYPE) == ChangeType.DELETE.value
 
 
 def _counted(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
     """Add how many rows of a group were lost and gained, and each row's number: lost ones first, later snapshots first."""
     window = Window.partitionBy(*by).orderBy(f.col(TYPE), f.col(ORDINAL).desc())
-    lost = f.sum(f.when(f.col(TYPE) == "DELETE", 1).otherwise(0)).over(window.rowsBetween(*_LEFT))
+    lost = f.sum(f.when(_is_lost(), 1).otherwise(0)).over(window.rowsBetween(*_LEFT))
     return rows.withColumns(
         {_LOST: lost, _GAINED: f.count("*").over(window.rowsBetween(*_LEFT)) - lost, _NUMBER: f.row_number().over(window)}
     )
@@ -84,7 +88,7 @@ def _counted(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
 def _without_equal(rows: DataFrame, by: Sequence[Column], *, only: Column) -> DataFrame:
     """Take out one lost row for each gained one of a group; of rows that are ``only``."""
     lost, gained, number = f.col(_LOST), f.col(_GAINED), f.col(_NUMBER)
-    left = f.when(f.col(TYPE) == "DELETE", number <= lost - gained).otherwise(number - lost <= gained - lost)
+    left = f.when(_is_lost(), number <= lost - gained).otherwise(number - lost <= gained - lost)
     return _counted(rows, by).filter(~only | left)
 
 
@@ -121,8 +125,3 @@ def _comparable(column: Column, kind: sp.DataType) -> Column:
         entries = sp.StructType([sp.StructField("key", kind.keyType), sp.StructField("value", kind.valueType)])
         return f.transform(f.map_entries(column), lambda entry: _comparable(entry, entries))
     return column
-
-
-def united(parts: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of all parts."""
-    return reduce(DataFrame.unionAll, parts)

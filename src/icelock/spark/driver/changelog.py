@@ -9,16 +9,16 @@ Not here: what changed (``table.changes``, ``spark.columns.changelog``), who ask
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 
 from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sp
 
 from icelock.keys.entropy import SystemEntropy
-from icelock.metadata.metadata_columns import CHANGE_COLUMNS, LAST_UPDATED
+from icelock.metadata.metadata_columns import CHANGE_COLUMNS, LAST_UPDATED, ChangeType
 from icelock.metadata.metadata_columns import ROW_ID as ROW_ID_COLUMN
-from icelock.spark.columns.changelog import ROW_ID, UPDATED, Told, changelog, united
+from icelock.spark.columns.changelog import ROW_ID, UPDATED, Told, changelog
 from icelock.spark.columns.types import quoted, spark_schema
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
 from icelock.spark.settings.catalogs import bounds_of, executor_properties
@@ -59,7 +59,7 @@ def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name:
     parts = [] if compared and not alone else [_rows(spark, table, changes, name, alone).select(*columns)]
     if compared:
         parts.append(changelog(_rows(spark, table, changes, name, compared), told))
-    return united(parts)
+    return reduce(DataFrame.unionAll, parts)
 
 
 def _rows(spark: SparkSession, table: AnyTable, changes: Changes, name: str, sides: Sequence[Side]) -> DataFrame:
@@ -81,5 +81,5 @@ def _rows(spark: SparkSession, table: AnyTable, changes: Changes, name: str, sid
 
 
 def _split(side: Side) -> ChangeSplit:
-    what = "INSERT" if side.inserted else "DELETE"
-    return ChangeSplit(files=Split(side.tasks), labels=(what, side.commit.ordinal, side.commit.snapshot_id))
+    what = ChangeType.INSERT if side.inserted else ChangeType.DELETE
+    return ChangeSplit(files=Split(side.tasks), labels=(what.value, side.commit.ordinal, side.commit.snapshot_id))

@@ -8,7 +8,6 @@ Not here: which files (``table.maintenance.convert_files``), the work itself (``
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,12 +20,11 @@ from pyspark.sql import types as sp
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
-from icelock.io.listing import delete_files
 from icelock.keys.entropy import Entropy
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.driver.compact_here import Job, storage_for_tasks
-from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.driver.rewrite_here import SMALL, one_by_one, run_splits
 from icelock.spark.task.combine import CombinePlan, combine_sealed
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
@@ -58,12 +56,8 @@ class ConvertByTasks:
             yield from write_here(read, write, tasks, entropy, by_name=by_name)
             return
         for start in range(0, len(tasks), self._at_once):
-            left = deque(enumerate(self._written(read, write, tasks[start : start + self._at_once], by_name=by_name), start))
-            try:
-                while left:
-                    yield left.popleft()
-            finally:
-                delete_files(write.io, [file.file_path for _, files in left for file in files])
+            written = self._written(read, write, tasks[start : start + self._at_once], by_name=by_name)
+            yield from one_by_one(enumerate(written, start), write.io, lambda numbered: [file.file_path for file in numbered[1]])
 
     def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool) -> list[list[DataFile]]:
         """Write some files in one job."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -25,7 +24,7 @@ from icelock.io.file_io import EncryptingFileIO
 from icelock.io.listing import delete_files, list_files
 from icelock.spark.driver.compact_here import storage_for_tasks
 from icelock.spark.driver.interrupts import check
-from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.driver.rewrite_here import SMALL, one_by_one, run_splits
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.copy_files import CopyPlan, FileCopy, FilesCopied, copy_sealed
@@ -56,13 +55,7 @@ class CopyByTasks:
             yield from copy_here(io, groups)
             return
         for some in _jobs(groups):
-            left: deque[Places] = deque()
-            try:
-                left += self._copied(io, some)
-                while left:
-                    yield left.popleft()
-            finally:
-                delete_files(io, [place.path for places in left if not isinstance(places, Exception) for place in places])
+            yield from one_by_one(self._copied(io, some), io, _paths)
 
     def _copied(self, io: EncryptingFileIO, groups: Sequence[Sequence[ToCopy]]) -> list[Places]:
         """Copy some groups in one job."""
@@ -110,6 +103,10 @@ def _places(copies: Sequence[ToCopy], divided: Sequence[Sequence[int]], told: Se
         for place, (path, length, key_metadata) in zip(share, one.copies, strict=True):
             found[place] = NewPlace(path=path, length=length, key_metadata=key_metadata)
     return [found[number] for number in range(len(copies))]
+
+
+def _paths(places: Places) -> list[str]:
+    return [] if isinstance(places, Exception) else [place.path for place in places]
 
 
 def _split(copy: ToCopy) -> FileCopy:

@@ -11,13 +11,16 @@ Not here: which files (``spark.driver.plan_read``), the work on a file (``spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
+from pyiceberg.io import FileIO
 from pyspark.sql import SparkSession
 
+from icelock.io.listing import delete_files
 from icelock.keys.entropy import SystemEntropy
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.messages import SealedFiles
@@ -27,6 +30,7 @@ from icelock.spark.task.row_rewrite import RewritePlan, RewriteSplit, rewrite_fi
 SMALL: Final = 8 << 20
 _FEW_ROWS: Final = 1_000_000  # a small file of equal values may hold very many
 _PARTITIONS: Final = "spark.sql.leafNodeDefaultParallelism"
+T = TypeVar("T")
 
 
 def rewrite_here(spark: SparkSession, plan: RewritePlan, splits: Sequence[RewriteSplit]) -> list[SealedFiles]:
@@ -52,3 +56,13 @@ def run_splits(
     key = entropy.random_bytes(KEY_LENGTH)
     rows = spark.createDataFrame(sealed_rows(key, splits, entropy))
     return run_tasks(rows, partial(work, key), {_PARTITIONS: str(len(splits))})
+
+
+def one_by_one(made: Iterable[T], io: FileIO, paths_of: Callable[[T], Iterable[str]]) -> Generator[T]:
+    """Yield what a job made; whoever stops asking for more gets the files deleted that were not asked for."""
+    left = deque(made)
+    try:
+        while left:
+            yield left.popleft()
+    finally:
+        delete_files(io, [path for one in left for path in paths_of(one)])

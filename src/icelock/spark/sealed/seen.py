@@ -81,18 +81,16 @@ def base_of(metadata: Any, seen: Iterable[Seen], branch: str) -> Since | None:
 
     ``metadata`` is the table's now, ``seen`` what the rows come from, ``branch`` the one that is written.
     """
+    from pyiceberg.table.snapshots import ancestors_of
+
     from icelock.table.commit.conflicts import Since
 
     uuid = str(metadata.table_uuid)
     bases = [one.heads.get(branch, one.heads.get(_MAIN)) for one in seen if one.table_uuid == uuid]
     if not bases:
         return None
-    line: dict[int | None, int] = {}
-    ref = metadata.refs.get(branch)
-    current = None if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
-    while current is not None:
-        line[current.snapshot_id] = len(line)
-        current = None if current.parent_snapshot_id is None else metadata.snapshot_by_id(current.parent_snapshot_id)
+    ancestors = ancestors_of(metadata.snapshot_by_name(branch), metadata)
+    line: dict[int | None, int] = {one.snapshot_id: place for place, one in enumerate(ancestors)}
     line.setdefault(None, len(line))
     # A snapshot that is no longer the branch's ancestor is a conflict, which the commit finds.
     return Since(snapshot_id=max(bases, key=lambda base: line.get(base, len(line) + 1)))

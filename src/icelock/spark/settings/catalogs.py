@@ -89,14 +89,14 @@ def any_table_of(catalog: EncryptedCatalog, name: TableName) -> AnyTable:
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
     """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
     scan = engine_scan(table, options.columns or ("*",), _snapshot_id(table, options))
-    if options.branch is not None:
-        check_ref(table, options.branch, SnapshotRefType.BRANCH, options.table)
+    refs = ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref))
+    named = [(kind, ref) for kind, ref in refs if ref is not None]
+    for kind, ref in named:
+        check_ref(table, ref, kind, options.table)
     if options.between:
         scan = AppendedFiles.within(scan, bounds_of(options))
-    for kind, ref in ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref)):
-        if ref is not None:
-            check_ref(table, ref, kind, options.table)
-            scan = scan.use_ref(ref)
+    for _, ref in named:
+        scan = scan.use_ref(ref)
     try:
         scan.projection()
     except ValueError as e:

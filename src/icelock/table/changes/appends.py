@@ -12,11 +12,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
-from pyiceberg.table.snapshots import Operation
-
 from icelock.errors import PolicyError
 from icelock.table.changes.bounds import Bounds
-from icelock.table.scan import AddedFiles, DataScan
+from icelock.table.scan import AddedFiles, DataScan, appends_of
 
 
 class AppendedFiles(AddedFiles):
@@ -34,16 +32,7 @@ class AppendedFiles(AddedFiles):
         """
         if bounds.start is None and bounds.since is None:
             raise PolicyError("a read between snapshots needs a start: give start-snapshot-id; one of all up to a snapshot is snapshot-id")
-        made = cls(
-            table_metadata=scan.table_metadata,
-            io=scan.io,
-            row_filter=scan.row_filter,
-            selected_fields=scan.selected_fields,
-            case_sensitive=scan.case_sensitive,
-            options=scan.options,
-            limit=scan.limit,
-            table_identifier=scan.table_identifier,
-        )
+        made = cls.like(scan)
         made.bounds = bounds
         _ = made.by  # refuses bounds
         return made
@@ -64,5 +53,4 @@ class AppendedFiles(AddedFiles):
     @cached_property
     def by(self) -> frozenset[int]:  # type: ignore[override]  # a value there
         """The snapshots."""
-        between = self.bounds.snapshots(self.table_metadata)
-        return frozenset(one.snapshot_id for one in between if one.summary is not None and one.summary.operation == Operation.APPEND)
+        return appends_of(self.bounds.snapshots(self.table_metadata))

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from icelock.errors import ExpiredSnapshotError, PolicyError
 from icelock.table.commit.branches import no_such_ref
@@ -40,7 +40,7 @@ class Bounds:
             ExpiredSnapshotError: the start, or a snapshot after it, was expired.
         """
         since, until = self._times()
-        line = _ancestors(metadata, self._tip(metadata))
+        line = list(ancestors_of(self._tip(metadata), metadata))  # those that are left, the newest first
         if since is not None and (not line or line[0].timestamp_ms < since):
             return []
         first = self.start if since is None else _before(line, since)
@@ -62,33 +62,23 @@ class Bounds:
             raise PolicyError(f"start_timestamp ({since} ms) is not before end_timestamp ({until} ms)")
         return since, until
 
-    def _tip(self, metadata: TableMetadata) -> int | None:
+    def _tip(self, metadata: TableMetadata) -> Snapshot | None:
         if self.branch is None:
-            return metadata.current_snapshot_id
+            return metadata.current_snapshot()
         ref = metadata.refs.get(self.branch)
         if ref is None and self.branch == MAIN_BRANCH:
             return None
         if ref is None or ref.snapshot_ref_type != SnapshotRefType.BRANCH:
             raise PolicyError(f"the table {no_such_ref(metadata.refs, self.branch, SnapshotRefType.BRANCH)}")
-        return ref.snapshot_id
+        return metadata.snapshot_by_id(ref.snapshot_id)
 
     def _line_to_end(self, metadata: TableMetadata, line: list[Snapshot], end: int) -> list[Snapshot]:
-        if metadata.snapshot_by_id(end) is None:
+        last = metadata.snapshot_by_id(end)
+        if last is None:
             raise PolicyError(f"the end, snapshot {end}, is not in the table's metadata; table.snapshots() lists those that are")
         if self.branch is not None and all(one.snapshot_id != end for one in line):
             raise PolicyError(f"the end, snapshot {end}, is not an ancestor of branch {self.branch}")
-        return _ancestors(metadata, end)
-
-
-def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> list[Snapshot]:
-    """Return a snapshot and its ancestors that are left, the newest first."""
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
-    found = []
-    one = None if snapshot_id is None else by_id.get(snapshot_id)
-    while one is not None:
-        found.append(one)
-        one = None if one.parent_snapshot_id is None else by_id.get(one.parent_snapshot_id)
-    return found
+        return list(ancestors_of(last, metadata))
 
 
 def _before(line: list[Snapshot], moment: int) -> int | None:

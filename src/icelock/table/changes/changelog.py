@@ -102,19 +102,17 @@ class Changes:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         shared = self._scan.read_context()  # of all files of all snapshots, for decoded delete files
-        if self._how.net_changes:
-            yield from self._told(shared, self.sides())
-            return
-        for ordinal, snapshot in self.commits:
-            sides = Sides()
-            sides.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
-            yield from self._told(shared, sides)
+        together = (self.commits,) if self._how.net_changes else ((commit,) for commit in self.commits)
+        for commits in together:
+            yield from self._told(shared, self._sides(shared, commits))
 
     def sides(self) -> Sides:
         """Return what files lost and gained in all snapshots, for engines that read them; raises as ``to_arrow``."""
-        shared = self._scan.read_context()
+        return self._sides(self._scan.read_context(), self.commits)
+
+    def _sides(self, shared: ReadContext, commits: Iterable[tuple[int, Snapshot]]) -> Sides:
         found = Sides()
-        for ordinal, snapshot in self.commits:
+        for ordinal, snapshot in commits:
             found.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
         return found
 
@@ -170,7 +168,6 @@ class Changes:
             gained=gained,
             matching=matching,
             updates=self._how.updates,
-            compared=bool(by_id),
         ).batches()
 
     def _matched(self, shared: ReadContext, lost: Rows, gained: Rows) -> tuple[Matching, Matching]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.row_texts import row_texts
 from icelock.arrow.types import output_schema
 from icelock.errors import IntegrityError
-from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ROW_ID
+from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ROW_ID, ChangeType
 from icelock.table.changes.pairs import Matching, Rows
 from icelock.table.changes.sides import Commit
 
@@ -35,24 +34,17 @@ _CHANGE_SCHEMA: Final = output_schema(Schema(*CHANGE_COLUMNS))
 _NO_PAIR: Final = pa.scalar(None, pa.int64())
 
 
-class ChangeType(StrEnum):
-    """Java's ChangelogOperation."""
-
-    INSERT = "INSERT"
-    DELETE = "DELETE"
-    UPDATE_BEFORE = "UPDATE_BEFORE"
-    UPDATE_AFTER = "UPDATE_AFTER"
-
-
 class Columns:
     """What is read of changed rows, and what comes out.
 
     Attributes:
-        read: the columns to read: with ``compared`` all of the table, to see if an update changed anything; and the row id.
+        compared: whether rows are compared, to see if an update changed anything.
+        read: the columns to read: if they are, all of the table; and the row id.
         schema: of what comes out.
     """
 
     def __init__(self, wanted: Schema, table: Schema, *, compared: bool) -> None:
+        self.compared = compared
         fields = {field.field_id: field for field in wanted.fields}
         if compared:
             fields |= {field.field_id: field for field in table.fields}  # whole, where a part is wanted
@@ -101,7 +93,6 @@ class Changelog:
     gained: Rows
     matching: tuple[Matching, Matching]
     updates: bool
-    compared: bool
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield lost rows, then gained ones, each of a pair after the lost one.
@@ -163,7 +154,7 @@ class Changelog:
         if known is None or places.null_count:
             raise IntegrityError("files gave other rows when they were read again: something replaces them; read the changes anew")
         rows = gained.rows
-        if self.compared:
+        if self.columns.compared:
             changed = pc.not_equal(gained.texts, known.texts.take(places))
             rows, places = rows.filter(changed), places.filter(changed)
         if len(rows):

@@ -81,14 +81,11 @@ def among(ids: pa.Array, wanted: BitMap64) -> pa.Array:
     present = ids.drop_null()
     found = bitmap_of(present) & wanted
     if not found:
-        return pa.repeat(pa.scalar(_NO), len(ids))
+        return pa.repeat(pa.scalar(value=False), len(ids))
     if len(found) == len(ids):
-        return pa.repeat(pa.scalar(not _NO), len(ids))
+        return pa.repeat(pa.scalar(value=True), len(ids))
     numbers = found.to_array()
     return pc.is_in(ids, value_set=pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
-
-
-_NO = False
 
 
 def _read(context: ReadContext, sides: Sequence[Side]) -> tuple[defaultdict[Commit, _Versions], bool]:

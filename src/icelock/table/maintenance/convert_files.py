@@ -163,8 +163,7 @@ class Written:
             IntegrityError: a data file has not as many rows as its entry says.
         """
         missing = self.missing(plan)
-        formed = {(source, plan.form): task for source, task in missing.items()}
-        known = {} if self.kept is None else {source: files for (source, _), files in self.kept.of(formed).items()}
+        known = {} if self.kept is None else self.kept.of(missing, plan.form)
         self._write({source: task for source, task in missing.items() if source not in known}, plan, context, done)
         for (source, files), there in zip(known.items(), are_there(context.io, known.values()), strict=True):
             if there:
@@ -181,7 +180,7 @@ class Written:
             for number, files in written:
                 self.files[sources[number]] = files
                 if self.kept is not None:
-                    self.kept.add((sources[number], plan.form), tasks[number], files)
+                    self.kept.add(sources[number], plan.form, tasks[number], files)
                 done(tasks[number])
         if not all(source in self.files for source in sources):
             raise CommitError("not all data files were written, and nobody said why: the table was not converted")

@@ -58,12 +58,12 @@ class KeptCopies:
         """Where the progress file is."""
         return str(self._file.path)
 
-    def of(self, tasks: Mapping[tuple[Any, ...], ScanTask]) -> dict[tuple[Any, ...], list[DataFile]]:
-        """Return the copies of those data files, by source, that an earlier call finished; not looked at yet."""
-        names = {source: _name(source, task) for source, task in tasks.items()}
+    def of(self, tasks: Mapping[tuple[Any, ...], ScanTask], form: tuple[Any, ...]) -> dict[tuple[Any, ...], list[DataFile]]:
+        """Return the copies of those data files of a table of a form, by source, that an earlier call finished; not looked at yet."""
+        names = {source: _name(source, form, task) for source, task in tasks.items()}
         return {source: _files(self._records[name]) for source, name in names.items() if name in self._records}
 
-    def add(self, source: tuple[Any, ...], task: ScanTask, files: Iterable[DataFile]) -> None:
+    def add(self, source: tuple[Any, ...], form: tuple[Any, ...], task: ScanTask, files: Iterable[DataFile]) -> None:
         """Keep the copies of a data file.
 
         Raises:
@@ -71,7 +71,7 @@ class KeptCopies:
         """
         made = list(files)
         values = [[file.spec_id, {name: _plain(value) for name, value in values_of(file).items()}] for file in made]
-        self._file.add(json.dumps({_OF: _name(source, task), _FILES: values}, separators=(",", ":")).encode())
+        self._file.add(json.dumps({_OF: _name(source, form, task), _FILES: values}, separators=(",", ":")).encode())
         self.paths.update(file.file_path for file in made)
 
 
@@ -97,10 +97,10 @@ def _is_there(io: FileIO, file: DataFile) -> bool:
         return False
 
 
-def _name(source: tuple[Any, ...], task: ScanTask) -> str:
-    """Return the digest of a data file as it is in a version of its table."""
+def _name(source: tuple[Any, ...], form: tuple[Any, ...], task: ScanTask) -> str:
+    """Return the digest of a data file as it is in a version of its table; the sources of a kept history do not have the table's form."""
     entry = (task.file_size, task.record_count, task.spec_id, task.partition, task.first_row_id, task.sequence_number)
-    return sha256(repr((source, entry)).encode()).hexdigest()
+    return sha256(repr(((source, form), entry)).encode()).hexdigest()
 
 
 def _files(record: bytes) -> list[DataFile]:

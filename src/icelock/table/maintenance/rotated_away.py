@@ -11,22 +11,20 @@ Not here: files that the table has (``table.maintenance.deletable``), those that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
-
-from pyiceberg.utils.concurrent import ExecutorFactory
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from icelock import properties as names
 from icelock.errors import IcelockError
 from icelock.io.file_io import storage_of
 from icelock.io.limits import read_all
 from icelock.metadata.table_metadata import decode_metadata, is_encrypted
+from icelock.plan.planner import side_by_side
 from icelock.table.maintenance.deletable import Home, metadata_paths, read_lists, read_paths
 from icelock.table.state import OpenTable
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def rotated_away(table: OpenTable, home: Home) -> set[str]:
@@ -37,17 +35,13 @@ def rotated_away(table: OpenTable, home: Home) -> set[str]:
     older = sorted(home.owned_metadata(metadata_paths(metadata, table.metadata_location) - {table.metadata_location}), reverse=True)
     known = {snapshot.manifest_list for snapshot in metadata.snapshots}
     found: set[str] = set()
-    for version in _at_once(lambda path: _version(table, path), older):
+    for version in side_by_side(partial(_version, table), older):
         if version is None:
             continue
         lists = {one.manifest_list: one for one in version.snapshots if one.manifest_list not in known and getattr(one, "key_id", None)}
         known |= lists.keys()
         found |= _below(table, version, [lists[path] for path in sorted(home.owned(lists))])
     return home.owned(found)
-
-
-def _at_once(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    return ExecutorFactory.get_or_create().map(work, items)
 
 
 def _version(table: OpenTable, location: str) -> Any:
@@ -65,7 +59,7 @@ def _version(table: OpenTable, location: str) -> Any:
 def _below(table: OpenTable, version: Any, snapshots: Sequence[Any]) -> set[str]:
     """Return lists that are there, manifests and their files, as far as the keys of that version open them."""
     storage = storage_of(table.io)
-    is_there = _at_once(lambda snapshot: storage.new_input(snapshot.manifest_list).exists(), snapshots)
+    is_there = side_by_side(lambda snapshot: storage.new_input(snapshot.manifest_list).exists(), snapshots)
     there = [snapshot for snapshot, found in zip(snapshots, is_there, strict=True) if found]
     if not there:
         return set()

@@ -23,7 +23,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
-from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.commit.protocol import given_up
 from icelock.table.conversion_guard import check_undo
 from icelock.table.maintenance.plain_files import plain_files_of, plain_version
@@ -66,11 +65,8 @@ def undo_conversion(table: Table, *, drop_commits: bool = False, dry_run: bool =
     check_loaded(table)
     table.refresh()
     name, catalog = ".".join(table.name()), _catalog_of(table)
-    origin = PlainOrigin.of(table.properties)
-    if origin is None and not is_encrypted(table.metadata):
-        raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
-    if origin is None:
-        raise PolicyError(f"table {name} was not converted, or its plain files were removed: there is no way back")
+    without = "was not converted, or its plain files were removed: there is no way back"
+    origin = PlainOrigin.needed(table.metadata, table=name, without=without)
     if origin.removing:
         raise PolicyError(
             f"table {name}: its plain files are being removed (icelock convert --remove-plain goes on with it): there is no way back"
