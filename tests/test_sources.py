@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.wrap import pages, too_wide
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 CASES = frozenset(re.findall(r"^\| ([CJ]-\d\d) \|", (DOCS / "reference" / "cases.md").read_text(encoding="utf-8"), re.MULTILINE))
@@ -41,3 +43,9 @@ def test_every_page_that_is_named_is_there():
 def test_tests_make_spark_sessions_in_one_place():
     made = {path for path in (ROOT / "tests").rglob("*.py") if re.search(r"SparkSession\.builder|SparkContext\(", path.read_text("utf-8"))}
     assert made == {ROOT / "tests" / "helpers" / "spark.py"}, "tests.helpers.spark.session makes them"
+
+
+def test_pages_have_no_line_that_is_wider_than_a_screen():
+    texts = [*pages(), ROOT / "tools" / "operations" / "operations.md.in"]
+    wide = [f"{path.relative_to(ROOT)}:{line}" for path in texts for line in too_wide(path.read_text(encoding="utf-8"))]
+    assert wide == [], "python -m tools.wrap breaks paragraphs; in code blocks it is for you to do"

@@ -20,6 +20,7 @@ from tests.interop.sql_cases import SUITES
 from tests.interop.sql_cases.case import ROWS, SNAPSHOTS, STATEMENTS, Case, Suite
 from tests.interop.sql_run import Outcome
 from tests.interop.toolchain import CACHE, ICEBERG_VERSION
+from tools.wrap import wrap
 
 PAGE: Final = ROOT / "docs" / "spark-sql.md"
 OUTCOMES: Final = CACHE / "sql-outcomes.json"
@@ -94,7 +95,7 @@ def render(found: Mapping[str, Mapping[str, Outcome]], versions: Mapping[str, st
         same=sum(case.difference is None for case in cases),
         versions="\n".join(f"| {name} | {number} |" for name, number in versions.items()),
     )
-    return head + "".join(_section(suite, found) for suite in SUITES)
+    return wrap(head + "".join(_section(suite, found) for suite in SUITES))
 
 
 def _section(suite: Suite, found: Mapping[str, Mapping[str, Outcome]]) -> str:
