@@ -7,6 +7,8 @@ Not here: what is looked at (``audit.table``).
 
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ _METADATA: Final = "compare it with an older metadata file or a backup before yo
 _REWRITE: Final = "write the rows again into this table, and expire the snapshots that need the file"
 _CONVERT: Final = "icelock convert TABLE, if it is from before the key id was set (mixed-table); else find out who added it"
 
-# code: severity, remedy. The codes are part of the JSON report: they are not renamed.
+# code: severity, remedy, in which TABLE is the name for commands, and NAME the one in the catalog. The codes are part of the JSON report:
+# they are not renamed.
 CODES: Final[dict[str, tuple[Severity, str]]] = {
     # What catalog, pins and the metadata file say of one another.
     "plain-table": (Severity.WARNING, "convert it, or pin it as plain (icelock.pins.NAME empty) if it has to be"),
@@ -99,11 +102,13 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: ``what`` is a location or key id, ``sentence`` says what is wrong with it."""
+    """One thing that is wrong: ``what`` is a location or key id, ``sentence`` says what is wrong with it; ``table`` is of ``catalog``."""
 
     code: str
     what: str
     sentence: str
+    catalog: str = ""
+    table: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -112,8 +117,12 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
-        return CODES[self.code][1]
+        """What to do about it; names of tables are quoted as a shell needs it."""
+        text = CODES[self.code][1]
+        if not self.table:
+            return text
+        names = {"TABLE": shlex.quote(f"{self.catalog}.{self.table}" if self.catalog else self.table), "NAME": self.table}
+        return re.sub(r"\b(TABLE|NAME)\b", lambda found: names[found[0]], text)
 
     def to_json(self) -> dict[str, Any]:
         """Return its object in the report."""
@@ -129,10 +138,11 @@ class Unseen:
 
 
 class Findings:
-    """Findings as they come, from any thread; at most ``most`` of each code are kept."""
+    """Findings of a table as they come, from any thread; at most ``most`` of each code are kept."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, catalog: str = "", table: str = "") -> None:
         self._most = most
+        self._catalog, self._table = catalog, table
         self._lock = threading.Lock()
         self.kept: list[Finding] = []
         self.counts: Counter[str] = Counter()
@@ -150,7 +160,7 @@ class Findings:
         with self._lock:
             self.counts[code] += 1
             if self.counts[code] <= self._most:
-                self.kept.append(Finding(code=code, what=what, sentence=sentence))
+                self.kept.append(Finding(code=code, what=what, sentence=sentence, catalog=self._catalog, table=self._table))
 
     def could_not_look(self, what: str, why: str) -> None:
         """Keep what could not be looked at."""

@@ -154,7 +154,7 @@ def _findings(table: TableReport) -> Iterator[str]:
             (
                 f'<span class="{one.severity.value}">{one.severity.value}</span>',
                 f"<b>{text(one.code)}</b><br><code>{_name(one.what)}</code>",
-                f"{text(one.sentence)}.<br><span class='dim'>What to do: {text(one.remedy)}.</span>",
+                f"{text(one.sentence)}.<br><span class='dim'>What to do: {_name(one.remedy)}.</span>",
             )
             for one in table.findings
         )

@@ -20,9 +20,9 @@ from icelock.audit.fault import Fault
 from icelock.audit.findings import Findings
 from icelock.audit.options import Progress
 from icelock.audit.reached import Tally
-from icelock.audit.storage import StoredBytes, described
+from icelock.audit.storage import StoredBytes
+from icelock.audit.without_key import unlike_encrypted
 from icelock.errors import PolicyError
-from icelock.format import ags1, parquet_crypto
 from icelock.io.listing import StoredFile, list_files
 from icelock.io.locations import place_of
 
@@ -32,7 +32,6 @@ _LONGEST_HINT: Final = 20
 _METADATA: Final = (".metadata.json", ".metadata.json.gz", _HINT)
 _MISSING: Final = "metadata-missing"
 _HADOOP_CHECKSUM: Final = b"crc\x00"
-_MAGIC: Final = 4
 
 
 class Objects:
@@ -52,7 +51,7 @@ class Objects:
         self._bytes: Counter[str] = Counter()
 
     def look(self, io: FileIO, location: str, findings: Findings, progress: Progress | None) -> None:
-        """List the location, and look at the first bytes of what snapshots do not reach."""
+        """List the location, and look at the form of what snapshots do not reach."""
         known = max(1, len(self._reached))
         try:
             for number, stored in enumerate(list_files(io, location), 1):
@@ -102,14 +101,14 @@ class Objects:
     def _looked_at(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
         try:
             with StoredBytes(io, stored.location) as opened:
-                head, tail = opened.read(0, _MAGIC), opened.read(max(0, opened.size - _MAGIC), _MAGIC)
+                unlike = unlike_encrypted(opened)
+                if unlike is None:
+                    return "encrypted, left over"
+                if stored.location.endswith(".crc") and opened.read(0, len(_HADOOP_CHECKSUM)) == _HADOOP_CHECKSUM:
+                    return "other"
         except FileNotFoundError:
             return "other"  # removed meanwhile
-        if head == ags1.MAGIC or (head == parquet_crypto.ENCRYPTED_MAGIC == tail):
-            return "encrypted, left over"
-        if head == _HADOOP_CHECKSUM and stored.location.endswith(".crc"):
-            return "other"
-        findings.add(self._plain, stored.location, f"no snapshot reaches it, and it is not encrypted: it is {described(head)}")
+        findings.add(self._plain, stored.location, f"no snapshot reaches it, and it is not encrypted: {unlike}")
         return "plain, left over"
 
 

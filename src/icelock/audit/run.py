@@ -91,7 +91,14 @@ def _audited(catalog: EncryptedCatalog, name: str, options: AuditOptions, check:
     try:
         kept = catalog.kept(name)
         limit = names.limit(catalog.properties, names.LIMIT_METADATA_BYTES)
-        subject = Subject(name=name, kept=kept, kms=catalog.encryption.kms, metadata_bytes=limit, check_files=check)
+        subject = Subject(
+            name=name,
+            catalog=catalog.name or "",
+            kept=kept,
+            kms=catalog.encryption.kms,
+            metadata_bytes=limit,
+            check_files=check,
+        )
         return audit_table(subject, options, progress)
     except NoSuchTableError:
         return could_not_look(name, NoSuchTableError("the table was dropped meanwhile"))

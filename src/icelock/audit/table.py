@@ -33,9 +33,13 @@ _KINDS: Final = ("manifest lists", "manifests", "data files", "delete files", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A table to audit: its name, what the catalog keeps, how to get a KMS client, the most bytes of a metadata file, what opens files."""
+    """A table to audit.
+
+    Its name and its catalog's, what the catalog keeps, how to get a KMS client, the most bytes of a metadata file, what opens files.
+    """
 
     name: str
+    catalog: str = ""
     kept: Kept
     kms: Callable[[], KmsClient]
     metadata_bytes: int = names.LIMITS[names.LIMIT_METADATA_BYTES]
@@ -45,7 +49,7 @@ class Subject:
 def audit_table(subject: Subject, options: AuditOptions, progress: Progress | None = None) -> TableReport:
     """Audit a table; whatever is wrong is in the report."""
     began = time.monotonic()
-    findings = Findings(options.most)
+    findings = Findings(options.most, catalog=subject.catalog, table=subject.name)
     kept = subject.kept
     depths = tuple(one.value for one in Depth if one in options.depths)
     report = TableReport(table=subject.name, metadata_file=kept.location, depths=depths, scope=options.snapshots)

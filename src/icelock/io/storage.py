@@ -47,6 +47,16 @@ def check_regular(path: str, *, location: str) -> None:
         raise FormatError(f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup")
 
 
+def check_possible(location: str) -> None:
+    """Check that a file can have this location at all.
+
+    Raises:
+        FormatError: it contains a NUL. Where storage would not refuse it, the path may end there.
+    """
+    if "\0" in location:
+        raise FormatError(f"{location!r} contains a NUL, which no path can: was the location changed?")
+
+
 def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:
     """Return the FileIO that PyIceberg would choose for a client's settings and a location; its own two in this module's form.
 
@@ -116,9 +126,11 @@ class ArrowFileIO(PyArrowFileIO):
         Raises:
             FileNotFoundError: it is not there.
         """
+        check_possible(location if isinstance(location, str) else location.location)
         super().delete(location)
 
     def _file(self, location: str) -> ArrowFile:
+        check_possible(location)
         scheme, authority, path = self.parse_location(location, self.properties)
         try:
             filesystem: Any = self.fs_by_scheme(scheme, authority)

@@ -12,7 +12,7 @@ from pyiceberg.io.fsspec import FsspecFileIO as IcebergFsspecFileIO
 from pyiceberg.io.fsspec import FsspecInputFile, FsspecOutputFile
 
 from icelock.io.locations import split_location
-from icelock.io.storage import check_regular
+from icelock.io.storage import check_possible, check_regular
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]  # PyIceberg asks for it
@@ -54,6 +54,7 @@ class FsspecFileIO(IcebergFsspecFileIO):
 
     def filesystem_of(self, location: str) -> AbstractFileSystem:
         """Return fsspec's file system for a location."""
+        check_possible(location)
         parts = split_location(location)
         # Azure's account is the host of the location.
         host = parts.authority.rpartition("@")[2].partition(":")[0].lower() if parts.family == "abfs" else None

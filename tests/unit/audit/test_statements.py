@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from icelock.audit.findings import CODES
+from icelock.audit.findings import CODES, Finding
 from icelock.catalog.trust.facts import Facts
 from icelock.errors import PolicyError
 from icelock.maintenance import audit
@@ -194,6 +194,17 @@ def test_names_that_are_not_there(lake: TestLake) -> None:
     for name in ("db.nix", "nix", "db..t"):
         with pytest.raises(PolicyError):
             audit(lake.catalog(), name)
+
+
+def test_a_remedy_names_the_table_as_a_shell_takes_it() -> None:
+    """Names are others' text, and remedies are copied into a shell."""
+    for name, words in {
+        "db.t": "icelock leftovers lake.db.t --delete",
+        "db.a b;$(x)": "icelock leftovers 'lake.db.a b;$(x)' --delete",
+    }.items():
+        finding = Finding(code="plain-object", what="x", sentence="x", catalog="lake", table=name)
+        assert finding.remedy.endswith(words)
+    assert "(icelock.pins.db.NAME empty)" in Finding(code="plain-table", what="x", sentence="x", catalog="lake", table="db.NAME").remedy
 
 
 def test_every_code_is_on_the_page_of_findings() -> None:

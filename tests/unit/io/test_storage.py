@@ -63,6 +63,17 @@ def test_a_file_is_where_its_location_says(tmp_path: Path, io: Any, prefix: str,
     assert (tmp_path / name / "axb.avro").exists()
 
 
+@BOTH
+@pytest.mark.parametrize("prefix", ["", "file://", "s3://bucket"])
+def test_a_location_with_a_nul_is_no_location(tmp_path: Path, io: Any, prefix: str) -> None:
+    """Arrow says so by an error of its own, and C code may end the path there."""
+    (tmp_path / "a").touch()
+    for use in (lambda place: io.new_input(place).open(), lambda place: io.new_output(place).create(), io.delete):
+        with pytest.raises(FormatError, match="contains a NUL"):
+            use(f"{prefix}{tmp_path}/a\0b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_in_a_bucket_is_what_the_location_says(name: str) -> None:
     assert ArrowFileIO.parse_location(f"s3a://bucket/{name}/x") == ("s3a", "bucket", f"bucket/{name}/x")

@@ -19,7 +19,7 @@ from tests.helpers.counting_kms import KEYS
 from tests.helpers.table_model import arrow, row, rows_of
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_compact import BY_N, MOR, lineage, make, meanwhile
-from tests.unit.table.test_older_deletes import commit, equality, paths, positions
+from tests.unit.table.test_older_deletes import PATH_ID, commit, equality, paths, positions
 from tests.unit.table.test_rewrite_deletes import without
 from tests.unit.table.test_rotate import keks, only
 from tests.verify.verify_table import verify
@@ -87,6 +87,20 @@ def test_after_it_and_an_expiry_nothing_needs_the_old_kek(lake: TestLake, to_key
 def lake_of(lake: TestLake, key_id: str) -> Any:
     """The table in a process whose KMS has one master key."""
     return icelock.load_catalog("test", **{**lake.properties(), **only(key_id)}).load_table("db.t")
+
+
+@pytest.mark.parametrize("level", ["data", "all"])
+def test_position_deletes_whose_bounds_have_every_name_between_them(lake: TestLake, level: Any) -> None:
+    """They apply to files that were written later, by their names' bounds, which would be written again then, or never be done."""
+    table = make(lake, 3)
+    first, second = paths(table)
+    bounds = {"lower_bounds": {PATH_ID: b"/"}, "upper_bounds": {PATH_ID: b"~"}}
+    commit(table, positions(table, "p1", {first: [0, 9], second: [5]}, **bounds))
+    plan = table.maintenance.rotate(level, dry_run=True)
+    done = table.maintenance.rotate(level)
+    assert (done.rewritten_files, done.left_files, done.removed_delete_files) == (plan.rewritten_files, 0, 1)
+    assert MARK not in table.metadata.properties
+    assert rows_of(table) == without(0, 9, 15, rows=30)
 
 
 class Killed(BaseException):

@@ -201,7 +201,7 @@ class Compaction:
         result = self._run()
         if not self._request.options.remove_dangling:
             return result
-        done = commit_deletes(self._table, self._request.branch, vectors=False)
+        done = commit_deletes(self._table, self._request.branch, vectors=False, written_later=self._own)
         made = () if done.snapshot_id is None else (done.snapshot_id,)
         return _plus(result, removed_delete_files=done.removed_delete_files, snapshots=made)
 

@@ -5,6 +5,7 @@ Used by ``rewrite_deletes``, and by ``compact`` for its option ``remove-dangling
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +40,17 @@ def plan_deletes(table: OpenTable, branch: str, *, vectors: bool) -> PlannedDele
 
 
 def commit_deletes(
-    table: OpenTable, branch: str, *, vectors: bool, find: FindDeleted = find_here, progress: Progress | None = None
+    table: OpenTable,
+    branch: str,
+    *,
+    vectors: bool,
+    find: FindDeleted = find_here,
+    progress: Progress | None = None,
+    written_later: Collection[str] = (),
 ) -> CommittedDeletes:
     """Make a vector of the deletes of each data file, if ``vectors``, and remove delete files that no data file needs.
+
+    ``written_later`` are data files that the caller has committed: no position delete of before needs to stay for them.
 
     Raises:
         PolicyError: the table has no such branch.
@@ -52,7 +61,7 @@ def commit_deletes(
     table.refresh()
     transaction: Any = table.transaction()
     staged = transaction.staged
-    change = DeletesChange(staged, branch, vectors=vectors, find=find, progress=progress)
+    change = DeletesChange(staged, branch, vectors=vectors, find=find, progress=progress, written_later=written_later)
     staged.prepare_kek()
     producer = _DeletesRewrite(operation=Operation.REPLACE, transaction=transaction, io=staged.io, branch=branch)
     with staged.discarding_on_error(), producer:

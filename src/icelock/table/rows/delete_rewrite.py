@@ -4,6 +4,9 @@ Each attempt of a commit plans the branch as it is then. A data file in the stat
 delete files is read again. A delete file is removed if afterwards no data file needs it: by the same rules as a scan decides which delete
 files apply (``plan.delete_index``), so what is removed deletes no row of any file that is there.
 
+Position deletes apply to files by the bounds of the names that they hold, and a file that is written later may have a name between
+these. Who wrote such files says so (``written_later``): what was committed before a file cannot name it.
+
 A file whose rows are all deleted is removed with its deletes. A file that equality deletes may hit, and hit no row of, gets no vector.
 Held are entries of data files with deletes, and their vectors until the commit.
 
@@ -12,13 +15,13 @@ Not here: reading deletes (``arrow.read.deletes``), the snapshot (``table.commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -66,10 +69,21 @@ class DeletesChange(FileChange):
         vectors: whether vectors are made; else delete files that no data file needs are removed, and that is all.
         find: who reads the deletes.
         progress: see ``Progress``.
+        written_later: data files that the caller has written and committed: position deletes of before do not apply to them.
     """
 
-    def __init__(self, staged: Staged, branch: str, *, vectors: bool, find: FindDeleted, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        staged: Staged,
+        branch: str,
+        *,
+        vectors: bool,
+        find: FindDeleted,
+        progress: Progress | None = None,
+        written_later: Collection[str] = (),
+    ) -> None:
         super().__init__(staged)
+        self._written_later = written_later
         self._branch = branch
         self._makes_vectors = vectors
         self._find = find
@@ -122,9 +136,16 @@ class DeletesChange(FileChange):
         deletes, _ = planner.planned(manifests)
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
         for entry in chain.from_iterable(planner.plan_manifest_entries(data)):
-            found = deletes.index.for_data_file(entry)
+            found = {delete for delete in deletes.index.for_data_file(entry) if not self._is_older_than(entry, delete)}
             if found:
                 yield FileScanTask(entry.data_file, delete_files=found)
+
+    def _is_older_than(self, entry: Any, delete: Any) -> bool:
+        """Whether a delete file names positions, and was committed before the data file of the entry, which the caller has written."""
+        if entry.data_file.file_path not in self._written_later or delete.content != DataFileContent.POSITION_DELETES:
+            return False
+        older: bool = delete.file_sequence_number < entry.file_sequence_number
+        return older
 
     def _scan(self) -> DataScan | None:
         return self._staged.branch_scan(AlwaysTrue(), case_sensitive=True, branch=self._branch)
