@@ -2,12 +2,13 @@
 # make test    the whole test suite (Spark 4.1 in .venv; the quick tests and those marked spark43 on Spark 4.3, and Python 3.13 where there is
 #              one, in .venv-spark43)
 # make test42  the same tests as on Spark 4.3 on Spark 4.2, in .venv-spark42; neither make test nor make ci has them
-# make check   the static part: ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
+# make check   the static part: the site, ruff, mypy, clang-format and javac for the Java files, layers, doctests, README against the command's help
 # make ci      check and test side by side
 # make interop the tests against Java Iceberg alone; interop-docs writes docs/interop.md from such a run
 # make spark-sql-docs  runs every SQL case on Java Iceberg and on icelock, and writes docs/spark-sql.md
 # make test-next PYICEBERG=...  unit and golden tests on another PyIceberg: what pip calls it, or the path of its source
 # make operations-docs  tries every operation and writes docs/operations.md
+# make site    the documentation as a site, in build/site; make site-open shows it on http://127.0.0.1:8000, where its search works too
 # make bench   benchmarks
 # make venv    the environment for development only
 # make clean   remove what the others made
@@ -27,13 +28,14 @@ SPARK43 := constraints/spark43.txt
 VENV42 := .venv-spark42
 VENV_NEXT := .venv-next
 DBT := .venv-dbt
+DOCS := .venv-docs
 PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
 INSTALL := -m tools.environment
 # What installs packages in a fortieth of pip's time; a machine that cannot have it is served by pip.
 UV := .cache/uv/.tried
 
-.PHONY: demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
+.PHONY: site site-open test-site demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
@@ -43,7 +45,7 @@ demo: java $(VENV)/.demo
 # The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first:
 # AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
 # What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test-interop test43 test-quick test-services test-others test-dbt
+LANES := test-spark test-interop test43 test-quick test-services test-others test-dbt test-site
 SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools" QUICK_PROCESSES=0
 AFTER ?=
 SPARK := tests/spark
@@ -72,11 +74,15 @@ test-interop: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(INTEROP)
 
 test-others: java $(VENV)/.dev tools
-	$(BIN)/python $(LANE) -m 'not newest' $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt)
+	$(BIN)/python $(LANE) -m 'not newest' $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt tests/site)
 
 # dbt wants an older protobuf than the rest: it is in a folder of its own, which goes before the environment.
 test-dbt: java $(DBT)/.dbt tools
 	PYTHONPATH=$(DBT) $(BIN)/python $(LANE) tests/dbt
+
+# The same for what builds the site.
+test-site: $(DOCS)/.docs tools
+	PYTHONPATH=$(DOCS) $(BIN)/python $(LANE) tests/site
 
 test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
@@ -102,6 +108,12 @@ tools: java python $(VENV)/.dev
 	-@test -f $(VENV)/spark-classes.jsa || $(BIN)/python -m tests.helpers.class_archive
 	-@$(PYTHON) -c 'from tests.interop import toolchain; from tests.servers import rest; toolchain.class_path(); rest.jars()'
 
+site: $(DOCS)/.docs
+	PYTHONPATH=src:$(DOCS) NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+site-open: site
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
+
 interop: java $(VENV)/.dev
 	ICELOCK_MATRIX=all ICELOCK_SWEEPS=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop tests/faults
 
@@ -125,7 +137,7 @@ static: java $(VENV)/.dev
 	$(BIN)/clang-format --dry-run --Werror src/icelock/spark/jvm/java/*.java
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules $$(grep -rl --include='*.py' '>>> ' src/icelock)
 
-check: static
+check: static site
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m "not spark" tests/test_java.py tests/test_layers.py tests/test_sources.py tests/test_readme.py tests/interop/test_page.py tests/interop/test_sql_page.py tests/operations/test_page.py
 
 bench: $(VENV)/.dev
@@ -134,7 +146,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) $(DOCS) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.
@@ -165,6 +177,11 @@ $(VENV)/.dev: pyproject.toml constraints/common.txt constraints/dev.txt | python
 $(DBT)/.dbt: $(VENV)/.dev constraints/dbt.txt
 	rm -rf $(DBT)
 	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(DBT) -r constraints/dbt.txt
+	touch $@
+
+$(DOCS)/.docs: $(VENV)/.dev constraints/docs.txt
+	rm -rf $(DOCS)
+	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(DOCS) -r constraints/docs.txt
 	touch $@
 
 $(VENV43)/.test: pyproject.toml constraints/common.txt $(SPARK43) | python $(UV)

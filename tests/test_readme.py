@@ -84,6 +84,12 @@ def test_every_page_is_reachable_from_the_index(page):
     assert is_listed, f"{name(page)} is not in docs/README.md"
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(ROOT / "docs")], ids=name)
+def test_every_page_is_in_the_navigation_of_the_site(page):
+    listed = re.findall(r"(?:- |: )([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed.count(str(page.relative_to(ROOT / "docs"))) == 1, "mkdocs.yml, nav"
+
+
 def test_reference_lists_every_property():
     reference = (ROOT / "docs" / "reference" / "properties.md").read_text(encoding="utf-8")
     declared = re.compile(r"^[A-Z][A-Z_]*: Final = \"((?:encryption[.]|kms[.]|icelock[.]|py-kms|write[.])[^\"]*)\"", re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from icelock.audit.report import AuditReport
 from icelock.audit.run import audit
-from icelock.maintenance.remove_plain import RemovedPlain, remove_plain
+from icelock.maintenance.plain_removal import RemovedPlain, remove_plain
 from icelock.maintenance.tables import optimize_tables
 from icelock.table.maintenance.convert import convert
 from icelock.table.maintenance.convert_result import Converted

@@ -29,7 +29,7 @@ from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.unit.table.test_convert import SCHEMA, plain_catalog, plain_metadata_of, plain_table
 
-REMOVAL = sys.modules["icelock.maintenance.remove_plain"]
+REMOVAL = sys.modules["icelock.maintenance.plain_removal"]
 PROPERTIES = ("icelock.converted-from", "icelock.removing-plain")
 
 
