@@ -10,6 +10,8 @@ Not here: the audit (``icelock.audit``).
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -78,17 +80,28 @@ def audit(
             )
         if html is not None:
             _write(html, report)
-    except Exception as e:  # noqa: BLE001 - as in cli.main, with another exit code
+        emit(report.to_json(), lambda: _view(report))
+    except Exception as e:  # noqa: BLE001 - as in cli.main, with another exit code: also if the report cannot be printed
         fail(e, code=2)
-    emit(report.to_json(), lambda: _view(report))
     click.get_current_context().exit(_CODES[report.verdict])
 
 
 def _write(path: Path, report: AuditReport) -> None:
     from icelock.audit.html import page
 
+    # Written beside it first, so that a page of before is whole until it is replaced. A pipe or device is written to.
+    there = path.parent / f".{path.name}.{os.getpid()}.new" if path.is_file() or not path.exists() else path
     try:
-        path.write_text(page(report), encoding="utf-8", errors="backslashreplace")
+        try:
+            there.write_text(page(report), encoding="utf-8", errors="backslashreplace")
+            if there != path:
+                if path.exists():
+                    shutil.copymode(path, there)
+                there.replace(path.resolve())
+        except BaseException:
+            if there != path:
+                there.unlink(missing_ok=True)
+            raise
     except OSError as e:
         raise PolicyError(f"--html {path} cannot be written: {e.strerror}") from e
 

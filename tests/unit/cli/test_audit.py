@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +59,40 @@ def test_the_page(table: Any, tmp_path: Path) -> None:
     run("test.db", "--html", str(tmp_path / "a.html"))
     assert "<bdi>db.[red]t</bdi>" in (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "cannot be written" in run("test.db", "--html", str(tmp_path / "no" / "a.html"), code=2).stderr
+
+
+@pytest.mark.parametrize("shown", [[], ["--json"]], ids=["text", "json"])
+def test_a_report_that_cannot_be_printed_is_exit_code_2(table: Any, shown: list[str]) -> None:
+    """It was 1, which says that something is wrong with the table. The device is full as a disk is (Linux)."""
+    del table
+    command = [sys.executable, "-m", "icelock", "audit", "test.db", *shown]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, "No space left on device" in done.stderr) == (2, True)
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before_whole(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del table
+    page = tmp_path / "a.html"
+    page.write_text("of yesterday")
+    write = Path.write_text
+
+    def full(path: Path, data: str, **more: Any) -> int:
+        write(path, data[:100], **more)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert "cannot be written: No space left on device" in run("test.db", "--html", str(page), code=2).stderr
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.html*")} == {"a.html": "of yesterday"}
+    page.chmod(0o600)
+    (tmp_path / "link.html").symlink_to(page)
+    run("test.db", "--html", str(tmp_path / "link.html"))
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert {path.name for path in tmp_path.glob("*.html*")} | {path.name for path in tmp_path.glob(".*")} == {"a.html", "link.html"}
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600, "who may read it"
+    run("test.db", "--html", "/dev/null")
+    assert not Path("/dev/null").is_file()
 
 
 def test_what_could_not_be_looked_at_is_exit_code_2(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
