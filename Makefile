@@ -51,7 +51,7 @@ AFTER ?=
 SPARK := tests/spark
 INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
-QUICK := tests/fuzz tests/golden tests/property tests/unit
+QUICK := tests/fuzz tests/golden tests/pages tests/property tests/unit
 # On all cores where it runs alone. Beside other lanes in one process: each process imports and collects all of it for itself.
 QUICK_PROCESSES ?= auto
 # Each lane has a cache of its own.

@@ -1,24 +1,21 @@
-"""README and docs say what is so: commands and options exist, links lead somewhere, the first example runs."""
+"""README and docs say what is so: commands and options exist, links lead somewhere. Their code is run by tests/pages."""
 
 from __future__ import annotations
 
 import functools
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from icelock.cli.main import main
+from tests.pages.blocks import read_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ICELOCK = (sys.executable, "-c", "from icelock.cli.main import main; main()")
-EXAMPLES = [code for language, code in FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")) if language == "python"]
+FENCE = re.compile(r"^```[^\n]*\n.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def name(page: Path) -> str:
@@ -28,7 +25,8 @@ def name(page: Path) -> str:
 def commands(page: Path) -> set[str]:
     """Every ``icelock ...`` that a page shows, in a block of shell lines or as inline code."""
     text = page.read_text(encoding="utf-8")
-    lines = [line.strip() for language, block in FENCE.findall(text) if language in {"sh", "console"} for line in block.splitlines()]
+    shell = [block.text for block in read_page(page).blocks if block.language in {"sh", "console"}]
+    lines = [line.strip() for text_of_block in shell for line in text_of_block.splitlines()]
     inline = re.findall(r"`(icelock [^`]+)`", FENCE.sub("", text))
     return {
         command.removeprefix("$ ").split(" #")[0].strip()
@@ -116,18 +114,7 @@ def test_spec_map_names_functions_and_tests_that_exist():
             assert target.is_file() or any(target.rglob("test_*.py")), f"tests/{path} is missing"
 
 
-def make_keyring(folder: Path) -> None:
-    """Run the shell lines that the README shows before its first example."""
-    shell = [block for language, block in FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")) if language == "sh"]
-    for line in "".join(shell).splitlines():
-        if line.startswith("icelock keyring"):
-            subprocess.run([*ICELOCK, *shlex.split(line, comments=True)[1:]], check=True, cwd=folder, capture_output=True)
-
-
-def test_first_example_runs_and_has_ten_lines(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    make_keyring(tmp_path)
-    exec(compile(EXAMPLES[0], "README.md", "exec"), {})  # noqa: S102
-    assert "4000-3" in capsys.readouterr().out
-    _, _, first_table = EXAMPLES[0].partition("\n\n")
+def test_first_table_takes_ten_lines():
+    first = next(block for block in read_page(ROOT / "README.md").blocks if block.language == "python")
+    _, _, first_table = first.text.partition("\n\n")
     assert len([line for line in first_table.splitlines() if line.strip()]) <= 10

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from icelock.cli.main import main as command
 from tests.helpers.places import ROOT, python_path
 from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.catalogs import Glue
+from tests.pages.blocks import read_page
 from tests.servers.metastore import Metastore
 from tests.servers.postgres import Postgres
 from tests.servers.rest import RestServer
@@ -33,7 +33,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.hive, pytest.mark.slow]
 
 JOB = ROOT / "examples" / "spark_job.py"
 CATALOGS = ["sqlite", "postgres", "hive", "rest", "glue"]
-YAML = re.compile(r"^```yaml\ncatalog:\n  lake:\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # 0 + 1 + ... + 999 = 499500, and so on: see the script. Value is twice the id, but -1 for the twenty rows of the upsert.
 SEEN = {
     "filtered": {"rows": 250, "sum of id": 250 * 750, "sum of value": 250 * 1500},
@@ -45,7 +44,8 @@ SEEN = {
 
 def page_configuration(page: str, number: int, fill: Mapping[str, str]) -> str:
     """A catalog's lines in a page of the documentation, each placeholder filled in."""
-    text = YAML.findall((ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8"))[number]
+    blocks = [block.text for block in read_page(ROOT / "docs" / "how-to" / page).blocks if block.language == "yaml"]
+    text = blocks[number].removeprefix("catalog:\n  lake:\n")
     for placeholder, value in fill.items():
         assert text.count(f" {placeholder}\n") == 1, f"{page} does not have {placeholder} once"
         text = text.replace(f" {placeholder}\n", f" {value}\n")

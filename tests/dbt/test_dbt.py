@@ -6,7 +6,6 @@ Expected rows are computed by hand from the seed's. It runs in the lane ``test-d
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import icelock
 from icelock.cli.main import main
 from tests.helpers.places import ROOT
 from tests.helpers.spark import WARM, end_jvm, session, spark_environment
+from tests.pages.blocks import read_page
 
 pytestmark = [
     pytest.mark.spark,
@@ -28,8 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO .*dbt.log:pytest.PytestUnraisableExceptionWarning"),
 ]
 
-PAGE = (ROOT / "docs" / "how-to" / "dbt.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+FILES = read_page(ROOT / "docs" / "how-to" / "dbt.md").files()
 MORE = Path(__file__).parent / "project"
 SALES = "seeds/sales.csv"
 FIRST, SECOND = datetime(2026, 1, 1, 8), datetime(2026, 1, 2, 8)  # noqa: DTZ001 - as Spark gives timestamps
