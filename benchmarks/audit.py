@@ -4,11 +4,13 @@
 plain read of the same files, by turns: openssl's rate changes from minute to minute, so each round has its own, and the ratio is the median
 of the rounds'. Rates are of stored bytes by wall time. With ``--threads 1`` one thread verifies, as in openssl's one thread, and another
 reads ahead; openssl in two threads stands beside it.
+``spark``: the same bytes by ``icelock.spark.audit`` in a session of two tasks at once, with a thread each, beside openssl in two processes
+and a read by two threads.
 ``open``: ``audit(depth="open")`` of a table of ``--many`` small files, its time, and the peak of memory before and after it.
 
-    python benchmarks/audit.py [--case bytes] [--mb 512] [--files 8] [--threads 1] [--rounds 5] [--many 5000] [--floor 0]
+    python benchmarks/audit.py [--case bytes] [--case spark] [--mb 512] [--files 8] [--threads 1] [--rounds 5] [--many 5000] [--floor 0]
 
-Exits with 1 if the rate of ``bytes`` is below the floor, as a part of the slower of its peers, openssl in one thread or the read.
+Exits with 1 if the rate of ``bytes`` or ``spark`` is below the floor, as a part of the slower of its peers, openssl or the read.
 """
 
 # ruff: noqa: PLR0913 - click's signature
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -50,10 +53,9 @@ class Round(NamedTuple):
     cipher: float
     cipher_twice: float
 
-    @property
-    def part(self) -> float:
-        """The audit's rate as a part of the slower peer's."""
-        return self.audited / min(self.read, self.cipher)
+    def part(self, cores: int = 1) -> float:
+        """The audit's rate as a part of the slower peer's, on as many cores."""
+        return self.audited / min(self.read, self.cipher if cores == 1 else self.cipher_twice)
 
 
 def rate(size: int, run: Callable[[], Any]) -> float:
@@ -77,23 +79,30 @@ def doubles(count: int, seed: int) -> pa.Table:
     return pa.table({"id": pa.array(np.arange(count))} | {f"d{number}": pa.array(random.random(count)) for number in range(4)})
 
 
-def every_byte(lake: TestLake, *, mb: int, files: int, threads: int, rounds: int) -> list[Round]:
-    catalog = lake.catalog()
-    table = catalog.create_table("db.bytes", doubles(1, 0).schema, properties=KEYED)
+def make_bytes(lake: TestLake, *, mb: int, files: int) -> None:
+    table = lake.catalog().create_table("db.bytes", doubles(1, 0).schema, properties=KEYED)
     for number in range(files):
         table.append(doubles(mb * MB // files // _ROW_BYTES, number))
+
+
+def read_whole(path: Path) -> None:
+    with path.open("rb", buffering=0) as stream:
+        while stream.read(MIB):
+            pass
+
+
+def every_byte(lake: TestLake, look: Callable[[], Any], *, rounds: int, cores: int = 1) -> list[Round]:
+    """Audit the table by ``look``, which returns the report, beside its peers on as many cores."""
     paths = [path for path in (lake.warehouse / "db" / "bytes").rglob("*") if path.is_file() and path.suffix != ".json"]
     size = sum(path.stat().st_size for path in paths)
 
     def check() -> None:
-        (report,) = audit(catalog, "db.bytes", depth="bytes", threads=threads).tables
+        (report,) = look().tables
         assert (report.counts, report.unseen_count) == ({}, 0)  # noqa: S101 - a benchmark of nothing else
 
     def read() -> None:
-        for path in paths:
-            with path.open("rb", buffering=0) as stream:
-                while stream.read(MIB):
-                    pass
+        with ThreadPoolExecutor(cores) as pool:
+            list(pool.map(read_whole, paths))
 
     check()
     done = []
@@ -102,6 +111,36 @@ def every_byte(lake: TestLake, *, mb: int, files: int, threads: int, rounds: int
         audited, plain = rate(size, check), rate(size, read)
         done.append(Round(audited=audited, read=plain, cipher=(before + openssl(1)) / 2, cipher_twice=openssl(2)))
     return done
+
+
+def by_tasks(lake: TestLake, folder: str, rounds: int) -> list[Round]:
+    import icelock.spark  # noqa: PLC0415 - a case of its own
+    from tests.helpers.spark import session  # noqa: PLC0415
+
+    spark = session({"spark.sql.warehouse.dir": f"{folder}/warehouse"})
+    icelock.spark.register(spark, {"test": lake.properties()})
+    try:
+        return every_byte(lake, lambda: icelock.spark.audit(spark, "test.db.bytes", depth="bytes", threads=1), rounds=rounds, cores=2)
+    finally:
+        spark.stop()
+
+
+def show(console: Console, done: list[Round], cores: int) -> float:
+    """Print rates; return the median of the parts."""
+    shown = Table()
+    for column in ("work", "MB/s: min", "median", "max"):
+        shown.add_column(column, justify="left" if column == "work" else "right")
+    peers = {
+        "audit of every byte" if cores == 1 else "audit of every byte, two tasks": [one.audited for one in done],
+        "plain read" if cores == 1 else "plain read, two threads": [one.read for one in done],
+        "openssl, one thread": [one.cipher for one in done],
+        "openssl, two threads": [one.cipher_twice for one in done],
+    }
+    for name, speeds in peers.items():
+        shown.add_row(name, f"{min(speeds):.0f}", f"{median(speeds):.0f}", f"{max(speeds):.0f}")
+    part, twice = median(one.part(cores) for one in done), median(one.audited / one.cipher_twice for one in done)
+    console.print(shown, f"{part:.2f} of the slower peer, {twice:.2f} of openssl in two threads (medians of {len(done)} rounds)")
+    return part
 
 
 def many_files(lake: TestLake, count: int) -> tuple[float, float, float]:
@@ -120,7 +159,7 @@ def many_files(lake: TestLake, count: int) -> tuple[float, float, float]:
 
 
 @click.command()
-@click.option("--case", type=click.Choice(["bytes", "open"]), multiple=True, default=("bytes", "open"))
+@click.option("--case", type=click.Choice(["bytes", "spark", "open"]), multiple=True, default=("bytes", "open"))
 @click.option("--mb", default=512, show_default=True, help="Plain bytes of the table, in MB.")
 @click.option("--files", default=8, show_default=True)
 @click.option("--threads", default=1, show_default=True)
@@ -139,22 +178,14 @@ def main(case: tuple[str, ...], mb: int, files: int, threads: int, rounds: int, 
             console.print(
                 f"open: {many} files in {seconds:.1f} s ({many / seconds:.0f} a second); memory {after:.0f} MB, {before:.0f} before"
             )
+        if not {"bytes", "spark"}.isdisjoint(case):
+            make_bytes(lake, mb=mb, files=files)
         if "bytes" in case:
-            done = every_byte(lake, mb=mb, files=files, threads=threads, rounds=rounds)
-            shown = Table()
-            for column in ("work", "MB/s: min", "median", "max"):
-                shown.add_column(column, justify="left" if column == "work" else "right")
-            peers = {
-                "audit of every byte": [one.audited for one in done],
-                "plain read": [one.read for one in done],
-                "openssl, one thread": [one.cipher for one in done],
-                "openssl, two threads": [one.cipher_twice for one in done],
-            }
-            for name, speeds in peers.items():
-                shown.add_row(name, f"{min(speeds):.0f}", f"{median(speeds):.0f}", f"{max(speeds):.0f}")
-            part, twice = median(one.part for one in done), median(one.audited / one.cipher_twice for one in done)
-            console.print(shown, f"{part:.2f} of the slower peer, {twice:.2f} of openssl in two threads (medians of {rounds} rounds)")
-            slow = part < floor
+            catalog = lake.catalog()
+            done = every_byte(lake, lambda: audit(catalog, "db.bytes", depth="bytes", threads=threads), rounds=rounds)
+            slow = show(console, done, 1) < floor
+        if "spark" in case:
+            slow = show(console, by_tasks(lake, folder, rounds), 2) < floor or slow
     sys.exit(1 if slow else 0)
 
 

@@ -71,7 +71,8 @@ def remove_plain(table: Table, *, dry_run: bool = False) -> RemovedPlain:
 
     Raises:
         PolicyError: the table was not converted, or its plain files are gone already, or the conversion was undone meanwhile, or the table
-            says ``gc.enabled=false``, or another one lies at its location, or the FileIO cannot list; nothing was deleted.
+            says ``gc.enabled=false``, or another one lies at its location, or the FileIO cannot list, or the audit could not look at
+            everything, as when the KMS is away; nothing was deleted.
         IntegrityError: the audit found something, or the plain metadata file is not the one that was converted; nothing was deleted.
         FormatError, OSError: the plain files cannot be told, since one of their lists or manifests is gone or damaged; likewise.
     """
@@ -155,10 +156,16 @@ def _names_others(path: str) -> str:
 
 
 def _check_sound(table: Table, name: str) -> None:
-    """Refuse unless the audit finds that all that the table reaches is encrypted and whole."""
+    """Refuse unless the audit finds that all that the table reaches is encrypted and whole; errors are those of ``remove_plain``."""
     (report,) = audit(table.catalog, name, depth="bytes").tables  # type: ignore[arg-type]  # an EncryptedCatalog
+    if report.verdict is Verdict.COULD_NOT_LOOK:
+        unseen = report.unseen[0]
+        raise PolicyError(
+            f"table {name}: the audit could not look at everything, so it does not prove that the plain files are not needed; nothing was "
+            f"deleted, try again when it can. {unseen.what}: {unseen.why}"
+        )
     if report.verdict is not Verdict.SOUND:
-        found = [f"{code} ({number})" for code, number in report.counts.items()] or ["it could not look at everything"]
+        found = [f"{code} ({number})" for code, number in report.counts.items()]
         raise IntegrityError(
             f"table {name}: the audit does not prove that the plain files are not needed: {', '.join(found)}; nothing was deleted. "
             f"icelock audit {name} says more"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from icelock.errors import CommitError, IntegrityError, PolicyError
+from icelock.errors import CommitError, IcelockError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, undo_conversion
 from icelock.metadata.table_metadata import is_encrypted
 from tests.helpers.tables import ids, local
@@ -57,6 +59,33 @@ def test_two_conversions_at_once(lake: TestLake, history: Any, keys: tuple[str, 
     assert set(report.counts) <= {"plain-object-of-conversion"}, report.findings
     assert report.objects["encrypted, left over"].files == 0
     assert [file.path for file in leftovers(table).files] == []
+
+
+def test_two_conversions_go_on_with_one_progress_file_that_was_copied(lake: TestLake, tmp_path: Path) -> None:
+    """To another machine, say. Both use the copies that are finished; who loses does not delete what the other one's table has."""
+    table = plain_table(lake, rows=40)
+    last = local([task.file.file_path for task in table.scan().plan_files()][-1])
+    whole, here, there = last.read_bytes(), tmp_path / "here", tmp_path / "there"
+    last.write_bytes(whole[:-9])
+    with pytest.raises(IcelockError):
+        convert(lake.catalog().load_table("db.t"), key_id="keyA", progress_file=here)
+    last.write_bytes(whole)
+    shutil.copyfile(here, there)
+    finished = here.read_bytes().count(b"\n") - 1
+    assert finished
+    catalogs = [lake.catalog() for _ in range(2)]
+    done = at_once(
+        *(
+            lambda catalog=catalog, path=path: convert(catalog.load_table("db.t"), key_id="keyA", progress_file=path)  # type: ignore[misc]
+            for catalog, path in zip(catalogs, (here, there), strict=True)
+        )
+    )
+    (won,) = (one for one in done if not isinstance(one, Exception))
+    assert won.reused == finished, done
+    catalog = lake.catalog()
+    assert ids(catalog.load_table("db.t")) == list(range(40))
+    (report,) = audit(catalog, "db.t", depth="bytes").tables
+    assert (report.counts, report.unseen) == ({}, ())
 
 
 @pytest.mark.parametrize("times", range(4))

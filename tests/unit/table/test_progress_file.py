@@ -95,6 +95,22 @@ def test_a_torn_end_is_left_out(path: Path, encryption: TableEncryption) -> None
     assert found_in(path, encryption) == [*RECORDS[:2], b"again"]
 
 
+def test_cut_at_any_byte_it_has_less_and_nothing_else(path: Path, encryption: TableEncryption) -> None:
+    """A file that was copied in part, or that a disk lost the end of: whole records, or no progress file."""
+    interrupted(path, encryption, *RECORDS)
+    whole = path.read_bytes()
+    ends = [number + 1 for number, byte in enumerate(whole) if byte == ord("\n")]
+    assert len(ends) == 1 + len(RECORDS)
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        if 0 < cut < ends[0] - 1:
+            with pytest.raises(FormatError, match="is no progress file"):
+                found_in(path, encryption)
+            assert path.read_bytes() == whole[:cut], "it may be something else"
+        else:
+            assert found_in(path, encryption) == RECORDS[: sum(end <= cut for end in ends[1:])], cut
+
+
 def test_no_changed_bit_passes(path: Path, encryption: TableEncryption) -> None:
     """Also not in the first line; only the end of the last line may be gone."""
     interrupted(path, encryption, *RECORDS)
