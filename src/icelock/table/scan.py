@@ -29,7 +29,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table import IncrementalAppendScan as IcebergIncrementalAppendScan
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -46,6 +46,7 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
+from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
 
 P = TypeVar("P", bound=Planner)
@@ -278,7 +279,8 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         """Return the files that append snapshots of the range added and that may hold matching rows.
 
         Raises:
-            ValueError: a snapshot does not exist, or is not an ancestor of the other (PyIceberg's error).
+            PolicyError: a snapshot does not exist, or is not an ancestor of the other.
+            ExpiredSnapshotError: the start, or a snapshot after it, was expired.
         """
         return self._rows().plan_files()
 
@@ -304,10 +306,14 @@ class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
         return rows
 
     def _append_snapshots(self) -> frozenset[int]:
-        if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
-            return frozenset()
-        first, last = self._validate_and_resolve_snapshots()
-        return appends_of(ancestors_between_ids(first, last, self.table_metadata))
+        start = self.from_snapshot_id
+        if start is None or not self.from_snapshot_inclusive:
+            return appends_of(Bounds(start=start, end=self.to_snapshot_id).snapshots(self.table_metadata))
+        first = self.table_metadata.snapshot_by_id(start)
+        found = [] if first is None else Bounds(start=first.parent_snapshot_id, end=self.to_snapshot_id).snapshots(self.table_metadata)
+        if first not in found:
+            raise PolicyError(f"snapshot {start}, which the range begins with, is not an ancestor of its end, or is not there any more")
+        return appends_of(found)
 
 
 def appends_of(snapshots: Iterable[Snapshot]) -> frozenset[int]:

@@ -8,12 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import AlwaysFalse, EqualTo
+from pyiceberg.table import FileScanTask
 from pyiceberg.types import IntegerType
+from pyroaring import BitMap64
 
 from icelock.errors import ExpiredSnapshotError, IntegrityError, PolicyError
 from icelock.table.changes import changelog, output
+from icelock.table.rows.file_rewrite import EngineWork
 from tests.helpers.changelog import told
+from tests.helpers.table_model import delete_entries
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake
 
@@ -67,6 +71,26 @@ def test_each_kind_of_commit(lake: TestLake, mode: str) -> None:
     ]
     assert sorted(told_rows(table.changes(), 6)) == [(1, "A"), (3, "c"), (4, "d"), (7, "g")]
     assert told(table.changes(net_changes=True)) == []
+
+
+def test_a_file_that_came_with_deletes_of_its_own_rows(lake: TestLake) -> None:
+    """As an engine makes it that writes a row, and then its deletion, into one commit: the row never was in the table."""
+    table = make(lake)
+    table.append(rows((1, "a")))
+    with table.transaction() as tx:
+        tx.staged.prepare_kek()
+        (file,) = tx._write(rows((2, "b"), (3, "c"), (4, "d")))
+        file.spec_id = 0
+        work = EngineWork(added=[file], deleted=[(FileScanTask(file), BitMap64([1]))])
+        tx.change_rows(work, row_filter=AlwaysFalse(), base_snapshot_id=snapshot(table))
+    table.refresh()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 4]
+    assert len([entry for entry in delete_entries(table) if entry.data_file.record_count == 1]) == 1
+    assert told(table.changes()) == [(1, "a", "INSERT", 0), (2, "b", "INSERT", 1), (4, "d", "INSERT", 1)]
+    first = table.snapshots()[0].snapshot_id
+    assert told(table.changes(start_snapshot_id=first, net_changes=True)) == [(2, "b", "INSERT", 0), (4, "d", "INSERT", 0)]
+    table.delete("id = 4")
+    assert told(table.changes(start_snapshot_id=table.snapshots()[1].snapshot_id)) == [(4, "d", "DELETE", 0)]
 
 
 def told_rows(changes: Any, ordinal: int) -> list[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from icelock.errors import IntegrityError
+from icelock.errors import ExpiredSnapshotError, IntegrityError, PolicyError
 from tests.helpers.table_model import ARROW, arrow, row
 from tests.lakes.sqlite import KEYED, TestLake
 
@@ -79,8 +79,20 @@ def test_an_empty_table_and_ranges_that_are_none(lake: TestLake, table: Any) -> 
         {"from_snapshot_id_exclusive": 1},
         {"from_snapshot_id_exclusive": second, "to_snapshot_id_inclusive": first},
     ):
-        with pytest.raises(ValueError, match="snapshot"):
+        with pytest.raises(PolicyError, match="snapshot"):
             table.incremental_append_scan(**arguments).to_arrow()
+    for begin, end in ((1, second), (second, first)):
+        with pytest.raises(PolicyError, match=f"snapshot {begin}.*not an ancestor"):
+            table.incremental_append_scan().from_snapshot_id_inclusive(begin).to_snapshot_id_inclusive(end).to_arrow()
+
+
+def test_an_expired_start_says_where_to_go_on(table: Any) -> None:
+    first, second, *_ = [s.snapshot_id for s in table.snapshots()]
+    table.maintenance.expire_snapshots().by_ids([first, second]).commit()
+    table.refresh()
+    with pytest.raises(ExpiredSnapshotError, match=f"begin at {second}"):
+        table.incremental_append_scan(from_snapshot_id_exclusive=first).to_arrow()
+    assert ids(table.incremental_append_scan(from_snapshot_id_exclusive=second)) == [*range(20, 25)]
 
 
 def test_changed_bytes_are_found(lake: TestLake, table: Any) -> None:
