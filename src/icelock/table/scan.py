@@ -48,6 +48,7 @@ from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
+from icelock.table.streamed import ArrowStream
 
 P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
@@ -71,7 +72,7 @@ class Filtered:
         return self.update(row_filter=And(self.row_filter, parse_filter(expr)))
 
 
-class DataScan(Filtered, IcebergDataScan):
+class DataScan(Filtered, ArrowStream, IcebergDataScan):
     """PyIceberg's ``DataScan`` that decrypts.
 
     Every method raises IntegrityError when bytes were changed, and PolicyError for a filter that does not fit the columns.
@@ -268,7 +269,7 @@ def _encode(table: pa.Table, columns: tuple[str, ...]) -> pa.Table:
     return table
 
 
-class IncrementalAppendScan(Filtered, IcebergIncrementalAppendScan):
+class IncrementalAppendScan(Filtered, ArrowStream, IcebergIncrementalAppendScan):
     """PyIceberg's ``IncrementalAppendScan`` that decrypts; every method raises IntegrityError when bytes were changed."""
 
     def projection(self) -> Schema:

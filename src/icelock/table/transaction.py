@@ -1,4 +1,4 @@
-"""Transactions on an encrypted table: what PyIceberg's ``Transaction`` does, for rows in Arrow form.
+"""Transactions on an encrypted table: what PyIceberg's ``Transaction`` does, for rows in every form that ``arrow.write.given`` takes.
 
 Order of a write: 1 checks before any byte (may the table be written, is there a KMS and a KEK); 2 data files; 3 manifests; 4 the manifest
 list; 5 its key is sealed; 6 one commit of keys and snapshot. On a conflict 3 to 6 are repeated on fresh metadata, and 2 as well for rows
@@ -20,7 +20,7 @@ from pyiceberg.table import ALWAYS_TRUE, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from icelock.arrow.write.conform import check_rows
+from icelock.arrow.write.given import as_arrow
 from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_files
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
@@ -38,21 +38,19 @@ from icelock.table.rows.upsert import Upsert
 class EncryptedTransaction(DataFileTransaction):
     """PyIceberg's ``Transaction`` on an encrypted table."""
 
-    def append(
-        self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
-    ) -> None:
+    def append(self, df: Any, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH) -> None:
         """Append rows in one snapshot.
 
         Raises:
             PolicyError: the rows do not fit the table; nothing was written.
             KeyUnavailableError: no KMS, or the master key is unavailable; nothing was written.
         """
-        self._before_writing(df, branch)
-        self.append_data_files(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
+        rows = self._before_writing(df, branch)
+        self.append_data_files(self._write(rows), snapshot_properties=snapshot_properties, branch=branch)
 
     def overwrite(
         self,
-        df: pa.Table | pa.RecordBatchReader,
+        df: Any,
         overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
         snapshot_properties: Mapping[str, str] | None = None,
         case_sensitive: bool = True,
@@ -68,9 +66,9 @@ class EncryptedTransaction(DataFileTransaction):
             ValidationException: when committed, if another writer changed what was replaced.
         """
         overwrite_filter = parse_filter(overwrite_filter)
-        self._before_writing(df, branch)
+        rows = self._before_writing(df, branch)
         self.overwrite_with_data_files(
-            _lazily(lambda: self._write(df)),
+            _lazily(lambda: self._write(rows)),
             overwrite_filter,
             case_sensitive=case_sensitive,
             snapshot_properties=snapshot_properties,
@@ -105,7 +103,7 @@ class EncryptedTransaction(DataFileTransaction):
             producer.apply(change, pure_delete=True)
 
     def dynamic_partition_overwrite(
-        self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
+        self, df: Any, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
         """Replace exactly the partitions that occur in the rows, in one snapshot; without rows nothing is changed.
 
@@ -117,12 +115,12 @@ class EncryptedTransaction(DataFileTransaction):
             ValidationException: when committed, if another writer changed one of the partitions (``write.update.isolation-level``).
         """
         check_partitioned(self.table_metadata.spec())
-        self._before_writing(df, branch)
-        self.replace_partitions(self._write(df), snapshot_properties=snapshot_properties, branch=branch)
+        rows = self._before_writing(df, branch)
+        self.replace_partitions(self._write(rows), snapshot_properties=snapshot_properties, branch=branch)
 
     def upsert(
         self,
-        df: pa.Table | pa.RecordBatchReader,
+        df: Any,
         join_cols: list[str] | None = None,
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
@@ -152,8 +150,8 @@ class EncryptedTransaction(DataFileTransaction):
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise PolicyError("upsert with neither when_matched_update_all nor when_not_matched_insert_all does nothing")
         isolation_level(self.table_metadata, Operation.OVERWRITE, MERGE_ISOLATION)
-        rows = df.read_all() if isinstance(df, pa.RecordBatchReader) else df
-        self._before_writing(rows, branch)
+        given = self._before_writing(df, branch)
+        rows = given.read_all() if isinstance(given, pa.RecordBatchReader) else given
         source = SourceRows(self.staged.write_context(), rows, join_cols, case_sensitive=case_sensitive)
         with self._overwriting(source.row_filter, snapshot_properties, branch) as producer:
             producer.isolation_property = MERGE_ISOLATION
@@ -218,15 +216,16 @@ class EncryptedTransaction(DataFileTransaction):
         """Refused: statistics files are plain."""
         self._refuse("writing statistics files, which would be plain,")
 
-    def _before_writing(self, df: Any, branch: str | None) -> None:
-        """Refuse what can be refused before the first byte."""
-        check_rows(df)
+    def _before_writing(self, df: Any, branch: str | None) -> pa.Table | pa.RecordBatchReader:
+        """Return the rows in Arrow form; refuse what can be refused before the first byte."""
         check_branch(self.table_metadata.refs, branch, table=self.staged.name)
         context = self.staged.write_context()
-        check_input(context.schema, df.schema, downcast_ns=context.downcast_ns)
+        rows = as_arrow(df, context.schema, downcast_ns=context.downcast_ns)
+        check_input(context.schema, rows.schema, downcast_ns=context.downcast_ns)
         # Its constructor checks settings, and creates no file.
         DataFileWriter(context, task_id=0, entropy=self.staged.entropy)
         self.staged.prepare_kek()
+        return rows
 
     def _write(self, df: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         batches = df.to_batches() if isinstance(df, pa.Table) else df

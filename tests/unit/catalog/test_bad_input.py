@@ -173,7 +173,7 @@ def test_setting_orc_later(lake: TestLake) -> None:
     [
         pytest.param(lambda: people().append_column("extra", pa.array(range(10))), id="more columns"),
         pytest.param(lambda: people().set_column(0, "id", pa.array(["x"] * 10)), id="another type"),
-        pytest.param(lambda: [{"id": 1}], id="not arrow"),
+        pytest.param(lambda: [{"id": "x"}], id="not arrow"),
         pytest.param(lambda: None, id="nothing"),
     ],
 )
@@ -418,19 +418,15 @@ class Frame:
 
 
 FORMS: dict[str, tuple[Callable[[], Any], str]] = {
-    "pandas": (
-        lambda: Frame("pandas", "DataFrame"),
-        r"got pandas\.DataFrame: make a Table with pa\.Table\.from_pandas\(df, pres",
-    ),
-    "polars": (lambda: Frame("polars", "DataFrame"), r"got polars\.DataFrame: make a Table with df\.to_arrow\(\)"),
-    "lazy": (lambda: Frame("polars", "LazyFrame"), r"df\.collect\(\)\.to_arrow\(\)"),
+    "lazy": (lambda: Frame("polars", "LazyFrame"), r"polars\.LazyFrame; give the result of df\.collect\(\)"),
     "spark": (lambda: Frame("pyspark", "DataFrame"), r"df\.write\.format\(\"icelock\"\)"),
-    "batch": (lambda: people().to_batches()[0], r"got pyarrow\.RecordBatch: make a Table with pa\.Table\.from_batches\(\[batch\]\)"),
-    "batches": (lambda: people().to_batches(), r"got list: make a Table with pa\.Table\.from_batches\(batches\)"),
-    "dicts": (lambda: people().to_pylist(), r"got list: make a Table with pa\.Table\.from_pylist\(rows\)"),
-    "dict": (lambda: people().to_pydict(), r"got dict: make a Table with pa\.table\(columns\)"),
-    "None": (lambda: None, r"got None: make a Table with .*from_pandas"),
-    "text": (lambda: "rows", r"got str: make a Table with .*from_pandas"),
+    "numpy": (lambda: Frame("numpy", "ndarray"), r"pa\.table\({\"column\": array}\)"),
+    "dict": (lambda: people().to_pydict(), r"no rows: dict; make a Table with pa\.table\(columns\)"),
+    "tuples": (lambda: [(1, "a", "b")], r"no rows: a list with a tuple in it; give a pyarrow Table"),
+    "None": (lambda: None, "no rows: None; give a pyarrow Table"),
+    "text": (lambda: "rows", "no rows: str; give a pyarrow Table"),
+    "column": (lambda: people().column("id"), "no rows: pyarrow.ChunkedArray is one column"),
+    "kind": (lambda: pa.Table, "no rows: .*; give a pyarrow Table"),
 }
 
 

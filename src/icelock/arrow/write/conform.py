@@ -12,7 +12,7 @@ A cast preserves every value or fails; integers of another signedness are checke
 Invariant: in the result lists have no values below a null and offsets start at 0, so empty nested columns whose offsets had 0 bytes
 (case C-57) are whole; a required field has no nulls of its own, and where its parent is null, any value.
 
-Not here: which Arrow form is stored (``arrow.write.schema``).
+Not here: which Arrow form is stored (``arrow.write.schema``), rows that are no Arrow tables (``arrow.write.given``).
 """
 
 from __future__ import annotations
@@ -32,16 +32,6 @@ from icelock.arrow.types import UUID_STORAGE, floating, is_list_like, repeated
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
 
-# By the first part of a type's module and its name, so that no library needs to be imported.
-_CALLS: Final = {
-    ("pandas", "DataFrame"): "pa.Table.from_pandas(df, preserve_index=False)",
-    ("polars", "DataFrame"): "df.to_arrow()",
-    ("polars", "LazyFrame"): "df.collect().to_arrow()",
-    ("pyspark", "DataFrame"): 'df.write.format("icelock").mode("append").save("catalog.namespace.table"), or df.toArrow()',
-    ("duckdb", "DuckDBPyRelation"): "df.to_arrow_table()",
-    ("numpy", "ndarray"): 'pa.table({"column": array})',
-    ("builtins", "dict"): "pa.table(columns) for a dict of columns, pa.Table.from_pylist([row]) for one row",
-}
 _MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
 
 
@@ -344,28 +334,3 @@ def _hint(source: pa.DataType, target: ice.IcebergType) -> str:
             "downcast-ns-timestamp-to-us-on-write)"
         )
     return ""
-
-
-def check_rows(df: Any) -> None:
-    """Check that rows are given in a form that can be written.
-
-    Raises:
-        PolicyError: they are not; says how to make a table from them.
-    """
-    if isinstance(df, (pa.Table, pa.RecordBatchReader)):
-        return
-    kind = type(df)
-    said = "None" if df is None else f"{kind.__module__.partition('.')[0]}.{kind.__name__}".removeprefix("builtins.")
-    raise PolicyError(f"expected a pyarrow Table or RecordBatchReader, got {said}: make a Table with {_call(df)} (import pyarrow as pa)")
-
-
-def _call(df: Any) -> str:
-    if isinstance(df, pa.RecordBatch):
-        return "pa.Table.from_batches([batch])"
-    if isinstance(df, (list, tuple)) and df and all(isinstance(one, pa.RecordBatch) for one in df):
-        return "pa.Table.from_batches(batches)"
-    if isinstance(df, (list, tuple)):
-        return "pa.Table.from_pylist(rows) for a list of dicts"
-    kind = type(df)
-    found = _CALLS.get((kind.__module__.partition(".")[0], kind.__name__))
-    return found or "pa.Table.from_pandas(df), pa.Table.from_pylist(rows) or pa.table(columns)"

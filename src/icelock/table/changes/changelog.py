@@ -39,6 +39,7 @@ from icelock.table.changes.pairs import NOTHING, Matching, Rows, has_loose, matc
 from icelock.table.changes.sides import Commit, Sides
 from icelock.table.changes.versions import LINEAGE, changed_rows
 from icelock.table.scan import DataScan
+from icelock.table.streamed import ArrowStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Wanted:
     net_changes: bool = False
 
 
-class Changes:
+class Changes(ArrowStream):
     """The changes of a table between two snapshots; made by ``Table.changes``.
 
     Raises:
