@@ -185,9 +185,9 @@ def _refuse_unknown(properties: Mapping[str, object], known: tuple[str, ...], wh
         lowered = name.lower()
         if name in known or not lowered.startswith(_GUARDED_PREFIXES) or (known is OF_TABLES and is_of_tables(name)):
             continue
-        near = difflib.get_close_matches(lowered, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise PolicyError(f"unknown {where} property {name!r}; {hint}")
+        from icelock import nearest  # noqa: PLC0415 - not in tasks
+
+        raise PolicyError(f"unknown {where} property {name!r}; {nearest.hint(lowered, known)}")
 
 
 def check_table_properties(properties: Mapping[str, str]) -> None:

@@ -38,6 +38,7 @@ from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
 from icelock.catalog.commit.store import Store, StoreTurn
 from icelock.catalog.new_properties import NewProperties
+from icelock.catalog.tables_below import namespace_hint, not_there
 from icelock.catalog.trust.kept import Kept
 from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.pins import Known, Pins
@@ -105,24 +106,39 @@ class NamedTables(Catalog):
         """PyIceberg's methods of the concrete catalog, without ours over them."""
         return super()
 
-    def load_table(self, identifier: str | Identifier) -> IcebergTable:
+    def load_table(self, identifier: str | Identifier, *, hint: bool = True) -> IcebergTable:
         """Load a table and compare it with the pins (``catalog.trust.pins``).
+
+        ``hint``: of a table that is not there, the catalog is asked for the names beside it, for the message.
 
         Raises:
             IntegrityError: it is not what was pinned, or what was seen before, such as an encrypted table that is plain now.
             FormatError: the metadata file or the server's answer is not table metadata of version 1 to 3.
             PolicyError: see ``table.guard.check_metadata``.
-            NoSuchTableError: as PyIceberg.
+            NoSuchTableError: as PyIceberg; the message names the table that may be meant.
         """
         name = self.identifier_to_tuple(identifier)
         seen = self.pins.seen(name)
         try:
-            table = self._store.load(name)
+            with self._naming(name, hint=hint):
+                table = self._store.load(name)
         except NoSuchTableError:
             self.pins.gone(name)
             raise
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return table
+
+    @contextmanager
+    def _naming(self, name: Identifier, *, hint: bool = True) -> Iterator[None]:
+        """Let the error of a table that is not there say which one may be meant; a name without a namespace is such an error too."""
+        if len(name) < 2:  # noqa: PLR2004 - a namespace and a table
+            table = ".".join(name)
+            raise NoSuchTableError(f"{table!r} is not of the form namespace.table, such as {f'shop.{table}'!r}")
+        try:
+            yield
+        except NoSuchTableError as e:
+            said = not_there(self, ".".join(name)) if hint else f"catalog {self.name} has no table {'.'.join(name)}"
+            raise NoSuchTableError(said) from e
 
     def kept(self, identifier: str | Identifier) -> Kept:
         """Return what the catalog and the pins say of a table; nothing is checked or remembered, and its metadata file is not read.
@@ -190,7 +206,8 @@ class NamedTables(Catalog):
         """Drop a table; if its ``uuid`` is given, it is certainly gone afterwards. ``purge`` asks a server to delete its files."""
         known = self.pins.seen(name).here
         seen = str(uuid) if uuid is not None else None if known is None else known.seen.table_uuid
-        self._store.drop(name, purge=purge)
+        with self._naming(name):
+            self._store.drop(name, purge=purge)
         self._check_left(name, "dropped", seen, certain=uuid is not None)
         self.pins.forget(name)
         self._store.forget(name)
@@ -208,7 +225,8 @@ class NamedTables(Catalog):
         old, new = self.identifier_to_tuple(from_identifier), self.identifier_to_tuple(to_identifier)
         check_names(new)
         seen, plain = self.pins.seen(old), self.pins.made_plain_as(old)
-        table = self._store.rename(old, new)
+        with self._naming(old):
+            table = self._store.rename(old, new)
         self.pins.check(new, table.metadata, table.metadata_location, seen)
         if plain == table.metadata.table_uuid:
             self.pins.made_plain(new, plain)
@@ -258,7 +276,8 @@ class NamedTables(Catalog):
         """
         name = self._store.name_of(identifier)
         if not self.namespace_exists(name[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
+            space = ".".join(name[:-1])
+            raise NoSuchNamespaceError(f"catalog {self.name} has no namespace {space}{namespace_hint(self, space)}")
         if self._store.has(name):
             raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists")
         self.pins.gone(name)

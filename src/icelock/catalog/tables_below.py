@@ -1,18 +1,26 @@
 """``tables_below``: the table of a name, the tables of a namespace and those below it, or all of a catalog.
 
-``not_there`` is what is said of a name that leads to nothing.
+``not_there`` and ``name_hint`` are what is said of a name that leads to nothing.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.typedef import Identifier
 
-from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
 from icelock.table.maintenance.neighbours import namespaces_below
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from icelock.catalog.base import EncryptedCatalog
+
+
+_MEANT: Final = "; did you mean "
 
 
 def tables_below(catalog: EncryptedCatalog, name: str, *, is_table: Callable[[str], bool]) -> set[str]:
@@ -32,19 +40,33 @@ def tables_below(catalog: EncryptedCatalog, name: str, *, is_table: Callable[[st
     return {".".join(table) for space in spaces for table in catalog.list_tables(space)}
 
 
-def not_there(catalog: EncryptedCatalog, name: str, *, what: str = "table") -> str:
+def not_there(catalog: Catalog, name: str, *, what: str = "table") -> str:
     """Return the message for a name that leads to nothing, with the name that may be meant.
 
     The catalog is asked for the names beside it: of the namespaces, and of the tables of the namespace that the name begins with.
     """
-    said = f"catalog {catalog.name} has no {what} {name}"
+    return f"catalog {catalog.name} has no {what} {name}{name_hint(catalog, name)}"
+
+
+def name_hint(catalog: Catalog, name: str) -> str:
+    """Return what may be meant by a name that leads to nothing, as the end of a message; nothing if no name is near."""
+    return _if_listed(lambda: _hint(catalog, name))
+
+
+def namespace_hint(catalog: Catalog, name: str) -> str:
+    """Return likewise what may be meant by the name of a namespace."""
+    near = _if_listed(lambda: _near(name, [".".join(one) for one in catalog.list_namespaces()], of="namespace"))
+    return near if near.startswith(_MEANT) else ""
+
+
+def _if_listed(hint: Callable[[], str]) -> str:
     try:
-        return said + _hint(catalog, name)
+        return hint()
     except Exception:  # noqa: BLE001 - who may not list gets no hint
-        return said
+        return ""
 
 
-def _hint(catalog: EncryptedCatalog, name: str) -> str:
+def _hint(catalog: Catalog, name: str) -> str:
     first, *rest = parts = tuple(name.split("."))
     if rest and first == catalog.name and not catalog.namespace_exists((first,)):
         return f": that catalog is named already, so leave its name out: {'.'.join(rest)}"
@@ -57,5 +79,5 @@ def _hint(catalog: EncryptedCatalog, name: str) -> str:
 def _near(name: str, known: list[str], *, of: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     if near:
-        return f"; did you mean {of} {near[0]}?"
+        return f"{_MEANT}{of} {near[0]}?"
     return f": it has no {of} {name}" if of == "namespace" else ""

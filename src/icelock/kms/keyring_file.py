@@ -25,6 +25,7 @@ from icelock.kms.unlock import Unlocker
 from icelock.secret import SecretBytes
 
 _LOCK_WAIT_SECONDS: Final = 10.0
+KEYRING_REMEDY: Final = "make one with `icelock keyring init`, or correct kms.local.path"
 
 
 def load_keyring(path: Path, unlocker: Unlocker) -> Keyring:
@@ -81,7 +82,7 @@ def _load(path: Path, unlocker: Unlocker) -> tuple[Keyring, SecretBytes]:
     try:
         data = path.read_bytes()
     except OSError as e:
-        raise file_error(e, "keyring", path, "make one with `icelock keyring init`, or correct kms.local.path") from e
+        raise file_error(e, "keyring", path, KEYRING_REMEDY) from e
     try:
         return decode_keyring(data, unlocker.keyring_key)
     except KmsError as e:

@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from icelock.errors import FormatError, IntegrityError, KmsErrorKind, PolicyError
 from icelock.format import aes_gcm
 from icelock.kms.failure import Call, Service
+from icelock.kms.private_file import check_there
 from icelock.properties import KMS_KEYSTORE_PASSWORD_ENV, KMS_KEYSTORE_PATH
 from icelock.secret import SecretBytes
 
@@ -76,6 +77,7 @@ class KeystoreKms:
         if not path:
             raise PolicyError(f"{KMS_KEYSTORE_PATH} is not set; set it to the PKCS#12 keystore (keytool -genseckey makes one)")
         self._path = Path(path).expanduser()
+        check_there(self._path, "keystore", f"make one with keytool -genseckey, or correct {KMS_KEYSTORE_PATH}")
         self._variable = properties.get(KMS_KEYSTORE_PASSWORD_ENV) or PASSWORD_ENV_DEFAULT
         self._random_bytes = random_bytes
 

@@ -77,10 +77,12 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
 def load_kms_client(properties: Mapping[str, str]) -> KmsClient | None:
     """Return the KMS client that the catalog properties ask for, with retries around it; None if they name no KMS.
 
-    No service is called and no file is read: a wrong key id or an unreachable service shows at the first use.
+    No service is called and no file is read: a wrong key id or an unreachable service shows at the first use, a keyring or keystore that
+    is not there shows here.
 
     Raises:
         PolicyError: two choices at once, an unknown type, a class that cannot be used, an unknown or wrong ``kms.*`` setting.
+        KmsError: a keyring or keystore is not there.
         KmsClientError: constructing the class failed; it is a PolicyError and a KeyUnavailableError.
     """
     choice = _choice(properties)

@@ -8,7 +8,7 @@ takes effect at once; the derived keyring key is kept, so that Argon2id runs onc
 
 Properties: ``kms.local.path`` (the keyring file, required), and one of ``kms.local.key-file`` (a 0600 key file) and
 ``kms.local.passphrase-env`` (name of the environment variable with the passphrase; ``ICELOCK_KEYRING_PASSPHRASE`` if
-neither is set). Making a client reads no file, so its plain configuration can be passed on.
+neither is set). Making a client looks whether the files are there, and reads none.
 
 Not here: changing the keyring (``icelock keyring``, ``kms/keyring_file.py``).
 
@@ -25,7 +25,8 @@ from icelock.errors import FormatError, IntegrityError, KmsError, KmsErrorKind, 
 from icelock.format import aes_gcm
 from icelock.kms import unlock
 from icelock.kms.keyring import MasterKey, require_enabled
-from icelock.kms.keyring_file import load_keyring
+from icelock.kms.keyring_file import KEYRING_REMEDY, load_keyring
+from icelock.kms.private_file import check_there
 from icelock.properties import KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV, KMS_LOCAL_PATH
 
 
@@ -38,6 +39,7 @@ class LocalKms:
 
     Raises:
         PolicyError: no path, or both a key file and a passphrase variable.
+        KmsError: the keyring or the key file is not there.
     """
 
     def __init__(self, properties: Mapping[str, str], *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
@@ -46,6 +48,7 @@ class LocalKms:
             raise PolicyError(f"{KMS_LOCAL_PATH} is not set; set it to the keyring file (`icelock keyring init` makes one)")
         self._path = Path(path).expanduser()
         self._unlocker = unlock.RememberingUnlocker(_unlocker(properties))
+        check_there(self._path, "keyring", KEYRING_REMEDY)
         self._random_bytes = random_bytes
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -102,5 +105,7 @@ def _unlocker(properties: Mapping[str, str]) -> unlock.Unlocker:
             f"{KMS_LOCAL_KEY_FILE} and {KMS_LOCAL_PASSPHRASE_ENV} are set; they exclude each other: keep the one that the keyring needs"
         )
     if key_file:
-        return unlock.KeyFileUnlocker(path=Path(key_file).expanduser())
+        path = Path(key_file).expanduser()
+        check_there(path, "key file", unlock.KEY_FILE_REMEDY)
+        return unlock.KeyFileUnlocker(path=path)
     return unlock.PassphraseUnlocker(read=unlock.passphrase_from_environment(variable or unlock.PASSPHRASE_ENV_DEFAULT))

@@ -100,6 +100,20 @@ def read_secret_line(path: Path) -> str:
     return data.decode()
 
 
+def check_there(path: Path, what: str, remedy: str) -> None:
+    """Refuse a setting that names a file that is not there, before anything needs it; the file is not opened.
+
+    Raises:
+        KmsError: there is none (``MISSING``).
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as e:
+        raise file_error(e, what, path, remedy) from e
+    except OSError:
+        return  # who uses it says why
+
+
 def file_error(error: OSError, what: str, path: Path, remedy: str = "check the path and its permissions") -> KmsError:
     """Return the KmsError for a failed file operation.
 

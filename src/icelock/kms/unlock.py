@@ -29,7 +29,7 @@ from icelock.secret import SecretBytes
 
 PASSPHRASE_ENV_DEFAULT: Final = "ICELOCK_KEYRING_PASSPHRASE"  # noqa: S105 - the name of a variable
 _KEY_FILE_TEXT_LENGTH: Final = 44
-_KEY_FILE_REMEDY: Final = f"correct {KMS_LOCAL_KEY_FILE} (or --key-file), or restore the file"
+KEY_FILE_REMEDY: Final = f"correct {KMS_LOCAL_KEY_FILE} (or --key-file), or restore the file"
 _GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -136,7 +136,7 @@ def read_key_file(path: Path) -> SecretBytes:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(_KEY_FILE_TEXT_LENGTH + 2)
     except OSError as e:
-        raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
+        raise file_error(e, "key file", path, KEY_FILE_REMEDY) from e
     if stat.S_IMODE(mode) & _GROUP_AND_OTHERS:
         raise _denied(f"key file {path}: expected a mode of 0600 or less, got {stat.S_IMODE(mode):04o}; run: chmod 600 {path}")
     try:
@@ -162,7 +162,7 @@ def make_key_file(path: Path, *, random_bytes: Callable[[int], bytes] = os.urand
     except FileExistsError as e:
         raise PolicyError(f"key file {path} already exists; name another, or use this one") from e
     except OSError as e:
-        raise file_error(e, "key file", path, _KEY_FILE_REMEDY) from e
+        raise file_error(e, "key file", path, KEY_FILE_REMEDY) from e
 
 
 def _denied(message: str) -> KmsError:

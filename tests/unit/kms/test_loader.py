@@ -12,7 +12,7 @@ from icelock.kms.retry import RetryingKms, RetryPolicy
 from tests.unit.kms.user_kms import VersionedKms
 
 MEMORY = {"encryption.kms-type": "memory", "kms.memory.keys.keyA": "00" * 16}
-LOCAL = {"encryption.kms-type": "local", "kms.local.path": "keyring"}
+LOCAL = {"encryption.kms-type": "local", "kms.local.path": __file__}  # any file that is there
 USERS = "tests.unit.kms.user_kms"
 
 both = pytest.mark.parametrize("load", [load_kms_client])

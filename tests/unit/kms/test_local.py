@@ -114,7 +114,8 @@ def test_foreign_blobs_name_keyring_and_key(kms, path):
 
 
 def test_making_a_client_reads_no_file(tmp_path):
-    assert repr(LocalKms({"kms.local.path": str(tmp_path / "none")})) == f"LocalKms({str(tmp_path / 'none')!r})"
+    (tmp_path / "no keyring").write_bytes(b"")
+    assert repr(LocalKms({"kms.local.path": str(tmp_path / "no keyring")})) == f"LocalKms({str(tmp_path / 'no keyring')!r})"
 
 
 def test_path_may_start_with_the_home_directory(monkeypatch, tmp_path, properties):
@@ -276,8 +277,18 @@ def test_keyring_is_never_overwritten(path, unlocker):
 
 
 def test_missing_keyring_is_missing_with_a_remedy(tmp_path):
-    error = raised(lambda: LocalKms({"kms.local.path": str(tmp_path / "none")}).wrap_key(b"k" * 16, "orders"), KmsErrorKind.MISSING)
-    assert "icelock keyring init" in str(error)
+    error = raised(lambda: LocalKms({"kms.local.path": str(tmp_path / "none")}), KmsErrorKind.MISSING)
+    assert f"keyring {tmp_path / 'none'}: No such file or directory; make one with `icelock keyring init`" in str(error)
+
+
+def test_missing_key_file_is_missing_with_a_remedy(path, tmp_path):
+    error = raised(lambda: LocalKms({"kms.local.path": str(path), "kms.local.key-file": str(tmp_path / "none")}), KmsErrorKind.MISSING)
+    assert "correct kms.local.key-file" in str(error)
+
+
+def test_a_keyring_that_is_gone_later_is_missing(kms, path):
+    path.unlink()
+    error = raised(lambda: kms.wrap_key(b"k" * 16, "orders"), KmsErrorKind.MISSING)
     assert error.key_id == "orders"
 
 

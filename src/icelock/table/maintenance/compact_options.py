@@ -14,6 +14,7 @@ from pyiceberg.table import TableProperties
 
 from icelock.errors import PolicyError
 from icelock.metadata.json_values import is_long, whole_number
+from icelock.nearest import hint
 
 _UNLIMITED: Final = sys.maxsize
 _HUNDRED_GB: Final = 100 << 30
@@ -144,7 +145,7 @@ class _Given:
 
     def check_all_known(self) -> None:
         for name in sorted(self._left):
-            raise PolicyError(f"compaction has no option {name!r}; it has: {', '.join(sorted(self._known))}")
+            raise PolicyError(f"compaction has no option {name!r}; {hint(name, sorted(self._known), otherwise='it has')}")
 
     def _take(self, name: str) -> str | None:
         self._known.append(name)

@@ -8,7 +8,6 @@ Not here: the names (``icelock.properties``), the steps (``table.maintenance.opt
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +16,7 @@ from typing import Final, Self
 from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.metadata.json_values import whole_number
+from icelock.nearest import hint
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.moments import SAFE_AGE, parse_span
 
@@ -82,8 +82,7 @@ class OptimizePolicy:
 def _check_option(name: str) -> None:
     known = (*names.OPTIMIZE_STEPS, *names.OPTIMIZE_SETTINGS)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise PolicyError(f"optimize has no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"))
+        raise PolicyError(f"optimize has no option {name!r}; {hint(name, known, otherwise='it has')}")
 
 
 def _ratio(given: Mapping[str, str], name: str) -> float:
