@@ -65,6 +65,7 @@ def written(lake):
         ({"write.distribution-mode": "none"}, {"distribution-mode": "hash"}, 1),
         ({"write.distribution-mode": "range"}, {}, 1),
         ({"write.distribution-mode": "hash"}, {"Distribution-Mode": "NONE", "fanout-enabled": "true"}, 4),
+        ({"write.distribution-mode": "hash"}, {"use-table-distribution-and-ordering": "false"}, 4),
     ],
 )
 def test_files_of_a_partitioned_table(spark, spark_lake, properties, options, each):

@@ -347,7 +347,8 @@ def test_result_rows_are_sealed(lake):
     ("options", "overwrite", "message"),
     [
         ({"brunch": "x"}, False, "did you mean 'branch'"),
-        ({"nonsense": "x"}, False, "known: branch, output-spec-id, overwrite-filter, overwrite-mode, streaming-epoch-id"),
+        ({"nonsense": "x"}, False, "known: branch, check-nullability, .*, output-spec-id, overwrite-filter, overwrite-mode, snapshot-prop"),
+        ({"distribution-mode": "hash"}, False, "is an option of icelock.spark.write_to"),
         ({"overwrite-filter": "id = 1"}, False, r"needs mode\('overwrite'\)"),
         ({"overwrite-mode": "dynamic"}, False, r"needs mode\('overwrite'\)"),
         ({"overwrite-mode": "both"}, True, "it must be static or dynamic"),

@@ -16,7 +16,8 @@ from icelock.spark.driver.plan_read import job_schema
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.sealed.seen import Seen, seen_in
 from icelock.spark.sealed.seen import base_of as validated_from
-from icelock.spark.settings.options import ROWS_READ, ReadOptions, TableName, WriteOptions
+from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.spark.settings.write_options import ROWS_READ, WriteOptions
 from icelock.table.commit.conflicts import Since
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, people

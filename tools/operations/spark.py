@@ -19,6 +19,20 @@ from tools.operations.recipe import Outcome, Recipe, recipes
 from tools.operations.table import deleted_by_vector, updated
 
 CATALOG = "test"
+# Options of Java's that any write takes.
+OF_JAVA = {
+    "check-nullability": "true",
+    "check-ordering": "true",
+    "compression-codec": "gzip",
+    "compression-level": "5",
+    "delete-format": "puffin",
+    "delete-granularity": "file",
+    "isolation-level": "snapshot",
+    "target-delete-file-size-bytes": "1000000",
+    "target-file-size-bytes": "1000000",
+    "use-table-distribution-and-ordering": "false",
+    "write-format": "avro",
+}
 KEEPS_ALL = {"min-input-files": "2", "expire": "false", "leftovers": "false"}
 
 
@@ -42,6 +56,10 @@ class SparkPlace(Place):
 
     def changed(self) -> DataFrame:
         return self.spark.createDataFrame(updated().to_pandas(), "id long, name string, city string")
+
+
+def written_with(name: str, value: str) -> Callable[[Any], object]:
+    return lambda p: p.writer("append").option(name, value).save(p.full)
 
 
 def keyed(writer: Any) -> Any:
@@ -129,6 +147,7 @@ WRITES = [
         "write",
         Outcome.ENCRYPTED,
         {
+            **{name: written_with(name, value) for name, value in OF_JAVA.items()},
             "branch": lambda p: p.writer("append").option("branch", "side").save(p.full),
             "mode=append": lambda p: p.writer("append").save(p.full),
             "mode=overwrite": lambda p: p.writer("overwrite").save(p.full),

@@ -83,12 +83,12 @@ def surface() -> set[str]:
 def spark_surface() -> set[str]:
     """Return what there is for Spark: functions, the methods of the table writer, options and modes of reads and writes, procedures."""
     import icelock.spark  # noqa: PLC0415 - needs PySpark
-    from icelock.spark.settings import options  # noqa: PLC0415
+    from icelock.spark.settings import options, write_options  # noqa: PLC0415
     from icelock.spark.statements.procedures import registry  # noqa: PLC0415
     from icelock.spark.table_writer import TableWriter  # noqa: PLC0415
 
     found = {f"spark.{name}" for name in functions_of(icelock.spark)} | {f"TableWriter.{name}" for name in methods_of(TableWriter)}
-    found |= {f"read.{name}" for name in options._READ} | {f"write.{name}" for name in options._WRITE}
+    found |= {f"read.{name}" for name in options.READ} | {f"write.{name}" for name in write_options.WRITE}
     found |= {f"call.{name}" for name in registry._PROCEDURES}
     return found | {
         TO_SPARK,

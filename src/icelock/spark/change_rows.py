@@ -27,6 +27,7 @@ from pyspark.sql import types as sp
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
+from icelock.spark.arguments import checked
 from icelock.spark.columns.types import contains, quoted
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
@@ -49,6 +50,7 @@ _ROWS: Final = "icelock rows"
 _KEYS: Final = "icelock keys"
 
 
+@checked
 def delete(
     spark: SparkSession,
     table: str,
@@ -90,6 +92,7 @@ def delete_rows(  # noqa: PLR0913 - those of ``delete``
         return jobs.remove(replace(job, base=jobs.describe(job).base))
 
 
+@checked
 def upsert(  # noqa: PLR0913 - PyIceberg's parameters
     df: DataFrame,
     table: str,
@@ -137,6 +140,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
             source.unpersist()
 
 
+@checked
 def add_files(  # noqa: PLR0913 - as those above
     spark: SparkSession,
     table: str,

@@ -17,6 +17,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
+from icelock.spark.arguments import checked
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.settings.catalogs import any_table_of, catalog_of, table_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from icelock.table.table import Table
 
 
+@checked
 def compact(  # noqa: PLR0913 - as table.maintenance.compact
     spark: SparkSession,
     table: str,
@@ -65,6 +67,7 @@ def compact(  # noqa: PLR0913 - as table.maintenance.compact
         )
 
 
+@checked
 def rewrite_deletes(  # noqa: PLR0913 - as table.maintenance.rewrite_deletes
     spark: SparkSession,
     table: str,
@@ -89,6 +92,7 @@ def rewrite_deletes(  # noqa: PLR0913 - as table.maintenance.rewrite_deletes
         return maintenance.rewrite_deletes(into=into, branch=branch, dry_run=dry_run, progress=progress)
 
 
+@checked
 def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
     spark: SparkSession,
     table: str,
@@ -112,6 +116,7 @@ def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
         return maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=progress)
 
 
+@checked
 def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
     spark: SparkSession,
     table: str,
@@ -188,6 +193,7 @@ def convert_loaded(  # noqa: PLR0913 - as convert
     return done
 
 
+@checked
 def audit(  # noqa: PLR0913 - as icelock.maintenance.audit
     spark: SparkSession,
     name: str,
@@ -233,6 +239,7 @@ def audit_loaded(  # noqa: PLR0913 - as audit
     return audit_tables(catalog, ".".join(name.identifier), options, CheckByTasks(spark, catalog), progress=progress)
 
 
+@checked
 def optimize(  # noqa: PLR0913 - as icelock.maintenance.optimize_tables
     spark: SparkSession,
     name: str,

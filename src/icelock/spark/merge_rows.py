@@ -17,6 +17,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 
 from icelock.errors import PolicyError
+from icelock.spark.arguments import checked
 from icelock.spark.columns.types import quoted
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.settings.options import TableName
@@ -24,6 +25,7 @@ from icelock.spark.settings.session import is_classic, settings_of
 from icelock.table.epochs import Epoch
 
 
+@checked
 def merge(spark: SparkSession, table: str, source: DataFrame, on: str | Sequence[str]) -> MergeBuilder:
     """Return a merge of a DataFrame into ``catalog.namespace.table``, to which clauses are added.
 

@@ -20,6 +20,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
+from icelock.spark.arguments import checked
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import Engine, by_data_source, scan_rows
 from icelock.spark.sealed.job import Job
@@ -39,6 +40,7 @@ _CATALOGS: Final = "_icelock_catalogs"
 _OPENING: Final = threading.Lock()
 
 
+@checked
 def read(  # noqa: PLR0913 - what a read can say
     spark: SparkSession,
     table: str | DataScan,

@@ -5,6 +5,7 @@ Not here: the data source (``spark.driver.source``).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested, is_number
+from icelock.spark.arguments import checked
 from icelock.spark.driver.source import NAME, data_source
 from icelock.spark.jvm.data_sources import spare_search
 from icelock.spark.jvm.errors import install
@@ -23,15 +25,17 @@ from icelock.spark.settings.session import Settings, attach, attached, catalogs_
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PARALLELISM_DEFAULT: Final = 2
 _SESSION_KEY_LENGTH: Final = 32
+_logger = logging.getLogger(__name__)
 
 
+@checked
 def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] | None = None) -> None:
     """Make ``spark.read.format("icelock")`` and ``df.write.format("icelock")`` work in a session.
 
     Filter push-down for Python data sources is switched on, unless the session has it set to false; results are the same. In a classic
     session, queries raise icelock's own errors, and Spark's statements know the catalogs: ``spark.sql("select * from lake.shop.orders")``.
     A session whose connections would show keys is warned once. Call it again after a change of ``catalogs``, of that setting or of
-    ``spark.sql.caseSensitive``.
+    ``spark.sql.caseSensitive``: without ``catalogs`` it keeps those that it was given before, else a warning names those that are gone.
 
     Args:
         spark: a classic or Connect session.
@@ -40,24 +44,26 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
             properties begin with ``spark.sql.catalog.lake.``), and those of PyIceberg's configuration.
 
     Raises:
-        PolicyError: a catalog name with a dot, or an unknown or misspelt setting.
+        PolicyError: what is no session or no catalog's properties, a catalog name with a dot, or an unknown or misspelt setting.
     """
     activate(spark)
     if is_classic(spark):
         install()
         spare_search(spark)
-    given = {**catalogs_set(spark), **(catalogs or {})}
+    before = attached(spark)
+    own = _given_now(before, catalogs)
+    given = {**catalogs_set(spark), **own}
     checked = {name: _checked(name, properties) for name, properties in given.items()}
     push_down = setting(spark, PUSH_DOWN, "true") == "true" and install_fresh_scans(spark, NAME)
     install_own_rows(spark, NAME)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
-    before = attached(spark)
     plain_rpc = is_plain(spark)
     if plain_rpc and not all_refuse(checked):
         warn_once(spark)
     settings = Settings(
         catalogs=checked,
+        given=tuple(own),
         push_down=push_down,
         case_sensitive=setting(spark, "spark.sql.caseSensitive", "false") == "true",
         parallelism=_parallelism(spark),
@@ -77,10 +83,29 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         explain_statements(checked)
 
 
+def _given_now(before: Settings | None, catalogs: Mapping[str, Mapping[str, object]] | None) -> Mapping[str, Mapping[str, object]]:
+    """Return the properties of the catalogs that a call names, or that the call before it did, if this one names none."""
+    known = {} if before is None else {name: before.catalogs[name] for name in before.given}
+    if catalogs is None:
+        return known
+    gone = [name for name in known if name not in catalogs]
+    if gone:
+        _logger.warning(
+            "register was called without the catalogs %s that it was given before: this session does not know them any more; give all of "
+            "them in one call",
+            ", ".join(gone),
+        )
+    return catalogs
+
+
 def _checked(name: str, properties: Mapping[str, object]) -> dict[str, str]:
-    if not name or "." in name or name != name.strip():
+    if not isinstance(name, str) or not name or "." in name or name != name.strip():
         raise PolicyError(
             f"catalog name {name!r}: it is the first part of catalog.namespace.table, so it cannot have a dot, or white space around it"
+        )
+    if not isinstance(properties, Mapping):
+        raise PolicyError(
+            f"catalog {name} is given as a {type(properties).__name__}; it must be a dict: {{{name!r}: {{'type': 'sql', ...}}}}"
         )
     check_nested(properties)
     given = {key: str(value) for key, value in properties.items() if value is not None}

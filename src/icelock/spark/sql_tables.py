@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from icelock.catalog.configuration import known_catalogs, read_configuration
 from icelock.errors import PolicyError
 from icelock.properties import is_number
+from icelock.spark.arguments import checked
 from icelock.spark.columns.types import quoted
 from icelock.spark.driver.scan_rows import Engine
 from icelock.spark.jvm.native import native_jvm
@@ -30,6 +31,7 @@ _PARTS: Final = 3
 _VERSION: Final = "version:"
 
 
+@checked
 def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFrame:
     """Return the rows of a query; tables are named ``catalog.namespace.table``, with or without VERSION AS OF a snapshot id, branch or tag.
 
@@ -55,6 +57,7 @@ def sql(spark: SparkSession, query: str, *, engine: str = Engine.AUTO) -> DataFr
     return jvm.sql_rows(query, tables)
 
 
+@checked
 def attach(spark: SparkSession, namespace: str, *, prefix: str = "", replace: bool = False, engine: str = Engine.AUTO) -> tuple[str, ...]:
     """Create a temporary view of each table of ``catalog.namespace``, and return the views' names: ``prefix`` and the table's name.
 

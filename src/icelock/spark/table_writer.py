@@ -18,19 +18,20 @@ from pyspark.sql import DataFrame
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
+from icelock.spark.arguments import checked
 from icelock.spark.driver.distribution import check_options
 from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
-from icelock.spark.settings.options import (
-    BRANCH,
+from icelock.spark.settings.options import BRANCH, TABLE
+from icelock.spark.settings.write_options import (
+    AS_THE_TABLE_SAYS,
     OUTPUT_SPEC,
     OVERWRITE_FILTER,
     OVERWRITE_MODE,
     STREAM_EPOCH,
     STREAM_QUERY,
-    TABLE,
     WriteOptions,
     distribution_options,
 )
@@ -42,6 +43,7 @@ LOCATION: Final = "location"
 _OF_BATCH: Final = (STREAM_QUERY, STREAM_EPOCH)
 
 
+@checked
 def write_to(df: DataFrame, table: str) -> TableWriter:
     """Return a writer of a DataFrame to ``catalog.namespace.table``, in the shape of ``df.writeTo``.
 
@@ -81,8 +83,8 @@ class TableWriter:
     def option(self, name: str, value: object) -> Self:
         """Set an option.
 
-        They are ``branch``, ``distribution-mode``, ``fanout-enabled``, ``output-spec-id``, ``validate-from-snapshot-id``,
-        ``snapshot-property.<name>``; and ``streaming-query-id`` with ``streaming-epoch-id``: a batch that the table has is not written.
+        They are those of ``settings.write_options`` but those that are methods here; ``streaming-query-id`` goes with
+        ``streaming-epoch-id``: a batch that the table has is not written.
 
         Raises:
             PolicyError: another name, or an invalid value.
@@ -92,7 +94,8 @@ class TableWriter:
             spread = {**self._spread, **spread}
             check_options(spread)
             self._spread = spread
-            return self
+            if name.lower() != AS_THE_TABLE_SAYS:
+                return self
         if name.lower() in {TABLE, OVERWRITE_FILTER, OVERWRITE_MODE}:
             raise PolicyError(f"write_to has a method for the option {name}")
         options = {**self._options, name: str(value)}

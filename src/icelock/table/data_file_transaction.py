@@ -163,6 +163,7 @@ class DataFileTransaction(Transaction):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
         since: Since | None = None,
+        isolation: str | None = None,
     ) -> None:
         """Replace the rows that match the filter by data files.
 
@@ -175,6 +176,7 @@ class DataFileTransaction(Transaction):
             snapshot_properties: added to the snapshot's summary.
             branch: the branch to commit to.
             since: the snapshot that the rows were read from, if they come from this table: later commits are validated too.
+            isolation: ``serializable`` or ``snapshot``, in place of the property.
 
         Raises:
             PolicyError: settings or columns that do not allow it.
@@ -183,6 +185,7 @@ class DataFileTransaction(Transaction):
         row_filter = parse_filter(overwrite_filter)
         isolation_level(self.table_metadata, Operation.OVERWRITE)
         with self._overwriting(row_filter, snapshot_properties, branch, case_sensitive=case_sensitive) as producer:
+            producer.isolation = isolation
             if since is not None:
                 producer.planned_on(since.snapshot_id)
             change = DeleteByFilter(self.staged, row_filter, case_sensitive=case_sensitive, branch=branch, follow_rows=False)
@@ -200,6 +203,7 @@ class DataFileTransaction(Transaction):
         branch: str | None = MAIN_BRANCH,
         base_snapshot_id: int | None = None,
         since: Since | None = None,
+        isolation: str | None = None,
     ) -> None:
         """Replace the partitions of data files, under any transform, by these files; without files nothing is changed.
 
@@ -209,6 +213,7 @@ class DataFileTransaction(Transaction):
             branch: the branch to commit to.
             base_snapshot_id: the snapshot that the write was planned on, if not the table's: later commits are validated too.
             since: the same; its snapshot may be None, if there was no snapshot.
+            isolation: ``serializable`` or ``snapshot``, in place of the property.
 
         Raises:
             PolicyError: a file was written without a partition; or as ``append_data_files``.
@@ -222,6 +227,7 @@ class DataFileTransaction(Transaction):
             if not files:
                 return
             with self.update_snapshot(snapshot_properties, branch).replace_partitions() as producer:
+                producer.isolation = isolation
                 if since is not None or base_snapshot_id is not None:
                     producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
                 for file in files:
@@ -239,6 +245,7 @@ class DataFileTransaction(Transaction):
         snapshot_properties: Mapping[str, str] | None = None,
         branch: str | None = MAIN_BRANCH,
         since: Since | None = None,
+        isolation: str | None = None,
     ) -> None:
         """Stage a row-level change that an engine worked out on one snapshot: an update, a merge, or a delete.
 
@@ -252,6 +259,7 @@ class DataFileTransaction(Transaction):
             snapshot_properties: added to the snapshot's summary.
             branch: the branch to commit to.
             since: an older snapshot that new rows were read from.
+            isolation: ``serializable`` or ``snapshot``, in place of the property.
 
         Raises:
             PolicyError: invalid settings; or as ``append_data_files``.
@@ -264,7 +272,7 @@ class DataFileTransaction(Transaction):
             matching = parse_filter(row_filter)
             given = EngineChange(self.staged, change, matching, base_snapshot_id, case_sensitive=case_sensitive, branch=branch)
             with self._overwriting(matching, snapshot_properties, branch, operation, case_sensitive=case_sensitive) as producer:
-                producer.isolation_property = isolation_property
+                producer.isolation_property, producer.isolation = isolation_property, isolation
                 producer.planned_on(base_snapshot_id if since is None else since.snapshot_id)
                 producer.apply(given, may_be_empty=True)
 

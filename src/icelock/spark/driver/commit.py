@@ -259,9 +259,11 @@ def _stage(transaction: EncryptedTransaction, job: Job, done: FilesWritten, file
     properties = job.snapshot_properties
     since = _since(transaction._table, job)
     if job.action == Action.OVERWRITE:
-        transaction.overwrite_with_data_files(done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since)
+        transaction.overwrite_with_data_files(
+            done.files, job.row_filter, snapshot_properties=properties, branch=job.branch, since=since, isolation=job.isolation
+        )
     elif job.action == Action.OVERWRITE_PARTITIONS:
-        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since)
+        transaction.replace_partitions(done.files, snapshot_properties=properties, branch=job.branch, since=since, isolation=job.isolation)
     elif job.action in {Action.MERGE, Action.REWRITE}:
         scan = target_scan(transaction._table, job)
         found = files or target_files(scan, job)
@@ -296,6 +298,7 @@ def _change_rows(
         snapshot_properties=job.snapshot_properties,
         branch=job.branch,
         since=_since(transaction._table, job),
+        isolation=job.isolation,
     )
 
 

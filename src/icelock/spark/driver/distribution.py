@@ -5,6 +5,7 @@
         hash     by partition; Spark may split a large partition over several tasks, and put small ones together
         range    by ranges of partition values and sort order
     ``fanout-enabled``     option, else ``write.spark.fanout.enabled``: rows of an unsorted table are not sorted within tasks
+    ``use-table-distribution-and-ordering``  option; false: rows come as they are, whatever else is said
 
 In each mode a task's rows are sorted by partition and sort order, so that it has one file open at a time. Source: Java's
 ``SparkWriteConf``, ``SparkWriteRequirements`` and ``SortOrderUtil.buildSortOrder`` (1.12).
@@ -38,7 +39,7 @@ from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.schema_paths import names_to
 from icelock.spark.columns.transforms import spark_transform
 from icelock.spark.columns.types import quoted
-from icelock.spark.settings.options import DISTRIBUTION_MODE, FANOUT
+from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, DISTRIBUTION_MODE, FANOUT, flag
 
 TABLE_MODE: Final = "write.distribution-mode"
 TABLE_FANOUT: Final = "write.spark.fanout.enabled"
@@ -87,22 +88,25 @@ class Layout:
 def check_options(options: Mapping[str, str]) -> None:
     """Refuse invalid options of distribution with a PolicyError."""
     _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
-    _flag(options.get(FANOUT), f"option {FANOUT}")
+    for name in (FANOUT, AS_THE_TABLE_SAYS):
+        flag(options.get(name), f"option {name}")
 
 
 def check_properties(layout: Layout) -> None:
     """Refuse a table's invalid properties of distribution with a PolicyError."""
     _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
-    _flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}")
+    flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}")
 
 
 def distributed(rows: DataFrame, layout: Layout, options: Mapping[str, str], *, case_sensitive: bool) -> DataFrame:
     """Return the rows, distributed and sorted; the DataFrame itself if nothing asks for it. Invalid table properties are a PolicyError."""
+    if flag(options.get(AS_THE_TABLE_SAYS), f"option {AS_THE_TABLE_SAYS}") is False:
+        return rows
     mode = _mode(options.get(DISTRIBUTION_MODE), f"option {DISTRIBUTION_MODE}")
     mode = mode or _mode(layout.properties.get(TABLE_MODE), f"table property {TABLE_MODE}")
-    fanout = _flag(options.get(FANOUT), f"option {FANOUT}")
+    fanout = flag(options.get(FANOUT), f"option {FANOUT}")
     if fanout is None:
-        fanout = _flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}") or False
+        fanout = flag(layout.properties.get(TABLE_FANOUT), f"table property {TABLE_FANOUT}") or False
     keys = _Keys(rows, layout, case_sensitive=case_sensitive)
     if not keys.order:
         return rows
@@ -223,11 +227,3 @@ def _mode(text: str | None, what: str) -> Mode | None:
         return Mode(text.strip().lower())
     except ValueError as e:
         raise PolicyError(f"{what} is {text!r}; it must be {', '.join(Mode)}") from e
-
-
-def _flag(text: str | None, what: str) -> bool | None:
-    if text is None:
-        return None
-    if text.strip().lower() not in {"true", "false"}:
-        raise PolicyError(f"{what} is {text!r}; it must be true or false")
-    return text.strip().lower() == "true"

@@ -34,7 +34,7 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.rewrite_here import rewrite_here
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
-from icelock.spark.driver.target import TableDescription, TargetFiles, described, target_files, target_filter, target_scan
+from icelock.spark.driver.target import TableDescription, TargetFiles, described, target_files, target_filter, target_scan, write_context
 from icelock.spark.driver.write_here import are_few_changes, is_small, write_here
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, Staged
@@ -131,7 +131,7 @@ class JobsHere(Jobs):
         if _has_batch(table, job):
             return ChangeResult()
         write = planned_change(self._settings, job, table)
-        context = replace(table.transaction().staged.write_context(), operation_id=job.operation_id)
+        context = write_context(table, job)
         found = deleted_rows(rows, place)
         check()
         end = end_job(context, write, (), found=found, catalog=self._fresh())

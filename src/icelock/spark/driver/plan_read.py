@@ -12,7 +12,7 @@ Not here: what executors do (``spark.task.read``, ``spark.task.row_rewrite``), t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,7 @@ from icelock.spark.columns.filters import FilterTranslator, is_shifted
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
-from icelock.spark.driver.target import TargetFiles, check_same_table, describe, output_spec, see, target_files, target_scan, told
+from icelock.spark.driver.target import TargetFiles, check_same_table, describe, see, target_files, target_scan, told, write_context
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
@@ -231,8 +231,7 @@ class RewritePlanning(_DriverReader):
     def plan(self) -> RewritePlan:
         """Return what all tasks share."""
         read = self._read_plan(Schema(), StructType())
-        context = with_lineage(self._table.transaction().staged.write_context())
-        written = replace(context, operation_id=self._job.operation_id, spec=output_spec(self._table, self._job))
+        written = with_lineage(write_context(self._table, self._job))
         write = WritePlan.of(written, (), read.storage, sender=self._job.recipient.sender)
         return RewritePlan(read=read, write=write, merge_on_read=self._job.pinned.merge_on_read)
 

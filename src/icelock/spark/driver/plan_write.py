@@ -24,7 +24,7 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.spark.columns.projection import find
 from icelock.spark.columns.types import arrow_schema
 from icelock.spark.driver.new_table import CREATES, new_table_transaction, resolved
-from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from, output_spec
+from icelock.spark.driver.target import check_branch, check_same_table, check_validate_from, of_job, write_context
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import catalog_of, executor_properties, table_of
@@ -57,8 +57,7 @@ def planned_write(
         return _plan_new_table(settings, job, schema, catalog)
     table = table or table_of(catalog, job.table)
     write = planned_change(settings, job, table)
-    transaction = table.transaction()
-    context = replace(transaction.staged.write_context(), operation_id=job.operation_id, spec=output_spec(table, job))
+    context = write_context(table, job)
     if job.action in {Action.REWRITE, Action.MERGE}:
         context = with_lineage(context)
     if job.action == Action.REWRITE:
@@ -66,7 +65,7 @@ def planned_write(
         storage = executor_properties(table.storage.properties, table.catalog.properties)
         return WritePlan.of(context, (), storage, sender=job.recipient.sender), write
     plan = _plan_rows(settings, job, schema, context, table.catalog.properties)
-    return plan, replace(write, keks=transaction.staged.prepare_kek())
+    return plan, replace(write, keks=table.transaction().staged.prepare_kek())
 
 
 def planned_change(settings: Settings, job: Job, table: Table) -> PlannedWrite:
@@ -82,7 +81,7 @@ def planned_change(settings: Settings, job: Job, table: Table) -> PlannedWrite:
 def _plan_new_table(settings: Settings, job: Job, schema: StructType, catalog: EncryptedCatalog) -> tuple[WritePlan, PlannedWrite]:
     found = resolved(catalog, job)
     transaction = new_table_transaction(catalog, found, schema)
-    context = replace(transaction.staged.write_context(), operation_id=job.operation_id)
+    context = of_job(transaction.staged.write_context(), job)
     plan = _plan_rows(settings, found, schema, context, catalog.properties)
     write = PlannedWrite(
         job=found,

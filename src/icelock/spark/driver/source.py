@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from icelock.errors import PolicyError
-from icelock.spark.settings.options import ReadOptions, WriteOptions
+from icelock.spark.settings.options import ReadOptions
 from icelock.spark.settings.session import Settings
+from icelock.spark.settings.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final, NamedTuple, Self
 
@@ -19,9 +19,11 @@ from pyiceberg.expressions import And, BooleanExpression
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyspark.sql import datasource as ds
 from pyspark.sql import types as sp
 
+from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.row_rewrite import DELETE_MODE, MERGE_MODE, UPDATE_MODE, DeleteMode
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
@@ -32,8 +34,9 @@ from icelock.spark.driver.distribution import Layout
 from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job, PlannedOn, Purpose
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
-from icelock.spark.settings.options import OUTPUT_SPEC, VALIDATE_FROM, TableName
+from icelock.spark.settings.options import VALIDATE_FROM, TableName
 from icelock.spark.settings.session import Settings
+from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, OUTPUT_SPEC, flag, properties_for
 from icelock.table.plain import AnyTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
@@ -134,6 +137,22 @@ def output_spec(table: Table, job: Job) -> PartitionSpec:
             "leave the option out"
         )
     return found
+
+
+def write_context(table: Table, job: Job) -> WriteContext:
+    """Return what tasks of a job need to write files of a table, as the job's options ask; one that does not fit is a PolicyError."""
+    context = replace(table.transaction().staged.write_context(), spec=output_spec(table, job))
+    return of_job(context, job)
+
+
+def of_job(context: WriteContext, job: Job) -> WriteContext:
+    """Return a table's context as one job has it; options that do not fit are a PolicyError."""
+    context = replace(context, operation_id=job.operation_id)
+    if not job.of_files:
+        return context
+    as_it_says = flag(job.of_files.get(AS_THE_TABLE_SAYS), f"option {AS_THE_TABLE_SAYS}") is not False
+    order = context.sort_order if as_it_says else UNSORTED_SORT_ORDER
+    return replace(context, properties=properties_for(context.properties, job.of_files), sort_order=order)
 
 
 def check_validate_from(table: Table, job: Job) -> None:

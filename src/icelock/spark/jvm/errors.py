@@ -21,6 +21,14 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+
 from icelock import errors
 from icelock.spark.jvm.callbacks import error_of
 
@@ -32,7 +40,7 @@ _DEEP: Final = 30
 _MARK: Final = "_icelock"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The traceback's line with the error: its class, and a message that may continue on later lines.
-_RAISED: Final = re.compile(r"^(?:(icelock\.errors\.\w+)|(FileNotFoundError|PermissionError)): (.*)", re.DOTALL)
+_RAISED: Final = re.compile(r"^(?:((?:icelock\.errors|pyiceberg\.exceptions)\.\w+)|(FileNotFoundError|PermissionError)): (.*)", re.DOTALL)
 # A missing file is our error only if our code looked for it; a UDF's error is PySpark's.
 _OURS: Final = re.compile(r'^  File "[^"\n]*\bicelock[/\\]', re.MULTILINE)
 # What may follow a traceback in the JVM's text.
@@ -51,9 +59,15 @@ _KINDS: Final[dict[str, type[Exception]]] = {
             errors.CommitError,
         )
     },
+    **{
+        f"pyiceberg.exceptions.{kind.__name__}": kind
+        for kind in (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, CommitFailedException, ValidationException)
+    },
     # A traceback does not have its own arguments.
     "icelock.errors.KmsError": errors.KeyUnavailableError,
 }
+# Of an invalid request the message says it all, and a traceback adds nothing.
+_REQUESTS: Final = (errors.PolicyError, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError)
 _CAPTURED: Final[dict[type[Exception], Callable[[str], Exception]]] = {}
 
 
@@ -103,8 +117,8 @@ def _in_traceback(text: str) -> Exception | None:
     if raised is None or not (raised[1] or _OURS.search(last)):
         return None
     name, message = raised[1] or f"builtins.{raised[2]}", _AFTER.split(raised[3], maxsplit=1)[0].strip()
-    if _KINDS.get(name) is errors.PolicyError:
-        return _made(name, message)  # for an invalid request a traceback adds nothing
+    if _KINDS.get(name) in _REQUESTS:
+        return _made(name, message)
     return _made(name, f"{message}\n\nIn Spark's Python worker:\n{start}{last}".rstrip())
 
 

@@ -35,8 +35,9 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.messages import FilesWritten
 from icelock.spark.sealed.seen import Seen, seen_in
-from icelock.spark.settings.options import ReadOptions, TableName, WriteOptions
+from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.session import Settings
+from icelock.spark.settings.write_options import WriteOptions
 from icelock.table.epochs import Epoch
 
 JOB: Final = "job"
@@ -125,6 +126,8 @@ class Job:
         seen: the versions that the rows of a write come from, or that a read reads.
         validate_from: the snapshot that the user says the rows come from.
         output_spec: the id of the partition spec to write with; None: the table's current one.
+        isolation: the isolation level to check other writers' commits by; None: the table's, for the operation.
+        of_files: options of files, which go over the table's properties (``settings.write_options``).
         epoch: the batch of a stream that it writes, which is written once.
         tells: whether the commit leaves what it did for a job that asks for it.
         operation_id: shared by the jobs of an operation; part of the names of its files.
@@ -147,6 +150,8 @@ class Job:
     seen: tuple[Seen, ...] = ()
     validate_from: int | None = None
     output_spec: int | None = None
+    isolation: str | None = None
+    of_files: Mapping[str, str] = field(default_factory=dict)
     epoch: Epoch | None = None
     tells: bool = False
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -171,6 +176,8 @@ class Job:
             snapshot_properties=options.snapshot_properties,
             validate_from=options.validate_from,
             output_spec=options.output_spec,
+            isolation=options.isolation,
+            of_files=options.of_files,
             seen=seen_in(options.rows_read, options.table) if options.validate_from is None else (),
         ).of_batch(options.epoch)
 

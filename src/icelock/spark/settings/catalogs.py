@@ -17,6 +17,7 @@ from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.configuration import configured, not_configured, read_configuration
 from icelock.catalog.load import load_configured
+from icelock.catalog.tables_below import name_hint
 from icelock.errors import PolicyError
 from icelock.spark.settings.options import ReadOptions, TableName
 from icelock.spark.settings.rpc import check_rpc
@@ -76,14 +77,16 @@ def table_of(catalog: EncryptedCatalog, name: TableName) -> Table:
     return table
 
 
-def any_table_of(catalog: EncryptedCatalog, name: TableName) -> AnyTable:
-    """Load a table, encrypted or plain, from an open catalog; none is a NoSuchTableError."""
+def any_table_of(catalog: EncryptedCatalog, name: TableName, *, hint: bool = True) -> AnyTable:
+    """Load a table, encrypted or plain, from an open catalog; none is a NoSuchTableError.
+
+    ``hint``: its message may ask the catalog for the names beside it.
+    """
     try:
-        return catalog.load_table(name.identifier)  # type: ignore[return-value]  # PyIceberg says what it would load
+        return catalog.load_table(name.identifier, hint=False)  # type: ignore[return-value]  # PyIceberg says what it would load
     except NoSuchTableError as e:
-        raise NoSuchTableError(
-            f"there is no table {name}; create it first: catalog.create_table({'.'.join(name.identifier)!r}, schema, properties=...)"
-        ) from e
+        near = name_hint(catalog, ".".join(name.identifier)) if hint else ""
+        raise NoSuchTableError(f"there is no table {name}{near or '; create it first, by create_table or CREATE TABLE'}") from e
 
 
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:

@@ -32,6 +32,7 @@ class Settings:
 
     Args:
         catalogs: properties by catalog name; other catalogs come from PyIceberg's configuration.
+        given: which of them ``register`` was given itself; those of the session's own settings are read again.
         push_down: whether Spark may push filters.
         case_sensitive: ``spark.sql.caseSensitive`` when ``register`` was called.
         parallelism: how many tasks the cluster runs at once, as far as known.
@@ -40,6 +41,7 @@ class Settings:
     """
 
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    given: tuple[str, ...] = ()
     push_down: bool = True
     case_sensitive: bool = False
     parallelism: int = 2

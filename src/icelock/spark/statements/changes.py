@@ -24,7 +24,8 @@ from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
-from icelock.spark.settings.options import TABLE, WriteOptions, distribution_options
+from icelock.spark.settings.options import TABLE
+from icelock.spark.settings.write_options import WriteOptions, distribution_options
 from icelock.spark.statements import plain_tables
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.definitions import create_table as create_empty_table
@@ -133,6 +134,8 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
         by_position=True,
         validate_from=options.validate_from,
         output_spec=options.output_spec,
+        isolation=options.isolation,
+        of_files=options.of_files,
     ).of_batch(session.results.epoch)
     known = described(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))

@@ -27,6 +27,7 @@ from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame
 
 from icelock.arrow.read.task import read_task
+from icelock.arrow.write.options import PARQUET
 from icelock.arrow.write.row_rewrite import mark_deleted
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
@@ -42,8 +43,9 @@ from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.sealed.seen import base_of
 from icelock.spark.settings.catalogs import executor_properties
-from icelock.spark.settings.options import TABLE, TableName, WriteOptions, distribution_options
+from icelock.spark.settings.options import TABLE, TableName
 from icelock.spark.settings.session import settings_of
+from icelock.spark.settings.write_options import WRITE_FORMAT, WriteOptions, distribution_options, properties_for
 from icelock.spark.task.write_plain import PlainWritePlan, data_files, write_plain_rows
 from icelock.table.plain import PlainTable, engine_scan
 from icelock.table.scan import DataScan
@@ -59,6 +61,7 @@ class PlainWrite:
     name: TableName
     branch: str
     snapshot_properties: Mapping[str, str]
+    of_files: Mapping[str, str]
     spread: Mapping[str, str]
 
     @classmethod
@@ -66,10 +69,22 @@ class PlainWrite:
         """Check options; those that PyIceberg's commits cannot honour are a PolicyError."""
         spread, others = distribution_options(given)
         options = WriteOptions.parse({**others, TABLE: str(name)}, overwrite=False)
-        for given_id, what in ((options.validate_from, "validate from a snapshot"), (options.output_spec, "write with an older spec")):
-            if given_id is not None:
+        cannot = (
+            (options.validate_from, "validate from a snapshot"),
+            (options.output_spec, "write with an older spec"),
+            (options.isolation, "check another isolation level than serializable"),
+            (None if options.of_files.get(WRITE_FORMAT, PARQUET).lower() == PARQUET else WRITE_FORMAT, "write other files than Parquet"),
+        )
+        for asked, what in cannot:
+            if asked is not None:
                 raise PolicyError(f"table {name} is plain, and written by PyIceberg, which cannot {what}: leave the option out")
-        return cls(name=name, branch=branch or options.branch or MAIN, snapshot_properties=options.snapshot_properties, spread=spread)
+        return cls(
+            name=name,
+            branch=branch or options.branch or MAIN,
+            snapshot_properties=options.snapshot_properties,
+            of_files=options.of_files,
+            spread=spread,
+        )
 
 
 def insert(table: PlainTable, rows: DataFrame, write: PlainWrite, replaced: BooleanExpression | None) -> ChangeResult:
@@ -132,6 +147,8 @@ def write_files(
 ) -> list[DataFile]:
     """Write rows to data files of a table that is like ``metadata``, by tasks; ``storage`` are the properties of its FileIO."""
     recipient = Recipient.new(str(uuid.uuid4()), "plain")
+    if write.of_files:
+        metadata = metadata.model_copy(update={"properties": properties_for(metadata.properties, write.of_files)})
     sent = executor_properties(storage, catalog.properties)
     plan = PlainWritePlan.of(metadata, sent, sender=recipient.sender)
     order = metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER

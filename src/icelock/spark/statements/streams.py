@@ -21,8 +21,9 @@ from icelock.spark.driver.target import check_same_table
 from icelock.spark.native.scan import native_read
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.settings.catalogs import any_table_of, table_of
-from icelock.spark.settings.options import BRANCH, STREAM_EPOCH, STREAM_QUERY
+from icelock.spark.settings.options import BRANCH
 from icelock.spark.settings.stream_options import stream_options
+from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY
 from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.table_writer import TableWriter
 from icelock.table.epochs import Epoch

@@ -74,7 +74,7 @@ def load_table(session: StatementSession, asked: Asked) -> dict[str, Any]:
     if len(name.identifier) < 2:  # noqa: PLR2004 - a namespace and a table
         raise NoSuchTableError(f"there is no table {name}: it has no namespace")
     try:
-        table = any_table_of(catalog, name)
+        table = any_table_of(catalog, name, hint=not _is_part(name.identifier[-1]))
     except NoSuchTableError:
         *front, suffix = name.identifier
         if len(front) < 2 or not _is_part(suffix):  # noqa: PLR2004 - as above
@@ -99,6 +99,21 @@ def table_exists(session: StatementSession, asked: Asked) -> bool:
     if front and catalog.table_exists(name):
         return True
     return len(front) > 1 and _is_part(last) and catalog.table_exists(tuple(front))
+
+
+def check_new(session: StatementSession, asked: Asked) -> None:
+    """Refuse to make a table of a name that is a table's metadata table, branch, tag or snapshot, as a PolicyError."""
+    *front, last = asked.table.identifier
+    if len(front) < 2 or not _is_part(last):  # noqa: PLR2004 - a namespace and a table
+        return
+    catalog, table = session.catalog(asked.table.catalog), ".".join(front)
+    if catalog.table_exists(asked.table.identifier) or not catalog.table_exists(tuple(front)):
+        return
+    selected = _SELECTOR.fullmatch(last)
+    remedy = "it is there as long as the table is"
+    if selected is not None and selected[1] is not None:
+        remedy = f"CALL {asked.table.catalog}.system.create_{selected[1]}('{table}', '{selected[2]}') makes a {selected[1]}"
+    raise PolicyError(f"{asked.table} is a part of the table {table}, and no table can be made of that name: {remedy}")
 
 
 def _is_part(name: str) -> bool:
@@ -220,4 +235,4 @@ def _rows(session: StatementSession, loaded: LoadedTable, asked: Asked) -> int:
     return session.give(read_loaded(session.spark, loaded.table, read, snapshot_id))
 
 
-ANSWERS: Final[Mapping[str, Answer]] = {"load table": load_table, "table exists": table_exists}
+ANSWERS: Final[Mapping[str, Answer]] = {"load table": load_table, "table exists": table_exists, "check new": check_new}

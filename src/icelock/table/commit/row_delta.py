@@ -95,6 +95,7 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         self._removed: list[DataFile] = []
         self._late = False
         self.isolation_property: str | None = None  # instead of the operation's
+        self.isolation: str | None = None  # instead of the property's
 
     def apply(self, change: RowChange, *, pure_delete: bool = False, may_be_empty: bool = False) -> None:
         """Let the snapshot apply a row change.
@@ -218,7 +219,8 @@ class EncryptedOverwrite(EncryptedProducer, _SnapshotProducer["EncryptedOverwrit
         commits = Window(base=window.base, head=window.head)
         commits.check(table.metadata)
         conflicts = self._conflicts(table, commits)
-        if isolation_level(table.metadata, self._isolation_operation, self.isolation_property) == IsolationLevel.SERIALIZABLE:
+        level = self.isolation or isolation_level(table.metadata, self._isolation_operation, self.isolation_property)
+        if level == IsolationLevel.SERIALIZABLE:
             conflicts.check_no_new_rows(moved_rows=self._moved_rows)
         if not self._moved_rows:
             conflicts.check_no_lost_rows(self._touches, follows=self._follows())

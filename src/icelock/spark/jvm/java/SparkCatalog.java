@@ -102,6 +102,11 @@ public class SparkCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     return Boolean.TRUE.equals(python.call(request("table exists", table)));
   }
 
+  /** Throws for a name of which no table can be made. */
+  public void checkNew(Identifier table) {
+    python.call(request("check new", table));
+  }
+
   @Override
   public Table loadTable(Identifier table) {
     return loaded(request("load table", table));

@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
@@ -14,6 +15,8 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTable;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -80,6 +83,10 @@ public class TableCommands extends SparkStrategy {
       // By position: Spark 4.3 has two methods table(), of which Janino takes neither.
       DataSourceV2Relation relation = (DataSourceV2Relation) overwrite.productElement(0);
       made.add(command(relation, overwrite.query(), (SparkWrites.Rows) overwrite.write().get()));
+    } else if (plan instanceof CreateTable) {
+      checkNew(((CreateTable) plan).name());
+    } else if (plan instanceof CreateTableAsSelect) {
+      checkNew(((CreateTableAsSelect) plan).name());
     } else if (plan instanceof WriteToDataSourceV2 && ((WriteToDataSourceV2) plan).batchWrite() instanceof MicroBatchWrite) {
       WriteToDataSourceV2 command = (WriteToDataSourceV2) plan;
       MicroBatchWrite batch = (MicroBatchWrite) command.batchWrite();
@@ -92,6 +99,13 @@ public class TableCommands extends SparkStrategy {
       return Plans.isOurs(relation.table(), "icelock") ? refreshing(relation, new DataSourceV2Strategy(session).apply(plan)) : Plans.none();
     }
     return Plans.seq(made);
+  }
+
+  /** Throws for a name that stands for a part of a table: Spark would say that it is there, and IF NOT EXISTS do nothing. */
+  private static void checkNew(LogicalPlan name) {
+    if (name instanceof ResolvedIdentifier && ((ResolvedIdentifier) name).catalog() instanceof SparkCatalog) {
+      ((SparkCatalog) ((ResolvedIdentifier) name).catalog()).checkNew(((ResolvedIdentifier) name).identifier());
+    }
   }
 
   /** Returns Spark's plans of a write to the data source, which after it read the table again in place of the data source's relation. */
