@@ -80,6 +80,8 @@ def _run_block(block: Block, folder: Path, names: dict[str, Any], patch: pytest.
         path = folder / block.title
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            compile(block.text, str(path), "exec")
     elif block.language in {"yaml", "json"}:
         yaml.safe_load(block.text)  # JSON is YAML too
     if not block.runs:

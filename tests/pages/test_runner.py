@@ -16,6 +16,7 @@ NOT_RUN = {
     "docs/how-to/kms-azure.md": 2,
     "docs/how-to/kms-gcp.md": 1,
     "docs/how-to/kms-pkcs11.md": 2,
+    "docs/how-to/move-in.md": 1,
     "docs/reference/iceberg-rust.md": 1,
     "docs/tutorial.md": 1,
 }
