@@ -99,4 +99,6 @@ def _load(name: str, class_name: str) -> type[EncryptedCatalog]:
         extra = _EXTRAS.get(module)
         if extra is None:
             raise
-        raise NotInstalledError(f"catalog {name} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'") from e
+        raise NotInstalledError(
+            f"catalog {name} needs {e.name}, which is not installed: add icelock's extra, in a clone by pip install '.[{extra}]'"
+        ) from e

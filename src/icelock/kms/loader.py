@@ -159,7 +159,9 @@ def _import_class(path: str, setting: str, *, extra: str | None = None) -> type[
         module = importlib.import_module(module_name)
     except Exception as e:
         if extra is not None and isinstance(e, ModuleNotFoundError):
-            raise PolicyError(f"{setting} = {extra!r} needs {e.name}, which is not installed: pip install 'icelock[{extra}]'") from e
+            raise PolicyError(
+                f"{setting} = {extra!r} needs {e.name}, which is not installed: add icelock's extra, in a clone by pip install '.[{extra}]'"
+            ) from e
         # Except in Python's own import errors, the text may hold anything.
         why = f"{type(e).__name__}: {e}" if isinstance(e, ImportError | SyntaxError) else type(e).__name__
         raise PolicyError(

@@ -44,7 +44,7 @@ def test_a_missing_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert "NotInstalledError: catalog lake needs" in done.stderr
-    assert "pip install 'icelock[hive]'" in done.stderr
+    assert "pip install '.[hive]'" in done.stderr
 
 
 def test_other_catalogs_do_not_import_thrift(lake: TestLake) -> None:

@@ -79,7 +79,7 @@ def test_two_choices_exclude_each_other(load, properties):
 def test_a_service_whose_extra_is_not_installed_names_it(load, kms_type, library, monkeypatch):
     monkeypatch.delitem(sys.modules, f"icelock.kms.{kms_type}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(PolicyError, match=rf"needs {library}, which is not installed: pip install 'icelock\[{kms_type}\]'"):
+    with pytest.raises(PolicyError, match=rf"needs {library}, which is not installed: .* pip install '.\[{kms_type}\]'"):
         load({"encryption.kms-type": kms_type})
 
 

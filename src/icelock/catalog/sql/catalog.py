@@ -58,7 +58,8 @@ class SqlCatalog(EncryptedCatalog, IcebergSqlCatalog):
             super().__init__(name, **properties)
         except ModuleNotFoundError as e:
             raise NotInstalledError(
-                f"catalog {name} needs {e.name} for its uri, which is not installed: pip install 'icelock[postgres]'"
+                f"catalog {name} needs {e.name} for its uri, which is not installed: "
+                "add icelock's extra, in a clone by pip install '.[postgres]'"
             ) from e
         except ArgumentError:
             # Its text may have the password of the uri in it.
