@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from icelock.cli.main import main
 from tests.pages.blocks import read_page
+from tools import licences
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -86,6 +87,12 @@ def test_every_page_is_reachable_from_the_index(page):
 def test_every_page_is_in_the_navigation_of_the_site(page):
     listed = re.findall(r"(?:- |: )([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert listed.count(str(page.relative_to(ROOT / "docs"))) == 1, "mkdocs.yml, nav"
+
+
+def test_licences_are_those_that_the_installed_packages_name():
+    assert licences.PAGE.read_text(encoding="utf-8") == licences.render(), "python -m tools.licences"
+    assert licences.packages()["psycopg"] == {"postgres"}
+    assert "" in licences.packages()["pyarrow"]
 
 
 def test_reference_lists_every_property():

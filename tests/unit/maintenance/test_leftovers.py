@@ -51,6 +51,21 @@ def test_a_table_in_order_has_none(lake: TestLake, table: Any) -> None:
     assert lake.files() == before
 
 
+def test_a_folder_that_the_disk_lists_in_other_letters_is_the_tables(lake: TestLake) -> None:
+    """As macOS does where a partition "Oslo" was there before "oslo": there is one folder, with the first one's name."""
+    table = lake.catalog().create_table("db.cities", people().schema, properties=KEYED)
+    with table.update_spec() as update:
+        update.add_identity("name")
+    table.append(people())
+    folders = sorted(Path(table.location(), "data").glob("name=*"))
+    assert folders
+    for folder in folders:
+        folder.rename(folder.with_name(folder.name.upper()))
+    assert leftovers(table).files == ()
+    assert remove_leftovers(table, older_than=NOTHING).files == ()
+    assert len(list(Path(table.location(), "data").rglob("*.parquet"))) >= len(folders)
+
+
 def test_each_file_comes_with_its_size_age_and_kind(table: Any) -> None:
     names = {
         "data/00000-0-x-00001.parquet": Kind.DATA,

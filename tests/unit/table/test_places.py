@@ -30,6 +30,15 @@ def test_what_was_given_is_in_it_and_nothing_else() -> None:
     assert "" not in Places([])
 
 
+def test_names_that_a_local_disk_of_macos_takes_for_one_are_one() -> None:
+    """Upper and lower case; an accent in one letter (U+00F6) or after it (U+0308). An object store tells them apart."""
+    places = Places(["/wh/t/city=oslo/a.parquet", "/wh/t/city=K\u00f6ln/b.parquet", "bucket/t/city=oslo/a.parquet"])
+    assert "/wh/t/city=Oslo/a.parquet" in places
+    assert "/wh/t/city=ko\u0308ln/b.parquet" in places
+    assert "bucket/t/city=Oslo/a.parquet" not in places
+    assert "/wh/t/city=oslo/b.parquet" not in places
+
+
 def test_a_local_folder_is_listed_without_holding_it(tmp_path: Path) -> None:
     """Arrow makes an object of some hundred bytes for each file of a folder before the first is given."""
     for number in range(3000):

@@ -36,7 +36,7 @@ from icelock.format import aes_gcm
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.keys.kek import mint_kek, unwrap_kek
 from icelock.kms.ask import restated
-from icelock.kms.private_file import lock_path, replace_file, take_lock
+from icelock.kms.private_file import lock_path, replace_file, take_lock, to_disk
 from icelock.secret import SecretBytes
 from icelock.table.encryption import TableEncryption
 
@@ -74,7 +74,7 @@ class ProgressFile:
                 line = line[os.write(self._descriptor, line) :]
             self._unsynced += 1
             if self._unsynced >= _BATCH or time.monotonic() - self._synced_at >= _BATCH_SECONDS:
-                os.fsync(self._descriptor)
+                to_disk(self._descriptor)
                 self._unsynced, self._synced_at = 0, time.monotonic()
         except OSError as e:
             raise _unusable(self.path, e) from e
@@ -90,7 +90,7 @@ class ProgressFile:
             self.path.unlink(missing_ok=True)
         else:
             with suppress(OSError):  # what came before this is an error already, and says more
-                os.fsync(self._descriptor)
+                to_disk(self._descriptor)
         os.close(self._descriptor)
 
     def remove(self) -> None:
