@@ -9,6 +9,7 @@
 # make test-next PYICEBERG=...  unit and golden tests on another PyIceberg: what pip calls it, or the path of its source
 # make operations-docs  tries every operation and writes docs/operations.md
 # make site    the documentation as a site, in build/site; make site-open shows it on http://127.0.0.1:8000, where its search works too
+# make dist    wheel, source archive and bill of materials in dist; the same source gives the same bytes
 # make bench   benchmarks
 # make venv    the environment for development only
 # make clean   remove what the others made
@@ -29,13 +30,17 @@ VENV42 := .venv-spark42
 VENV_NEXT := .venv-next
 DBT := .venv-dbt
 DOCS := .venv-docs
+BUILD := .venv-build
+BILL := .venv-bill
+# The extras of users, without those for work on icelock itself.
+OF_USERS := aws,azure,connect,fast,gcp,glue,hive,keystore,pandas,pkcs11,postgres,spark,vault
 PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
 INSTALL := -m tools.environment
 # What installs packages in a fortieth of pip's time; a machine that cannot have it is served by pip.
 UV := .cache/uv/.tried
 
-.PHONY: site site-open test-site demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
+.PHONY: dist site site-open test-site demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
@@ -111,6 +116,13 @@ tools: java python $(VENV)/.dev
 site: $(DOCS)/.docs
 	PYTHONPATH=src:$(DOCS) NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
+# What is in the bill of materials is installed first.
+dist: $(BUILD)/.build
+	rm -rf dist $(BILL)
+	PYTHONPATH=$(BUILD) $(BIN)/python -m hatchling build -d dist
+	$(BIN)/python $(INSTALL) $(BILL) -c constraints/dev.txt "$$(echo dist/*.whl)[$(OF_USERS)]"
+	PYTHONPATH=$(BUILD) $(BIN)/python -m cyclonedx_py environment --output-reproducible --pyproject pyproject.toml -o dist/icelock.cdx.json $(BILL)/bin/python
+
 site-open: site
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
@@ -146,7 +158,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) $(DOCS) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) $(DOCS) $(BUILD) $(BILL) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.
@@ -177,6 +189,11 @@ $(VENV)/.dev: pyproject.toml constraints/common.txt constraints/dev.txt | python
 $(DBT)/.dbt: $(VENV)/.dev constraints/dbt.txt
 	rm -rf $(DBT)
 	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(DBT) -r constraints/dbt.txt
+	touch $@
+
+$(BUILD)/.build: $(VENV)/.dev constraints/build.txt
+	rm -rf $(BUILD)
+	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(BUILD) -r constraints/build.txt
 	touch $@
 
 $(DOCS)/.docs: $(VENV)/.dev constraints/docs.txt
