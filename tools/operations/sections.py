@@ -83,7 +83,6 @@ SECTIONS = (
                 "DataScan.to_arrow_batch_reader",
                 "DataScan.to_pandas",
                 "DataScan.to_polars",
-                "Table.to_polars",
             ),
             row(
                 "time travel by snapshot id, timestamp, branch, tag",
@@ -109,7 +108,13 @@ SECTIONS = (
                 remark="key metadata is null in all of them",
             ),
             row("Daft, Bodo", "Table.to_bodo", "Table.to_daft", remark="they read Parquet themselves and have no keys"),
-            row("`to_duckdb`, `to_ray` without DuckDB or Ray", "DataScan.to_duckdb", "DataScan.to_ray", remark="with them, as `to_arrow`"),
+            row(
+                "Polars, DuckDB: columns, filters and limits are pushed down",
+                "Table.to_polars",
+                "DataScan.to_duckdb",
+                remark="`icelock.polars`, `icelock.duckdb`",
+            ),
+            row("`to_ray` without Ray", "DataScan.to_ray", remark="with it, as `to_arrow`"),
         ),
     ),
     Section(

@@ -155,6 +155,7 @@ SCAN = [
             "snapshot": lambda p: p.table.scan().snapshot(),
             "to_arrow": lambda p: p.table.scan().to_arrow(),
             "to_arrow_batch_reader": lambda p: p.table.scan().to_arrow_batch_reader().read_all(),
+            "to_duckdb": lambda p: p.table.scan().to_duckdb("t").sql("select * from t").fetchall(),
             "to_pandas": lambda p: p.table.scan().to_pandas(),
             "to_polars": lambda p: p.table.scan().to_polars(),
             "update": lambda p: p.table.scan().update(limit=3).to_arrow(),
@@ -162,7 +163,6 @@ SCAN = [
             "with_case_sensitive": lambda p: p.table.scan(row_filter="ID > 3").with_case_sensitive(case_sensitive=False).to_arrow(),
         },
     ),
-    Recipe("DataScan.to_duckdb", lambda p: p.table.scan().to_duckdb("t"), Outcome.REFUSED, (ModuleNotFoundError, NotInstalledError)),
     Recipe("DataScan.to_ray", lambda p: p.table.scan().to_ray(), Outcome.REFUSED, (ModuleNotFoundError, NotInstalledError)),
 ]
 
@@ -178,6 +178,7 @@ INCREMENTAL = recipes(
         "scan_tasks": lambda p: since(p).scan_tasks(),
         "to_arrow": lambda p: since(p).to_arrow(),
         "to_arrow_batch_reader": lambda p: since(p).to_arrow_batch_reader().read_all(),
+        "to_duckdb": lambda p: since(p).to_duckdb("t").sql("select * from t").fetchall(),
         "to_snapshot_id_inclusive": lambda p: since(p).to_snapshot_id_inclusive(unnamed(p)).to_arrow(),
     },
 )

@@ -229,6 +229,19 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
         encoded = _encode(schema.empty_table(), dictionary_columns).schema
         return pa.RecordBatchReader.from_batches(encoded, (batch.cast(encoded) for batch in batches))
 
+    def to_duckdb(self, table_name: str, connection: Any = None) -> Any:
+        """Make the scan a table of DuckDB's, which reads what each query needs (``icelock.duckdb``); return the connection.
+
+        Args:
+            table_name: its name there.
+            connection: a ``DuckDBPyConnection``; None: a new one, in memory.
+        """
+        import duckdb  # noqa: PLC0415 - an extra
+
+        from icelock.table.dataset import ScanDataset  # noqa: PLC0415 - it is made of scans
+
+        return (connection or duckdb.connect()).register(table_name, ScanDataset(self))
+
     def to_spark(self, spark: Any, *, engine: str = "auto") -> Any:
         """Deprecated: use ``icelock.spark.read(spark, scan)``, which this calls."""
         warnings.warn("DataScan.to_spark is deprecated: use icelock.spark.read(spark, scan)", DeprecationWarning, stacklevel=2)

@@ -220,8 +220,10 @@ class Table(NoOtherReaders, IcebergTable):
         return InspectTable(self)
 
     def to_polars(self) -> pl.LazyFrame:
-        """Return a Polars lazy frame of the whole table (rows are read at once: Polars' own reader has no keys)."""
-        return self.scan().to_polars().lazy()
+        """Return a Polars lazy frame of the table, see ``icelock.polars.scan``."""
+        from icelock.polars import scan  # noqa: PLC0415 - an extra, and slow to import
+
+        return scan(self)
 
     def incremental_append_scan(
         self,
