@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 
+import icelock.spark.driver.changelog as driver_changelog
 from icelock.errors import ExpiredSnapshotError, PolicyError
+from icelock.spark.columns.changelog import changelog
 from tests.golden.test_static_table import open_table
 from tests.lakes.sqlite import KEY
 
@@ -160,3 +162,29 @@ def test_what_is_refused(sql, spark, spark_lake, orders):
     spark_lake.catalog().load_table("db.orders").maintenance.expire_snapshots().by_ids([first, second]).commit()
     with pytest.raises(ExpiredSnapshotError, match="Read the whole table at snapshot"):
         sql(f"call test.system.create_changelog_view('db.orders', options => map('start-snapshot-id', '{first}'))")
+
+
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_rows_that_were_moved_are_not_compared(sql, monkeypatch, few):
+    """Their ids are read by tasks, or, where they are few, by this process; only what changed is shuffled."""
+    sql(f"create table test.db.t (id bigint, v string) {KEY}")
+    sql("insert into test.db.t select id, 'a' from range(0, 300, 1, 2)")
+    sql("update test.db.t set v = 'b' where id in (7, 250)")
+    sql("delete from test.db.t where id = 8")
+    compared = []
+
+    def compare(rows, told):
+        compared.append(rows.count())
+        return changelog(rows, told)
+
+    monkeypatch.setattr(driver_changelog, "_FEW_ROWS", few)
+    monkeypatch.setattr(driver_changelog, "changelog", compare)
+    sql("call test.system.create_changelog_view('db.t', compute_updates => true)")
+    assert sql("select id, v, _change_type, _change_ordinal from t_changes where _change_ordinal > 0 order by 4, 1, 2") == [
+        (7, "a", "UPDATE_BEFORE", 1),
+        (7, "b", "UPDATE_AFTER", 1),
+        (250, "a", "UPDATE_BEFORE", 1),
+        (250, "b", "UPDATE_AFTER", 1),
+        (8, "a", "DELETE", 2),
+    ]
+    assert compared == [5]

@@ -332,6 +332,18 @@ def bitmap_of(positions: pa.Array) -> BitMap64:
     return BitMap64(numbers)
 
 
+def among(ids: pa.Array, wanted: BitMap64) -> pa.Array:
+    """Return a boolean array: which of the ids are wanted; false for null."""
+    present = ids.drop_null()
+    found = bitmap_of(present) & wanted
+    if not found:
+        return pa.repeat(pa.scalar(value=False), len(ids))
+    if len(found) == len(ids):
+        return pa.repeat(pa.scalar(value=True), len(ids))
+    numbers = found.to_array()
+    return pc.is_in(ids, value_set=pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
+
+
 def _equality_deletes(context: ReadContext, group: Sequence[DeleteFile]) -> list[pa.Array]:
     """Return the compared columns of all rows of a group of delete files that compare the same columns."""
     columns = EqualityColumns.of(group[0])

@@ -18,6 +18,8 @@ from icelock.spark.task.splits import Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from icelock.arrow.read.context import ReadContext
+    from icelock.spark.task.moved_rows import ChangedIds
     from icelock.spark.task.read import ReadPlan
 
 
@@ -29,19 +31,42 @@ class ChangeSplit:
     labels: tuple[str, int, int]
 
 
-def read_changes(read: ReadPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRead:
+    """What all tasks share: the columns, the two of row lineage last; and the rows that may be changes, if these are known (None: all)."""
+
+    read: ReadPlan
+    changed: ChangedIds | None
+
+
+def read_changes(plan: ChangeRead, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the sealed splits of one task, with their labels; errors as ``read_live``."""
     import pyarrow as pa
 
-    from icelock.arrow.read.task import read_live
     from icelock.spark.columns.batches import spark_batch
     from icelock.spark.columns.types import arrow_schema
 
-    context = read.context()
-    schema = arrow_schema(StructType.fromJson(json.loads(read.spark_schema)))
+    context = plan.read.context()
+    schema = arrow_schema(StructType.fromJson(json.loads(plan.read.spark_schema)))
     for splits in open_splits(key, rows):
         for split in splits:
-            for batch in read_live(context, split.files.tasks):
+            for batch in _rows(context, plan.changed, split):
                 labels = [pa.repeat(label, len(batch)) for label in split.labels]
                 whole = pa.RecordBatch.from_arrays([*batch.columns, *labels], names=[str(place) for place in range(len(schema))])
                 yield spark_batch(whole, schema)
+
+
+def _rows(context: ReadContext, changed: ChangedIds | None, split: ChangeSplit) -> Iterator[pa.RecordBatch]:
+    from icelock.arrow.read.task import read_live
+
+    found = read_live(context, split.files.tasks)
+    if changed is None:
+        yield from found
+        return
+    _, ordinal, _ = split.labels
+    ids = changed.bitmap(ordinal)
+    row_id = len(context.schema.fields) - 2
+    for batch in found:
+        kept = changed.rows(batch, row_id, ordinal, ids)
+        if len(kept):
+            yield kept

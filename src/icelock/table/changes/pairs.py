@@ -22,12 +22,13 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
+from icelock.arrow.read.deletes import among
 from icelock.arrow.row_texts import DIGEST_TYPE, digests, matches, row_texts
 from icelock.errors import PolicyError
 from icelock.metadata.metadata_columns import ROW_ID
 from icelock.plan.planner import side_by_side
 from icelock.table.changes.sides import Side
-from icelock.table.changes.versions import Changed, among
+from icelock.table.changes.versions import Changed
 
 _Numbers = np.ndarray[Any, Any]
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
@@ -74,18 +73,6 @@ def changed_rows(context: ReadContext, sides: Sides) -> Changed:
         unnumbered_lost=more_lost,
         unnumbered_gained=more_gained,
     )
-
-
-def among(ids: pa.Array, wanted: BitMap64) -> pa.Array:
-    """Return a boolean array: which of the ids are wanted; false for null."""
-    present = ids.drop_null()
-    found = bitmap_of(present) & wanted
-    if not found:
-        return pa.repeat(pa.scalar(value=False), len(ids))
-    if len(found) == len(ids):
-        return pa.repeat(pa.scalar(value=True), len(ids))
-    numbers = found.to_array()
-    return pc.is_in(ids, value_set=pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
 
 
 def _read(context: ReadContext, sides: Sequence[Side]) -> tuple[defaultdict[Commit, _Versions], bool]:
