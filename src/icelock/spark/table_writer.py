@@ -37,6 +37,7 @@ from icelock.spark.settings.write_options import (
 )
 
 if TYPE_CHECKING:
+    from icelock.table.epochs import Epoch
     from icelock.table.table import Table
 
 LOCATION: Final = "location"
@@ -60,9 +61,10 @@ class TableWriter:
     (errors of tasks, Spark Connect) PySpark's exception with one of them in its message. Then nothing was committed and no file is left.
     """
 
-    def __init__(self, df: DataFrame, table: str, loaded: Table | None = None) -> None:
+    def __init__(self, df: DataFrame, table: str, loaded: Table | None = None, epoch: Epoch | None = None) -> None:
         self._df = df
         self._loaded = loaded  # the table, where a statement has loaded it
+        self._epoch = epoch  # the batch, where a stream writes
         self._jobs = Jobs(df.sparkSession)
         self._options: dict[str, str] = {TABLE: table}
         self._spread: dict[str, str] = {}
@@ -182,4 +184,5 @@ class TableWriter:
             return jobs.write(replace(job, base=described.base), self._df, self._spread, described.layout)
 
     def _of_options(self, action: Action) -> Job:
-        return replace(Job.of_write(WriteOptions.parse(self._options, overwrite=False), overwrite=False), action=action)
+        job = Job.of_write(WriteOptions.parse(self._options, overwrite=False), overwrite=False)
+        return replace(job.of_batch(self._epoch), action=action)

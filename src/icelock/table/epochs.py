@@ -5,7 +5,13 @@ goes from Java's writer to this one, or back, is known. An expiry takes that sum
 each query, with the number and the snapshot's id. Of the summaries in the branch's history the newest counts; the property counts if there
 is none, unless its snapshot is still there: then the branch was rolled back behind it, and the batch is to be written again.
 
-The number of a batch grows, so a table has all batches up to the last one that it knows.
+A query writes the batch behind the last one, or the last one again. A table that has a later batch than the one to be written is an error:
+the checkpoint was put back from a copy, or begins anew under an old id, or somebody set the mark. To pass over such a batch would lose
+rows, since what Spark plans again need not be what it planned then.
+
+For Spark's own queries the summary also has the SHA-256 of the checkpoint's file of offsets, which Spark writes before the batch and never
+again. So the offsets that a batch was written with, and those that the next one begins with, are as the table knows them: storage that
+changes them, or puts older ones back, does not make a stream pass over rows, or write some twice.
 
 Not here: who gives the numbers (``spark.statements.stream_writes``, ``spark.table_writer``).
 """
@@ -28,7 +34,14 @@ if TYPE_CHECKING:
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"
+OFFSETS: Final = "icelock.stream-offsets"
+_MARK: Final = re.compile(r"([0-9]{1,19}) (-?[0-9]{1,19})(?: ([0-9a-f]{64}))?")
 _NAME: Final = re.compile(r"[\w.:/-]{1,128}")
+_WHY: Final = (
+    "the checkpoint was changed or put back from a copy, or is a new one under an old id, or two queries go on from copies of one. Nothing "
+    "was written, since rows would be lost or come twice. Begin with a new checkpoint (and for foreachBatch a new id) from where the table "
+    f"stands; or, if the table's mark is wrong, remove its property {STREAM_PREFIX}<id>"
+)
 
 
 class EpochCommittedError(CommitError):
@@ -37,10 +50,15 @@ class EpochCommittedError(CommitError):
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A batch: the id of the query that writes it, and its number."""
+    """A batch: the id of the query that writes it, and its number.
+
+    ``offsets`` is the hash of the checkpoint's file of this batch, and ``before`` that of the batch before it, in hex; None: not known.
+    """
 
     query: str
     number: int
+    offsets: str | None = None
+    before: str | None = None
 
     @classmethod
     def of(cls, query: object, number: object) -> Self:
@@ -54,15 +72,25 @@ class Epoch:
     @property
     def summary(self) -> dict[str, str]:
         """What the snapshot's summary says."""
-        return {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
+        offsets = {} if self.offsets is None else {OFFSETS: self.offsets}
+        return {QUERY_ID: self.query, EPOCH_ID: str(self.number), **offsets}
 
     def is_in(self, metadata: TableMetadata, branch: str) -> bool:
-        """Whether a branch of a table has this batch."""
-        last = _last(metadata, branch, self.query)
-        return last is not None and self.number <= last
+        """Whether a branch of a table has this batch.
+
+        Raises:
+            PolicyError: it has a later one, or was written from another state of the checkpoint.
+        """
+        number, offsets = _last(metadata, branch, self.query)
+        if number > self.number:
+            raise PolicyError(f"batch {self.number} of stream {self.query} was to be written, and the table has batch {number}: {_WHY}")
+        known = {self.number: self.offsets, self.number - 1: self.before}.get(number)
+        if None not in (offsets, known) and offsets != known:
+            raise PolicyError(f"stream {self.query} had other offsets when batch {number} was written, as the table knows: {_WHY}")
+        return number == self.number
 
     def check(self, metadata: TableMetadata, branch: str) -> None:
-        """Check that a branch does not have this batch; else it is an EpochCommittedError."""
+        """Check that a branch does not have this batch; else it is an EpochCommittedError, or as ``is_in``."""
         if self.is_in(metadata, branch):
             raise EpochCommittedError(f"batch {self.number} of stream {self.query} is in the table: it is not written again")
 
@@ -71,18 +99,27 @@ class Epoch:
         producers = transaction.staged.producers
         snapshot_id = producers[-1].snapshot_id if producers else -1
         transaction.staged.checks.append(lambda metadata: self.check(metadata, branch))
-        transaction.set_properties({STREAM_PREFIX + self.query: f"{self.number} {snapshot_id}"})
+        mark = f"{self.number} {snapshot_id}" if self.offsets is None else f"{self.number} {snapshot_id} {self.offsets}"
+        transaction.set_properties({STREAM_PREFIX + self.query: mark})
 
 
-def _last(metadata: TableMetadata, branch: str, query: str) -> int | None:
-    """Return the number of the last batch of a query that a branch has."""
+def _last(metadata: TableMetadata, branch: str, query: str) -> tuple[int, str | None]:
+    """Return the number of the last batch of a query that a branch has (-1: none), and the hash of its offsets, if that is known."""
     from pyiceberg.table.snapshots import ancestors_of  # noqa: PLC0415 - options of Spark know batches, and tasks read options
 
     for snapshot in ancestors_of(metadata.snapshot_by_name(branch), metadata):
         summary: Mapping[str, str] = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if summary.get(QUERY_ID) == query:
-            return whole_number(summary, EPOCH_ID, 0)
-    number, _, of = metadata.properties.get(STREAM_PREFIX + query, "").partition(" ")
-    if not number.isdecimal() or (of.removeprefix("-").isdecimal() and metadata.snapshot_by_id(int(of)) is not None):
-        return None
-    return int(number)
+            number = whole_number(summary, EPOCH_ID, 0)
+            return 0 if number is None else number, summary.get(OFFSETS)
+    name = STREAM_PREFIX + query
+    if name not in metadata.properties:
+        return -1, None
+    mark = _MARK.fullmatch(metadata.properties[name])
+    if mark is None:
+        raise PolicyError(
+            f"table property {name} is {metadata.properties[name][:80]!r}, and a stream leaves the number of a batch and the id of a "
+            "snapshot there: put these back, or remove it if no batch of the stream is to be run again"
+        )
+    written, of, offsets = mark.groups()
+    return (int(written), offsets) if metadata.snapshot_by_id(int(of)) is None else (-1, None)

@@ -65,9 +65,10 @@ class StreamOffset:
         try:
             found = json.loads(text)
             version, made = found["version"], cls(found["snapshot_id"], found["position"], found["scan_all_files"])
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, KeyError, TypeError, RecursionError) as e:
             raise FormatError(f"{text[:200]!r} is no offset of a table's stream: the checkpoint is of another source, or damaged") from e
-        if version != _VERSION or not all(type(value) is int for value in (made.snapshot_id, made.position)):
+        kinds = [type(value) for value in (version, made.snapshot_id, made.position, made.scan_all_files)]
+        if version != _VERSION or kinds != [int, int, int, bool] or (made.position < 0 and made != BEGINNING):
             raise FormatError(f"the offset {text[:200]!r} of a checkpoint is not of version {_VERSION}")
         return made
 
@@ -204,7 +205,7 @@ class TableStream:
         """Yield the snapshots between two offsets, each with where to begin in it."""
         last = self._place(end.snapshot_id, "a batch of the checkpoint ends with")
         for place, snapshot, begin in self._from(self._first() if start == BEGINNING else start):
-            if place > last:
+            if place > last or (place == last and end.position < begin.position):
                 raise FormatError(f"table {self._name}: a batch of the checkpoint ends with {end.to_json()}, before it begins")
             yield snapshot, begin
             if place == last:

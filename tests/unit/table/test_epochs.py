@@ -42,7 +42,7 @@ def test_java_names_and_one_property_for_each_query(table):
     assert last.summary.additional_properties["spark.sql.streaming.epochId"] == "3"
     assert table.properties["icelock.stream.one"] == f"3 {last.snapshot_id}"
     assert table.properties["icelock.stream.two"] == f"0 {current.snapshot_id}"
-    for number, there in ((2, True), (3, True), (4, False)):
+    for number, there in ((3, True), (4, False)):
         assert Epoch("one", number).is_in(table.metadata, "main") == there
     assert not Epoch("three", 0).is_in(table.metadata, "main")
 
@@ -98,6 +98,53 @@ def test_branches(table):
     write(table.refresh(), Epoch("q", 0), "side")
     assert Epoch("q", 0).is_in(table.metadata, "side")
     assert not Epoch("q", 0).is_in(table.metadata, "main")
+
+
+def expired(table):
+    """Leave no snapshot whose summary knows a batch: only the property does."""
+    table.append(ROW)
+    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in table.refresh().snapshots()[:-1]]).commit()
+    return table.refresh()
+
+
+def test_a_batch_before_the_last_one_is_an_error_and_is_not_passed_over(table, lake):
+    """Spark runs the last batch again, and none before it: the checkpoint is an old one, and what it plans is not what it planned."""
+    write(table, Epoch("q", 3))
+    for known in (table, expired(table)):
+        with pytest.raises(PolicyError, match=r"batch 2 of stream q was to be written, and the table has batch 3.*icelock\.stream\.<id>"):
+            Epoch("q", 2).is_in(known.metadata, "main")
+    late = staged(lake.catalog().load_table("db.t"), Epoch("q", 4))
+    for number in (4, 5):
+        write(table, Epoch("q", number))
+    with pytest.raises(PolicyError, match="batch 4 of stream q"):
+        late.commit_transaction()
+    assert count(table) == 1 + 1 + 2
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_offsets_are_those_that_the_table_knows(table, forget):
+    """Of the batch that runs again, and of the one before the next: also after an expiry. Java's writer leaves no hash."""
+    one, two, three = ("1" * 64, "2" * 64, "3" * 64)
+    write(table, Epoch("q", 0, one))
+    write(table, Epoch("q", 1, two, one))
+    if forget:
+        expired(table)
+    assert Epoch("q", 1, two, one).is_in(table.metadata, "main")
+    assert not Epoch("q", 2, three, two).is_in(table.metadata, "main")
+    assert not Epoch("q", 3, three, one).is_in(table.metadata, "main"), "a batch in between had no rows"
+    for changed in (Epoch("q", 1, three, one), Epoch("q", 2, three, one)):
+        with pytest.raises(PolicyError, match="stream q had other offsets when batch 1 was written"):
+            changed.is_in(table.metadata, "main")
+    for unknown in (Epoch("q", 1), Epoch("q", 2)):
+        assert unknown.is_in(table.metadata, "main") == (unknown.number == 1)
+
+
+@pytest.mark.parametrize("mark", ["", "7", "seven 1", "1 2 3", "\u0663 1", "9" * 5000 + " 1", "-1 5"])
+def test_a_mark_that_says_nothing_is_an_error(table, mark):
+    with table.transaction() as tx:
+        tx.set_properties({"icelock.stream.q": mark})
+    with pytest.raises(PolicyError, match=r"table property icelock\.stream\.q is"):
+        Epoch("q", 0).is_in(table.refresh().metadata, "main")
 
 
 @pytest.mark.parametrize(("query", "number"), [("", 0), ("a b", 0), ("x" * 129, 0), (7, 0), ("q", -1), ("q", "0"), ("q", True)])

@@ -70,6 +70,10 @@ def test_offsets_are_written_as_java_writes_them():
         '{"version":1}',
         json.dumps({**json.loads(text), "version": 2}),
         json.dumps({**json.loads(text), "position": "2"}),
+        json.dumps({**json.loads(text), "position": -1}),  # the last file, to Python
+        json.dumps({**json.loads(text), "scan_all_files": "false"}),
+        json.dumps({**json.loads(text), "version": True}),
+        "[" * 100_000,
     ):
         with pytest.raises(FormatError):
             StreamOffset.parse(other)
@@ -249,6 +253,16 @@ def test_filters_and_columns_of_a_batch(table):
     chosen = made.batch(BEGINNING, middle, ("id",)).filter(parse_filter("part >= 0"))
     assert len(chosen.scan_tasks()) == 1, "files beyond the end stay out"
     assert len(made.batch(BEGINNING, end, ("*",)).filter(AlwaysTrue()).scan_tasks()) == 5
+
+
+def test_a_batch_that_ends_before_it_begins(table):
+    """Offsets of a checkpoint that somebody changed: an error, and not a batch without rows."""
+    table.append(rows(1, 11, 21))
+    table.append(rows(2))
+    first, second = snapshot_ids(table)
+    for begin, end in ((StreamOffset(second, 0), StreamOffset(first, 1)), (StreamOffset(first, 2), StreamOffset(first, 1))):
+        with pytest.raises(FormatError, match="before it begins"):
+            stream(table).tasks(begin, end)
 
 
 def test_the_last_snapshot_of_a_stream_that_ends(table):

@@ -14,6 +14,7 @@ Not here: which files a batch has (``table.stream``).
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import PolicyError
@@ -23,7 +24,6 @@ from icelock.spark.sealed.job import MAIN
 from icelock.spark.settings.catalogs import any_table_of, table_of
 from icelock.spark.settings.options import BRANCH
 from icelock.spark.settings.stream_options import stream_options
-from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY
 from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.table_writer import TableWriter
 from icelock.table.epochs import Epoch
@@ -106,22 +106,21 @@ def write_batch(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     """Write a batch in one commit; return whether the table had it already: then nothing was done, not even its query.
 
     Raises:
-        PolicyError: a plain table, an option that a stream does not have, or columns that do not fit.
+        PolicyError: a plain table, an option that a stream does not have, columns that do not fit, or a checkpoint that is not the table's.
         Exception: as ``TableWriter``.
     """
     if isinstance(loaded.table, PlainTable):
         raise PolicyError(f"table {loaded.name} is plain, and icelock writes streams to encrypted tables: use Iceberg's own Spark runtime")
     table = table_of(session.catalog(loaded.name.catalog), loaded.name)
     check_same_table(table, str(loaded.table.metadata.table_uuid), loaded.name)
-    epoch = Epoch.of(asked["query"], asked["epoch"])
+    epoch = replace(Epoch.of(asked["query"], asked["epoch"]), offsets=asked["offsets"], before=asked["before"])
     branch = loaded.at.branch or MAIN
     if epoch.is_in(table.metadata, branch):
         return True
     given = {name: value for name, value in asked["options"].items() if name.lower() not in _OF_QUERIES}
-    writer = TableWriter(session.rows(asked.given), str(loaded.name), table).options(**given)
+    writer = TableWriter(session.rows(asked.given), str(loaded.name), table, epoch).options(**given)
     if branch != MAIN:
         writer.option(BRANCH, branch)
-    writer.options(**{STREAM_QUERY: epoch.query, STREAM_EPOCH: epoch.number})
     if asked["mode"] == "append":
         writer.append()
     else:
