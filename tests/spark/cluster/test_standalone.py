@@ -221,6 +221,41 @@ def test_an_executor_that_dies_in_the_middle_of_a_write(cluster_spark, cluster, 
     assert natively(spark) == list(range(60_000))
 
 
+def test_an_executor_that_dies_in_each_batch_of_a_stream(cluster_spark, cluster, there, tmp_path):
+    """Between its reading of a table and its writing of another: the batch's tasks run again elsewhere, and each row comes once."""
+    spark = cluster_spark
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    for name in ("db.t", "db.copy"):
+        there.catalog().create_table(name, people().schema, properties=KEYED)
+    table = there.catalog().load_table("db.t")
+
+    def die_once(batches):
+        for batch in batches:
+            yield batch
+            try:
+                (marks / str(min(batch.column("id").to_pylist()) // 100)).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            command = Path(f"/proc/{os.getppid()}/stat").read_text().rsplit(")", 1)[1].split()
+            os.kill(int(command[1]), signal.SIGKILL)  # the JVM that started this worker's daemon
+
+    for number in range(2):
+        table.append(people(number * 100, 50))
+        table.append(people(number * 100 + 50, 50))
+        some = spark.readStream.table("test.db.t").mapInArrow(die_once, SCHEMA)
+        query = (
+            some.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).toTable("test.db.copy")
+        )
+        query.awaitTermination()
+        assert {mark.name for mark in marks.iterdir()} == {str(batch) for batch in range(number + 1)}
+    copy = there.catalog().load_table("db.copy")
+    assert sorted(copy.scan().to_arrow()["id"].to_pylist()) == list(range(200))
+    assert [one.summary.additional_properties["spark.sql.streaming.epochId"] for one in copy.snapshots()] == ["0", "1"]
+    assert not any(WORKER in command for command in callers(there))
+    assert wait_until(lambda: len(cluster.executors()) == 2, 120)
+
+
 def test_an_executor_that_dies_while_it_copies_for_a_rotation(cluster_spark, cluster, there, tmp_path, monkeypatch):
     """Its copies were written and nobody was told of them: they are deleted, and each row is there once at each snapshot."""
     spark = cluster_spark
