@@ -3,12 +3,12 @@
     out        a batch out of a table: 1,000 rows, one file, to Spark's sink that keeps nothing
     into       a batch into a table: 1,000 rows of a Parquet file
     catch-up   all rows of a table of many snapshots, in one batch
-    changes    the changelog of a table of which a million rows were changed by three statements, counted by kind
+    changes    the changelog of a table of which a fifth (a million rows) was changed by three statements, counted by kind
 
 Engines take turns, each round in another order. Of ``out`` and ``into`` a figure is the median batch of one query (Spark's
 ``triggerExecution``; the first ten are left out), and CPU seconds are those of the whole query divided by its batches. Rows are counted.
 
-    python benchmarks/streams_vs_java.py [--rounds 3] [--warm 1] [--batches 60] [--case out ...] [--json]
+    python benchmarks/streams_vs_java.py [--rounds 3] [--warm 1] [--batches 60] [--changed 1000000] [--case out ...] [--json]
 
 Needs what the interop tests need: a JDK and, once, Maven.
 """
@@ -43,7 +43,7 @@ CASES: Final = ("out", "into", "catch-up", "changes")
 _ROWS: Final = 1_000
 _SNAPSHOTS: Final = 200
 _ROWS_OF_ALL: Final = 5_000_000
-_CHANGED: Final = 5_000_000
+_CHANGED: Final = 1_000_000
 _COLD: Final = 10
 _DIGITS: Final = 3  # batches take less than a second
 _PROPERTIES: Final = {"format-version": "3", "encryption.key-id": "keyA", "commit.manifest-merge.enabled": "false"}
@@ -61,13 +61,14 @@ def rows(first: int, number: int) -> pa.Table:
 class Streams:
     """The cases."""
 
-    def __init__(self, session: Session, place: Path, *, rounds: int, warm: int, batches: int) -> None:
+    def __init__(self, session: Session, place: Path, *, rounds: int, warm: int, batches: int, changed: int) -> None:  # noqa: PLR0913
         self._spark = session.spark
         self._catalog = icelock.load_catalog("ours", **session.properties)
         self._place = place
         self._rounds = rounds
         self._warm = warm
         self._batches = batches
+        self._changed = changed
         self._clock = Clock(self._spark)
         self._names = count()
         self._spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(batches + _SNAPSHOTS))
@@ -159,14 +160,14 @@ class Streams:
         return f"{_ROWS_OF_ALL:,} rows of {_SNAPSHOTS} snapshots", by_turns(self._clock, ways, rounds=self._rounds, warm=self._warm)
 
     def _changes(self) -> Line:
-        table = self._create("changes")
+        table, rows_there = self._create("changes"), 5 * self._changed
         name = f"ice.{DATABASE}.{table}"
-        made = self._spark.range(0, _CHANGED, 1, 4).selectExpr("id", "id / 7 AS d1", "concat('name ', id % 10000) AS s1")
+        made = self._spark.range(0, rows_there, 1, 4).selectExpr("id", "id / 7 AS d1", "concat('name ', id % 10000) AS s1")
         made.writeTo(name).append()
         first = self._spark.sql(f"SELECT snapshot_id FROM {name}.refs").first()[0]  # noqa: S608
         self._spark.sql(f"UPDATE {name} SET d1 = d1 + 1 WHERE id % 10 = 7")  # noqa: S608
         self._spark.sql(f"DELETE FROM {name} WHERE id % 20 = 3")  # noqa: S608
-        made.where(f"id < {_CHANGED // 20}").selectExpr(f"id + {_CHANGED} AS id", "d1", "s1").writeTo(name).append()
+        made.where(f"id < {rows_there // 20}").selectExpr(f"id + {rows_there} AS id", "d1", "s1").writeTo(name).append()
 
         def way(engine: str, catalog: str) -> Way:
             view = f"changes_{catalog}"
@@ -180,14 +181,15 @@ class Streams:
             return Way(name=engine, run=run)
 
         ways = [way(*item) for item in ENGINES.items()]
-        return f"changelog of {_CHANGED // 5:,} changed rows", by_turns(self._clock, ways, rounds=self._rounds, warm=self._warm)
+        found = by_turns(self._clock, ways, rounds=self._rounds, warm=self._warm)
+        return f"changelog of {self._changed:,} changed rows of {rows_there:,}", found
 
 
-def measured(place: Path, names: tuple[str, ...], *, rounds: int, warm: int, batches: int) -> list[Line]:
+def measured(place: Path, names: tuple[str, ...], **how: int) -> list[Line]:
     """Run the cases; progress goes to stderr."""
     start, found = time.monotonic(), []
     with interop_session(place) as session:
-        for line in Streams(session, place, rounds=rounds, warm=warm, batches=batches).run(names):
+        for line in Streams(session, place, **how).run(names):
             found.append(line)
             bench_pairs.told(line, time.monotonic() - start, _DIGITS)
     return found
@@ -197,12 +199,13 @@ def measured(place: Path, names: tuple[str, ...], *, rounds: int, warm: int, bat
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds that count.")
 @click.option("--warm", default=1, show_default=True, type=click.IntRange(min=0), help="Rounds before, that do not.")
 @click.option("--batches", default=60, show_default=True, type=click.IntRange(min=_COLD + 1), help="Batches of a query.")
+@click.option("--changed", default=_CHANGED, show_default=True, type=click.IntRange(min=20), help="Rows of the changelog.")
 @click.option("--case", "cases", multiple=True, type=click.Choice(CASES), help="Only this case; may be given again.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def main(*, rounds: int, warm: int, batches: int, cases: tuple[str, ...], as_json: bool) -> None:
+def main(*, cases: tuple[str, ...], as_json: bool, **how: int) -> None:
     """Time streams and changelogs of encrypted tables beside Java Iceberg."""
     with tempfile.TemporaryDirectory() as scratch:
-        lines = measured(Path(scratch).resolve(), cases or CASES, rounds=rounds, warm=warm, batches=batches)
+        lines = measured(Path(scratch).resolve(), cases or CASES, **how)
     if as_json:
         click.echo(bench_pairs.as_json(lines))
     else:
