@@ -26,7 +26,7 @@ from tests.spark.stream_driver import BEGINS, ENDLESS, REST, STEPS
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([pa.field("id", pa.int64())])
-RESTARTS = 100 if WHOLE else 3
+RESTARTS = 100 if WHOLE else 2
 START, BATCH = 6.0, 2.0  # seconds: within so long after the beginning of a query, or of a batch, its driver is killed
 
 
