@@ -20,8 +20,10 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import icelock
 import icelock.spark
-from icelock.spark.driver import compact_here, rewrite_here, write_here
+from icelock.maintenance import remove_plain
+from icelock.spark.driver import compact_here, convert_here, copy_here, rewrite_here, write_here
 from icelock.spark.settings.session import attached
 from tests.helpers.spark import session
 from tests.leak.canary import LITERAL
@@ -52,6 +54,7 @@ def main(settings: dict[str, Any]) -> None:
     compact_here.SMALL = -1
     [done] = icelock.spark.optimize(spark, "test.db.spark", options={"min-input-files": "2", "leftovers": "false"})
     assert done.steps[0].result.rewritten_files > 1, done
+    converted(spark, settings["properties"])
     rows = spark.read.format("icelock").load("test.db.spark")
     rows.filter("id > 5").groupBy("name").count().explain(mode="extended")
     rows.filter("id > 5").explain(mode="formatted")
@@ -64,6 +67,16 @@ def main(settings: dict[str, Any]) -> None:
     (folder / "processes").write_bytes(processes())
     shutil.copytree(folder / "local", folder / "local-kept", ignore_dangling_symlinks=True)
     spark.stop()
+
+
+def converted(spark: SparkSession, properties: dict[str, str]) -> None:
+    """Let tasks encrypt a plain table with its history, and copy all of it under other keys; its plain files go."""
+    convert_here.SMALL = copy_here.SMALL = -1
+    done = icelock.spark.convert(spark, "test.db.plain", key_id="keyA", history="keep")
+    assert done.added_files > 1, done
+    assert remove_plain(icelock.load_catalog("test", **properties).load_table("db.plain")).files
+    rotated = icelock.spark.rotate(spark, "test.db.plain", "all")
+    assert rotated.rewritten_files > 1, rotated
 
 
 @contextmanager

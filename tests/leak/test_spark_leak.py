@@ -26,7 +26,7 @@ from tests.leak.test_leak import none_of, spy_on_secrets
 
 pytestmark = pytest.mark.spark
 
-TABLES = ("db.source", "db.spark", "db.other", "db.stated")
+TABLES = ("db.source", "db.spark", "db.other", "db.stated", "db.plain")
 Ran = tuple[Path, dict[str, bytes], dict[str, bytes]]
 
 
@@ -41,6 +41,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     catalog.create_namespace("db")
     for name in ("db.source", "db.other"):
         canary.make(catalog, name, **{"write.merge.mode": "merge-on-read"}).append(rows(count=40))
+    allowed = lake.catalog(**{"icelock.require-encryption": "false"})
+    plain = allowed.create_table("db.plain", rows().schema, properties={"format-version": "2"})
+    for _ in range(2):
+        plain.append(rows(count=20))
     (task,) = catalog.load_table("db.source").scan().plan_files()
     told = {
         "folder": str(folder),

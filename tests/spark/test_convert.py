@@ -16,7 +16,7 @@ from icelock.maintenance import audit, leftovers
 from icelock.spark.driver import convert_here
 from tests.helpers.tables import local
 from tests.lakes.mixed import ALLOW, mixed_table
-from tests.lakes.sqlite import TestLake
+from tests.lakes.sqlite import TestLake, people
 from tests.unit.table.test_convert import commit_deletes, equality, plain_catalog, plain_table, positions
 
 pytestmark = pytest.mark.spark
@@ -68,6 +68,46 @@ def test_a_mixed_table(sql: Any, spark: Any, spark_lake: TestLake, jobs: list[in
     assert sorted(row.id for row in spark.table(TABLE).collect()) == wanted
     (report,) = audit(spark_lake.catalog(), "db.t", depth="bytes").tables
     assert (report.counts, report.unseen) == ({}, ())
+
+
+@pytest.mark.parametrize("how", ["function", "call"])
+def test_history_by_tasks(sql: Any, spark: Any, spark_lake: TestLake, jobs: list[int], how: str) -> None:
+    """Whole files, with the rows that deletes take away: deletes are of positions in them. Each snapshot reads as before."""
+    table = plain_table(spark_lake, rows=30)
+    (first,) = [task.file.file_path for task in table.scan(row_filter="id = 0").plan_files()]
+    commit_deletes(table, positions(table, first, 0, 9))
+    table.append(people(100, 5))
+    table = plain_catalog(spark_lake).load_table("db.t")
+    table.manage_snapshots().create_tag(table.snapshots()[1].snapshot_id, "old").commit()
+    kept = {snapshot.snapshot_id: rows_at(table, snapshot.snapshot_id) for snapshot in table.snapshots()}
+    if how == "function":
+        done = icelock.spark.convert(spark, TABLE, key_id="keyA", history="keep")
+        assert (done.files, done.added_files) == (4, 4)
+    else:
+        [(files, _, added, *_)] = sql("call test.system.convert('db.t', 'keyA', history => 'keep')")
+        assert (files, added) == (4, 4)
+    assert jobs == [4], "a task for each data file"
+    found = spark_lake.catalog().load_table("db.t")
+    assert {number: rows_at(found, number) for number in kept} == kept
+    assert sorted(number for (number,) in sql(f"select id from {TABLE} version as of 'old'")) == kept[found.refs()["old"].snapshot_id]
+    assert sorted(row.id for row in spark.table(TABLE).collect()) == [*sorted({*range(30)} - {0, 9}), *range(100, 105)]
+    (report,) = audit(spark_lake.catalog(), "db.t", depth=["bytes", "foreign"]).tables
+    assert (set(report.counts), report.unseen) == ({"plain-object-of-conversion"}, ())
+    assert report.objects["encrypted, left over"].files == 0
+
+
+def rows_at(table: Any, snapshot_id: int) -> list[int]:
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
+
+
+def test_a_history_whose_task_fails_leaves_the_table_as_it_was(spark: Any, spark_lake: TestLake, jobs: list[int]) -> None:
+    table = plain_table(spark_lake, rows=30)
+    (second,) = [task.file.file_path for task in table.scan(row_filter="id = 10").plan_files()]
+    before = set(spark_lake.files())
+    local(second).write_bytes(b"PAR1")
+    with pytest.raises(PySparkException):
+        icelock.spark.convert(spark, TABLE, key_id="keyA", history="refs")
+    assert (len(jobs), set(spark_lake.files())) == (1, before)
 
 
 @pytest.mark.spark43

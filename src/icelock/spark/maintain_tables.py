@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from icelock.audit.report import AuditReport
     from icelock.catalog.base import EncryptedCatalog
     from icelock.table.maintenance.compact import Compacted, Progress
+    from icelock.table.maintenance.convert_history import History
     from icelock.table.maintenance.convert_result import Converted
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
@@ -123,6 +124,7 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
     *,
     key_id: str,
     data_key_length: int | None = None,
+    history: History = "drop",
     drop_refs: bool = False,
     copy_to: str | None = None,
     progress_file: str | os.PathLike[str] | None = None,
@@ -131,7 +133,8 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
 ) -> Converted:
     """Make an encrypted table of the plain ``catalog.namespace.table``, as ``icelock.maintenance.convert`` does, by Spark's tasks.
 
-    Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one. ``copy_to`` is the new
+    Each task writes the rows of a data file; it has the plain file's name, and draws the key of the encrypted one. Delete files, manifests
+    and lists of a ``history`` are the calling process's. ``copy_to`` is the new
     table, ``catalog.namespace.table``. ``progress_file`` is on the calling process's machine, and is written after each job.
 
     Raises:
@@ -149,6 +152,7 @@ def convert(  # noqa: PLR0913 - as icelock.maintenance.convert
             name,
             key_id=key_id,
             data_key_length=data_key_length,
+            history=history,
             drop_refs=drop_refs,
             copy_to=None if to is None else (to_catalog, to.identifier),
             progress_file=progress_file,
@@ -164,6 +168,7 @@ def convert_loaded(  # noqa: PLR0913 - as convert
     *,
     key_id: str,
     data_key_length: int | None,
+    history: History,
     drop_refs: bool,
     copy_to: tuple[EncryptedCatalog, tuple[str, ...]] | None,
     dry_run: bool,
@@ -180,6 +185,7 @@ def convert_loaded(  # noqa: PLR0913 - as convert
         found,
         key_id=key_id,
         data_key_length=data_key_length,
+        history=history,
         drop_refs=drop_refs,
         copy_to=to,
         copy_catalog=to_catalog,

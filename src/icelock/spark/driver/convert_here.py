@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sp
 
@@ -21,6 +22,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
 from icelock.keys.entropy import Entropy
+from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.driver.compact_here import Job, storage_for_tasks
@@ -48,23 +50,37 @@ class ConvertByTasks:
         self._location = table.metadata.location
         self._storage = storage_for_tasks(table.io, table.catalog)
 
-    def __call__(
-        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
+    def __call__(  # noqa: PLR0913 - WriteFiles
+        self,
+        read: ReadContext,
+        write: WriteContext,
+        tasks: Sequence[ScanTask],
+        entropy: Entropy,
+        *,
+        by_name: bool,
+        whole: Sequence[Schema] = (),
     ) -> Generator[tuple[int, list[DataFile]]]:
         """Write the rows of data files; see ``WriteFiles``."""
         if bytes_of(tasks) <= SMALL:
-            yield from write_here(read, write, tasks, entropy, by_name=by_name)
+            yield from write_here(read, write, tasks, entropy, by_name=by_name, whole=whole)
             return
         for start in range(0, len(tasks), self._at_once):
-            written = self._written(read, write, tasks[start : start + self._at_once], by_name=by_name)
+            written = self._written(read, write, tasks[start : start + self._at_once], by_name=by_name, whole=whole)
             yield from one_by_one(enumerate(written, start), write.io, lambda numbered: [file.file_path for file in numbered[1]])
 
-    def _written(self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool) -> list[list[DataFile]]:
+    def _written(
+        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], *, by_name: bool, whole: Sequence[Schema]
+    ) -> list[list[DataFile]]:
         """Write some files in one job."""
         to = self._storage if self._to is None else storage_for_tasks(write.io, self._to)
         job = Job(write, to)
         every_row = replace(read, schema=read.schema if by_name else write.schema, row_filter=AlwaysTrue())
-        plan = CombinePlan(read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location), write=job.plan, by_name=by_name)
+        plan = CombinePlan(
+            read=ReadPlan.of(every_row, sp.StructType(), self._storage, self._location),
+            write=job.plan,
+            by_name=by_name,
+            whole=tuple(map(schema_json, whole)),
+        )
         with job.leaving_nothing():
             messages = run_splits(self._spark, [Split([task]) for task in tasks], partial(combine_sealed, plan))
             return [written.files for _, written in zip(tasks, job.opened(messages), strict=True)]

@@ -19,28 +19,45 @@ from icelock.spark.task.write import WritePlan, freeze_imports
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from icelock.metadata.manifest import DataFile
+    from icelock.plan.task import ScanTask
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinePlan:
-    """What all tasks of the job share; ``by_name`` as ``combine_files``."""
+    """What all tasks of the job share; ``by_name`` as ``combine_files``; ``whole`` are schemas as JSON, if files go whole to new ones."""
 
     read: ReadPlan
     write: WritePlan
     by_name: bool = False
+    whole: tuple[str, ...] = ()
 
 
 def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
     """Write the rows of the files in sealed splits; errors are those of ``combine_files``, and IntegrityError for a changed split."""
-    from icelock.arrow.write.combine import combine_files
-    from icelock.keys.entropy import SystemEntropy
-
     freeze_imports()
     running = TaskContext.get()
     number, attempt = (0, 0) if running is None else (running.partitionId(), running.attemptNumber())
     tasks = [task for split in open_splits(key, rows) for task in split.tasks]
-    read, write = plan.read.context(), plan.write.context()
-    files = combine_files(read, write, tasks, task_id=number, entropy=SystemEntropy(), by_name=plan.by_name)
+    files = _written_whole(plan, tasks, number) if plan.whole else _combined(plan, tasks, number)
     return SealedFiles.of(FilesWritten(files, retried=attempt > 0), plan.write.sender)
+
+
+def _combined(plan: CombinePlan, tasks: Sequence[ScanTask], number: int) -> list[DataFile]:
+    from icelock.arrow.write.combine import combine_files
+    from icelock.keys.entropy import SystemEntropy
+
+    return combine_files(plan.read.context(), plan.write.context(), tasks, task_id=number, entropy=SystemEntropy(), by_name=plan.by_name)
+
+
+def _written_whole(plan: CombinePlan, tasks: Sequence[ScanTask], number: int) -> list[DataFile]:
+    from icelock.arrow.write.whole_file import write_whole
+    from icelock.keys.entropy import SystemEntropy
+    from icelock.metadata.column_types import schema_from_json
+
+    (task,) = tasks  # a file each: an error of a second one would leave the first
+    schemas = [schema_from_json(schema) for schema in plan.whole]
+    return write_whole(plan.read.context(), plan.write.context(), task, schemas=schemas, task_id=number, entropy=SystemEntropy())
 
 
 def read_sealed(plan: ReadPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -109,7 +109,7 @@ def convert(
     if history not in get_args(History):
         raise PolicyError(f"history is {history!r}; it must be {', '.join(map(repr, get_args(History)))}")
     if history != "drop":
-        _check_history(history, drop_refs=drop_refs, copied=copy_to is not None, here=write is write_here)
+        _check_history(history, drop_refs=drop_refs, copied=copy_to is not None)
     if copy_to is not None and progress_file is not None:
         raise PolicyError("a progress file is for a table under its own name: a copy that was interrupted begins anew")
     if copy_to is not None:
@@ -123,7 +123,7 @@ def convert(
     return conversion.plan() if dry_run else conversion.run(progress_file)
 
 
-def _check_history(history: History, *, drop_refs: bool, copied: bool, here: bool) -> None:
+def _check_history(history: History, *, drop_refs: bool, copied: bool) -> None:
     """Refuse what does not go with a history that is kept, as a PolicyError that names it."""
     if drop_refs:
         raise PolicyError(
@@ -131,8 +131,6 @@ def _check_history(history: History, *, drop_refs: bool, copied: bool, here: boo
         )
     if copied:
         raise PolicyError(f"history={history!r} is for a table under its own name: a copy (copy_to, --copy-to) has no history")
-    if not here:
-        raise PolicyError(f"history={history!r} is for the calling process: Spark's tasks convert the current state only")
 
 
 def _copied(copy: Copy, *, dry_run: bool) -> Converted:
@@ -184,7 +182,9 @@ class _Conversion:
             raise PolicyError(
                 f"table {self._name} is not of one of icelock's catalogs, which alone convert: load it by icelock.load_catalog"
             )
-        self._written = Written(entropy=self._catalog.encryption.entropy, by=write if self._history is None else self._history.write)
+        self._written = Written(
+            entropy=self._catalog.encryption.entropy, by=write if self._history is None else self._history.written_by(write)
+        )
         self._keks: tuple[EncryptedKey, ...] = ()
         self._rounds = 0
         self._read = 0

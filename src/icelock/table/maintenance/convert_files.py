@@ -25,11 +25,13 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.write.combine import combine_files
 from icelock.arrow.write.row_rewrite import with_lineage
+from icelock.arrow.write.whole_file import write_whole
 from icelock.arrow.write.writer import DataFileWriter, WriteContext
 from icelock.errors import CommitError
 from icelock.io.listing import delete_files
@@ -105,9 +107,19 @@ class WriteFiles(Protocol):
     """Writes the live rows of data files to new ones: ``write_here``, or an engine."""
 
     def __call__(
-        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
+        self,
+        read: ReadContext,
+        write: WriteContext,
+        tasks: Sequence[ScanTask],
+        entropy: Entropy,
+        *,
+        by_name: bool,
+        whole: Sequence[Schema] = (),
     ) -> Generator[tuple[int, list[DataFile]]]:
-        """Yield the number of each data file with its new files, in any order; after an error no file is left that was not yielded."""
+        """Yield the number of each data file with its new files, in any order; after an error no file is left that was not yielded.
+
+        With ``whole``, the schemas of the table, each file becomes one of all its rows, as they come (``write_whole``).
+        """
 
 
 @dataclass(kw_only=True)
@@ -187,11 +199,19 @@ class Written:
 
 
 def write_here(
-    read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
+    read: ReadContext,
+    write: WriteContext,
+    tasks: Sequence[ScanTask],
+    entropy: Entropy,
+    *,
+    by_name: bool,
+    whole: Sequence[Schema] = (),
 ) -> Generator[tuple[int, list[DataFile]]]:
     """Write the rows of data files by threads of this process; see ``WriteFiles``."""
 
     def one(number: int, task: ScanTask) -> list[DataFile]:
+        if whole:
+            return write_whole(read, write, task, schemas=whole, task_id=number, entropy=entropy)
         return combine_files(read, write, [task], task_id=number, entropy=entropy, by_name=by_name)
 
     yield from in_threads(tasks, one, write.io)

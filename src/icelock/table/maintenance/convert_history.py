@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyroaring import BitMap64
@@ -38,7 +39,7 @@ from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.commit.conversion import stage_converted
 from icelock.table.commit.converted_history import ConvertedHistory, history_of
 from icelock.table.commit.staged import Staged
-from icelock.table.maintenance.convert_files import Plan, Source, Written, form_of, in_threads
+from icelock.table.maintenance.convert_files import Plan, Source, WriteFiles, Written, form_of
 from icelock.table.plain import AnyTable, engine_scan
 from icelock.table.rows.file_rewrite import vector_entry
 from icelock.table.table import Table
@@ -84,16 +85,21 @@ class KeptHistory:
         _check_once(manifests, listed, table=".".join(table.name()))
         return Plan(tasks=tasks, read=engine_scan(table).read_context(), form=form_of(table.metadata), snapshots=snapshots)
 
-    def write(
-        self, read: ReadContext, write: WriteContext, tasks: Sequence[ScanTask], entropy: Entropy, *, by_name: bool
-    ) -> Generator[tuple[int, list[DataFile]]]:
-        """Write data files; see ``WriteFiles``."""
-        del by_name
+    def written_by(self, files_by: WriteFiles) -> WriteFiles:
+        """Return what has ``files_by`` write whole data files of the newest plan."""
 
-        def one(number: int, task: ScanTask) -> list[DataFile]:
-            return write_whole(read, write, task, schemas=self._schemas, task_id=number, entropy=entropy)
+        def by_whole_files(
+            read: ReadContext,
+            write: WriteContext,
+            tasks: Sequence[ScanTask],
+            entropy: Entropy,
+            *,
+            by_name: bool,
+            whole: Sequence[Schema] = (),
+        ) -> Generator[tuple[int, list[DataFile]]]:
+            yield from files_by(read, write, tasks, entropy, by_name=by_name, whole=whole or self._schemas)
 
-        yield from in_threads(tasks, one, write.io)
+        return by_whole_files
 
     def has(self, plan: Plan) -> bool:
         """Whether all snapshots of a plan were written."""

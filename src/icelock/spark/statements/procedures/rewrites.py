@@ -66,6 +66,7 @@ def _convert(call: Call) -> Sequence[Sequence[Any]]:
         call.name,
         key_id=call.required("key_id"),
         data_key_length=call["data_key_length"],
+        history=call["history"] or "drop",
         drop_refs=bool(call["drop_refs"]),
         copy_to=None if to is None else (call.session.catalog(to.catalog), to.identifier),
         dry_run=bool(call["dry_run"]),
@@ -106,7 +107,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "convert": Procedure(
         description="Make an encrypted table of a plain one, under its own name, or as another one",
         parameters={**_TABLE, "key_id": "string"},
-        optional={"data_key_length": "int", "drop_refs": "boolean", "dry_run": "boolean", "copy_to": "string"},
+        optional={"data_key_length": "int", "drop_refs": "boolean", "dry_run": "boolean", "copy_to": "string", "history": "string"},
         result="data_files_count int not null, data_files_bytes bigint not null, added_data_files_count int not null, snapshot_id bigint, "
         "dropped_refs string not null, plain_files_count int not null",
         run=_convert,
