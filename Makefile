@@ -114,7 +114,7 @@ tools: java python $(VENV)/.dev
 	-@$(PYTHON) -c 'from tests.interop import toolchain; from tests.servers import rest; toolchain.class_path(); rest.jars()'
 
 site: $(DOCS)/.docs
-	PYTHONPATH=src:$(DOCS) NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	PYTHONPATH=src:$(DOCS) NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # What is in the bill of materials is installed first.
 dist: $(BUILD)/.build
