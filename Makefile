@@ -30,6 +30,7 @@ VENV42 := .venv-spark42
 VENV_NEXT := .venv-next
 DBT := .venv-dbt
 DOCS := .venv-docs
+TYPED := .venv-typed
 BUILD := .venv-build
 BILL := .venv-bill
 # The extras of users, without those for work on icelock itself.
@@ -40,7 +41,7 @@ INSTALL := -m tools.environment
 # What installs packages in a fortieth of pip's time; a machine that cannot have it is served by pip.
 UV := .cache/uv/.tried
 
-.PHONY: dist site site-open test-site demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
+.PHONY: dist site site-open test-site test-typed demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
 .PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
@@ -50,7 +51,7 @@ demo: java $(VENV)/.demo
 # The test suite in lanes, each a process of its own, three of them at once: much of what they do is waiting. The longest come first:
 # AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
 # What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test-interop test43 test-quick test-services test-others test-dbt test-site
+LANES := test-spark test-interop test43 test-quick test-services test-others test-dbt test-site test-typed
 SIDE_BY_SIDE := --no-print-directory --jobs=3 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools" QUICK_PROCESSES=0
 AFTER ?=
 SPARK := tests/spark
@@ -79,7 +80,7 @@ test-interop: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(INTEROP)
 
 test-others: java $(VENV)/.dev tools
-	$(BIN)/python $(LANE) -m 'not newest' $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt tests/site)
+	$(BIN)/python $(LANE) -m 'not newest' $(patsubst %,--ignore=%,$(SPARK) $(INTEROP) $(SERVICES) $(QUICK) tests/dbt tests/site tests/typed)
 
 # dbt wants an older protobuf than the rest: it is in a folder of its own, which goes before the environment.
 test-dbt: java $(DBT)/.dbt tools
@@ -88,6 +89,10 @@ test-dbt: java $(DBT)/.dbt tools
 # The same for what builds the site.
 test-site: $(DOCS)/.docs tools
 	PYTHONPATH=$(DOCS) $(BIN)/python $(LANE) tests/site
+
+# The same for pyright, with a Node.js that comes as a wheel, and types for PyArrow.
+test-typed: $(TYPED)/.typed
+	PYTHONPATH=$(TYPED) $(BIN)/python $(LANE) tests/typed
 
 test-services: java $(VENV)/.dev tools
 	$(BIN)/python $(LANE) $(SERVICES)
@@ -158,7 +163,7 @@ bench: $(VENV)/.dev
 venv: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) $(DOCS) $(BUILD) $(BILL) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) $(VENV43) $(VENV42) $(VENV_NEXT) $(DBT) $(DOCS) $(TYPED) $(BUILD) $(BILL) .cache demo-lake build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence each when Python or Java is not what is needed.
@@ -199,6 +204,11 @@ $(BUILD)/.build: $(VENV)/.dev constraints/build.txt
 $(DOCS)/.docs: $(VENV)/.dev constraints/docs.txt
 	rm -rf $(DOCS)
 	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(DOCS) -r constraints/docs.txt
+	touch $@
+
+$(TYPED)/.typed: $(VENV)/.dev constraints/typed.txt
+	rm -rf $(TYPED)
+	$(PYTHON) $(INSTALL) $(VENV) --no-deps --target $(TYPED) -r constraints/typed.txt
 	touch $@
 
 $(VENV43)/.test: pyproject.toml constraints/common.txt $(SPARK43) | python $(UV)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from icelock import _moved
 from icelock.errors import (
@@ -19,12 +20,16 @@ from icelock.errors import (
 )
 
 if TYPE_CHECKING:
+    from icelock.catalog.base import EncryptedCatalog as Catalog
     from icelock.catalog.load import load_catalog
-    from icelock.table.table import StaticTable
+    from icelock.table.table import StaticTable, Table
+
+    __version__: str
 
 _moved.install()
 
 __all__ = [
+    "Catalog",
     "CommitError",
     "ExpiredSnapshotError",
     "FormatError",
@@ -36,23 +41,34 @@ __all__ = [
     "KmsErrorKind",
     "PolicyError",
     "StaticTable",
+    "Table",
     "__version__",
     "load_catalog",
 ]
 
+# What is imported when it is first used: a Spark executor needs neither catalogs nor SQLAlchemy.
+_LAZY: Final = {
+    "Catalog": ("icelock.catalog.base", "EncryptedCatalog"),
+    "StaticTable": ("icelock.table.table", "StaticTable"),
+    "Table": ("icelock.table.table", "Table"),
+    "load_catalog": ("icelock.catalog.load", "load_catalog"),
+}
+_MODULES: Final = ("errors", "kms", "maintenance", "spark", "testing")
 
-def __getattr__(name: str) -> Any:
-    """Import what is heavy when it is first used: a Spark executor needs neither catalogs nor SQLAlchemy."""
-    if name == "load_catalog":
-        from icelock.catalog.load import load_catalog  # noqa: PLC0415
 
-        return load_catalog
-    if name == "StaticTable":
-        from icelock.table.table import StaticTable  # noqa: PLC0415
+if not TYPE_CHECKING:  # for type checkers, a module with this function has every name
 
-        return StaticTable
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            module, attribute = _LAZY[name]
+            return getattr(import_module(module), attribute)
+        if name == "__version__":
+            from importlib.metadata import version  # noqa: PLC0415
 
-        return version("icelock")
-    raise AttributeError(f"module 'icelock' has no attribute {name!r}")
+            return version("icelock")
+        raise AttributeError(f"module 'icelock' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for completion: ``__all__``, and those of the public modules that are imported."""
+    return sorted({*__all__, *(name for name in _MODULES if name in globals())})

@@ -45,6 +45,7 @@ from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.plain_files import purgeable_with_plain
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.snapshot_guard import check_kept, check_keys, check_manifest_lists, check_sealing
+from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class EncryptedCatalog(TableCreation):
         if not key_ids:
             self._trial_wrap(metadata.properties, table=table)
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> IcebergTable:
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Add a table whose metadata file is there; of an encrypted one every key must resolve and open.
 
         Raises:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import StagedTable
-from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import Identifier
@@ -54,7 +53,7 @@ class TableCreation(NamedTables):
         partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
-    ) -> IcebergTable:
+    ) -> Table:
         """Create a table, encrypted under the master key of ``encryption.key-id``, or of the catalog's ``table-default.encryption.key-id``.
 
         Without either it would be plain: see ``catalog.new_properties``.
@@ -70,10 +69,10 @@ class TableCreation(NamedTables):
         wanted = self.check_create(identifier, properties or {}, location)
         if names.ENCRYPTION_KEY_ID in wanted:
             form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
-            return self._store.create(self._store.name_of(identifier), form)
+            return cast("Table", self._store.create(self._store.name_of(identifier), form))
         self._store.before_plain(identifier)
         place = self._store.place(self._store.name_of(identifier), location)
-        made: IcebergTable = self._iceberg.create_table(identifier, schema, place, partition_spec, sort_order, wanted)
+        made: Table = self._iceberg.create_table(identifier, schema, place, partition_spec, sort_order, wanted)
         self.pins.gone(made.name())  # there was no table of this name
         self.pins.made_plain(made.name(), made.metadata.table_uuid)
         return made
@@ -86,7 +85,7 @@ class TableCreation(NamedTables):
         partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
-    ) -> IcebergTable:
+    ) -> Table:
         """Create a table, or return the one that is there; a plain one takes rows of this catalog if ``icelock.plain=true`` says so.
 
         Raises:
@@ -96,7 +95,7 @@ class TableCreation(NamedTables):
         table = super().create_table_if_not_exists(identifier, schema, location, partition_spec, sort_order, given)
         if names.flag(given, names.PLAIN, default=False) and not is_encrypted(table.metadata):
             self.pins.made_plain(table.name(), table.metadata.table_uuid)
-        return table
+        return cast("Table", table)
 
     def _check_first_commit(self, updates: tuple[Any, ...], *, table: str) -> None:
         """Check that a first commit creates an encrypted table, or one that may be plain.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 from uuid import UUID
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
@@ -106,9 +106,10 @@ class NamedTables(Catalog):
         """PyIceberg's methods of the concrete catalog, without ours over them."""
         return super()
 
-    def load_table(self, identifier: str | Identifier, *, hint: bool = True) -> IcebergTable:
+    def load_table(self, identifier: str | Identifier, *, hint: bool = True) -> Table:
         """Load a table and compare it with the pins (``catalog.trust.pins``).
 
+        A plain table of version 1 or 2 is PyIceberg's own, which has its methods alone (``table.plain``): ``isinstance`` tells.
         ``hint``: of a table that is not there, the catalog is asked for the names beside it, for the message.
 
         Raises:
@@ -126,7 +127,7 @@ class NamedTables(Catalog):
             self.pins.gone(name)
             raise
         self.pins.check(name, table.metadata, table.metadata_location, seen)
-        return table
+        return cast("Table", table)
 
     @contextmanager
     def _naming(self, name: Identifier, *, hint: bool = True) -> Iterator[None]:
@@ -212,7 +213,7 @@ class NamedTables(Catalog):
         self.pins.forget(name)
         self._store.forget(name)
 
-    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> IcebergTable:
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; what was seen of it goes with it.
 
         Raises:
@@ -233,7 +234,7 @@ class NamedTables(Catalog):
         self._check_left(old, "renamed", str(table.metadata.table_uuid))
         self.pins.forget(old)
         self._store.move(old, new)
-        return table
+        return cast("Table", table)
 
     def _check_left(self, name: Identifier, what: str, uuid: str | None, *, certain: bool = False) -> None:
         """Check that a table that the catalog says it dropped or renamed (``what``) no longer has its name.

@@ -58,12 +58,14 @@ _MODULES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'icelock.spark' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"icelock.spark.{_MODULES[name]}"), name)
-    return found
+if not TYPE_CHECKING:  # for type checkers, a module with this function has every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'icelock.spark' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"icelock.spark.{_MODULES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

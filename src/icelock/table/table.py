@@ -26,6 +26,8 @@ from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.typedef import Identifier
 
@@ -320,16 +322,16 @@ class Table(NoOtherReaders, IcebergTable):
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)
 
-    def update_spec(self, case_sensitive: bool = True) -> Any:
+    def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """Return a builder of a new partition spec."""
         return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
 
-    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> Any:
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Return a builder of a new schema."""
         name_mapping_of(self.metadata)  # refuses one that is not JSON
         return self._autocommit().update_schema(allow_incompatible_changes, case_sensitive)
 
-    def update_sort_order(self, case_sensitive: bool = True) -> Any:
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
         """Return a builder of a new sort order."""
         return self._autocommit().update_sort_order(case_sensitive)
 

@@ -83,7 +83,7 @@ def any_table_of(catalog: EncryptedCatalog, name: TableName, *, hint: bool = Tru
     ``hint``: its message may ask the catalog for the names beside it.
     """
     try:
-        return catalog.load_table(name.identifier, hint=False)  # type: ignore[return-value]  # PyIceberg says what it would load
+        return catalog.load_table(name.identifier, hint=False)
     except NoSuchTableError as e:
         near = name_hint(catalog, ".".join(name.identifier)) if hint else ""
         raise NoSuchTableError(f"there is no table {name}{near or '; create it first, by create_table or CREATE TABLE'}") from e

@@ -53,6 +53,9 @@ def check_branch(refs: Mapping[str, SnapshotRef], branch: str | None, *, table: 
 class ManageSnapshots(IcebergManageSnapshots):
     """Creates, moves and removes branches and tags: PyIceberg's methods, and Java's ``fastForwardBranch`` and ``replaceBranch``."""
 
+    def __enter__(self) -> Self:
+        return self
+
     def create_branch(
         self,
         snapshot_id: int,

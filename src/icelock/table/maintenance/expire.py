@@ -84,6 +84,9 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         self._now_ms = table.encryption.clock()
         self._checked = self._table.metadata
 
+    def __enter__(self) -> Self:
+        return self
+
     def by_id(self, snapshot_id: int) -> Self:
         """Expire a snapshot, whatever its age.
 
@@ -96,6 +99,12 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         if named := ", ".join(repr(ref) for ref, there in sorted(metadata.refs.items()) if there.snapshot_id == snapshot_id):
             raise PolicyError(f"snapshot {snapshot_id} of table {name} cannot expire: {named} names it; drop that first")
         self._snapshot_ids_to_expire.add(snapshot_id)
+        return self
+
+    def by_ids(self, snapshot_ids: list[int]) -> Self:
+        """Expire snapshots, as ``by_id``."""
+        for snapshot_id in snapshot_ids:
+            self.by_id(snapshot_id)
         return self
 
     def older_than(self, dt: datetime) -> Self:
