@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "icelock"
 ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "audit", "maintenance", "spark", "cli")
 # Modules beside the packages: the base is below every layer, ``testing`` may use the KMS clients, ``__init__`` gathers the public names.
-BASE = {"errors", "nearest", "secret", "properties", "single_flight", "_moved"}
+BASE = {"errors", "nearest", "secret", "properties", "shown", "single_flight", "_moved"}
 RANK = (
     dict.fromkeys(BASE, -1)
     | {name: rank for rank, name in enumerate(ORDER)}
@@ -110,7 +110,7 @@ def test_module_imports_only_own_or_earlier_layers(path):
 # ``metadata``'s two are for the hash of a metadata file that is not in the canonical form, which they define; ``keys.rewrap`` says when the
 # pins believe another master key.
 AUDIT = {
-    "audit", "format", "kms", "errors", "secret", "properties",
+    "audit", "format", "kms", "errors", "secret", "properties", "shown",
     "catalog.base", "catalog.tables_below", "catalog.trust.facts", "catalog.trust.kept", "catalog.trust.pins_file",
     "io.limits", "io.listing", "io.locations", "keys.rewrap", "metadata.canonical_json", "metadata.table_metadata",
 }  # fmt: skip

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from icelock.audit import svg
-from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict, utc
+from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict
 from icelock.audit.svg import size, text
+from icelock.shown import utc
 
 _STYLE: Final = """
 :root{--ink:#1a2330;--dim:#566273;--line:#cbd3dd;--back:#fff;--panel:#f5f7fa;--blue:#1f6fb2;--light:#a9cdea;--red:#b3261e;--amber:#9a5b00;

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from icelock.audit.findings import Finding, Severity, Unseen
 from icelock.audit.reached import Tally
+from icelock.shown import Described, Facts, Grid, utc
 
 SCHEMA: Final = "icelock-audit/1"
 
@@ -148,8 +148,8 @@ class TableReport:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AuditReport(Described):
     """An audit of one or more tables, made at ``made_ms`` since 1970."""
 
     catalog: str
@@ -163,6 +163,19 @@ class AuditReport:
         found = Counter(table.verdict for table in self.tables)
         return next((one for one in (Verdict.FINDINGS, Verdict.COULD_NOT_LOOK) if found[one]), Verdict.SOUND)
 
+    def _title(self) -> str:
+        return f"Audit of {self.catalog}.{self.name}"
+
+    def _facts(self) -> Facts:
+        yield "verdict", self.verdict
+        yield "made at", utc(self.made_ms)
+        rows = [(one.table, one.verdict, one.master_key_id, f"{one.wrong} findings" if one.wrong else "") for one in self.tables]
+        yield "tables", Grid(("table", "verdict", "master key", "findings"), rows)
+        found = [(table.table, one.severity, one.code, one.sentence, one.remedy) for table in self.tables for one in table.findings]
+        yield "findings", Grid(("table", "severity", "code", "what", "remedy"), found)
+        unseen = [(table.table, one.what, one.why) for table in self.tables for one in table.unseen]
+        yield "not looked at", Grid(("table", "what", "why"), unseen)
+
     def to_json(self) -> dict[str, Any]:
         """Return the whole report."""
         return {
@@ -173,16 +186,6 @@ class AuditReport:
             "verdict": self.verdict.value,
             "tables": [table.to_json() for table in self.tables],
         }
-
-
-def utc(ms: int | None) -> str | None:
-    """Return a time in UTC, such as ``2026-11-29T12:00:00Z``; None for None, and for a time that no calendar has."""
-    if ms is None:
-        return None
-    try:
-        return datetime.fromtimestamp(ms / 1_000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def wrong_of(findings: Sequence[Finding]) -> list[Finding]:

@@ -11,7 +11,8 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from icelock.audit.report import KekReport, MasterKeyReport, SnapshotReport, utc
+from icelock.audit.report import KekReport, MasterKeyReport, SnapshotReport
+from icelock.shown import utc
 
 WIDTH: Final = 720
 ROWS: Final = 24

@@ -37,6 +37,7 @@ from icelock import properties as names
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
 from icelock.catalog.commit.store import Store, StoreTurn
+from icelock.catalog.described import DescribedCatalog
 from icelock.catalog.new_properties import NewProperties
 from icelock.catalog.tables_below import namespace_hint, not_there
 from icelock.catalog.trust.kept import Kept
@@ -71,7 +72,7 @@ def check_names(parts: Identifier) -> None:
         raise PolicyError(f"{bad!r} cannot be a name: a folder is called after it, so it is neither . nor .., and has no / or \\ in it")
 
 
-class NamedTables(Catalog):
+class NamedTables(DescribedCatalog, Catalog):
     """Base of ``catalog.create.TableCreation``."""
 
     # Whether each process that loads the catalog has one of its own.

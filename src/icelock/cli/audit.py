@@ -23,12 +23,13 @@ from rich.tree import Tree
 
 from icelock.audit.findings import Severity
 from icelock.audit.options import Depth, Snapshots
-from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict, utc
+from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict
 from icelock.audit.run import audit as run_audit
 from icelock.catalog.load import load_catalog
 from icelock.cli.output import emit, escape, fail, json_option, progress
 from icelock.cli.table_names import split_catalog
 from icelock.errors import PolicyError
+from icelock.shown import utc
 
 _CODES: Final = {Verdict.SOUND: 0, Verdict.FINDINGS: 1, Verdict.COULD_NOT_LOOK: 2}
 _STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}

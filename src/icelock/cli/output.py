@@ -18,6 +18,7 @@ from rich.console import Console, Group, RenderableType
 from rich.tree import Tree
 
 from icelock.errors import IcelockError
+from icelock.shown import visible
 
 _LONGEST: Final = 500  # of a text that others wrote
 _WIDE: Final = 100_000  # characters of a line
@@ -41,11 +42,6 @@ def wants_json() -> bool:
     """Tell whether the running command was given ``--json``."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON, False))
-
-
-def visible(text: str) -> str:
-    """Return a text of which a terminal prints every character: names in metadata are whoever's, and may hold its control sequences."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def escape(text: str) -> str:

@@ -30,12 +30,12 @@ from icelock.io.file_io import storage_of
 from icelock.io.listing import delete_files
 from icelock.io.locations import asks_elsewhere, real_place
 from icelock.metadata.table_metadata import is_encrypted
+from icelock.shown import Shown
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.kinds import Kind, kind_of
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import check_place, plain_files_of, told_apart
-from icelock.table.maintenance.shown import Shown
 from icelock.table.plain import check_loaded
 from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table

@@ -128,7 +128,7 @@ def read_loaded(spark: SparkSession, table: AnyTable, options: ReadOptions, snap
 
 
 def _scan_rows(spark: SparkSession, scan: DataScan, chosen: Engine) -> DataFrame:
-    from icelock.table.scan import CATALOG
+    from icelock.table.described import CATALOG
 
     name = TableName(catalog=scan.options.get(CATALOG, ""), identifier=tuple(scan.table_identifier or ()))
     columns = None if "*" in scan.selected_fields else tuple(scan.selected_fields)

@@ -22,11 +22,12 @@ from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 from icelock.errors import PolicyError
 from icelock.metadata.table_metadata import unshared
-from icelock.table.scan import CATALOG, DataScan
+from icelock.table.described import CATALOG, DescribedTable
+from icelock.table.scan import DataScan
 from icelock.table.table import Table as EncryptedTable
 
 
-class PlainTable(Table):
+class PlainTable(DescribedTable, Table):
     """PyIceberg's ``Table`` in one of icelock's catalogs."""
 
     def check_locations(self) -> None:

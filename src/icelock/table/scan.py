@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
@@ -48,17 +48,15 @@ from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
+from icelock.table.described import DescribedScan
 from icelock.table.streamed import ArrowStream
 
 P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
-CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
 
 
-class Filtered:
+class Filtered(DescribedScan):
     """Scans whose filters as text are parsed by ``plan.filters.text``."""
-
-    row_filter: BooleanExpression
 
     def update(self, **overrides: Any) -> Self:
         """Return a copy of this scan with other arguments; a ``row_filter`` that cannot be parsed is a PolicyError."""

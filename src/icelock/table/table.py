@@ -42,12 +42,13 @@ from icelock.metadata.entry_reader import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, name_mapping_of, read_metadata
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
+from icelock.table.described import CATALOG, DescribedTable
 from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.inspect import InspectTable
 from icelock.table.moments import to_millis
 from icelock.table.other_readers import NoOtherReaders
-from icelock.table.scan import CATALOG, DataScan, IncrementalAppendScan
+from icelock.table.scan import DataScan, IncrementalAppendScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class _Version:
         return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
 
 
-class Table(NoOtherReaders, IcebergTable):
+class Table(DescribedTable, NoOtherReaders, IcebergTable):
     """A table of format version 3, encrypted or plain; a plain one can only be read (there is no plaintext writer).
 
     Safe to share between threads: every scan and every transaction has one version, and versions only go forward.

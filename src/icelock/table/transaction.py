@@ -12,7 +12,7 @@ Not here: commit and retries (``table.commit.protocol``), what is staged (``tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
@@ -25,6 +25,7 @@ from icelock.arrow.write.writer import DataFileWriter, check_input, write_data_f
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.plan.filters.text import parse_filter
+from icelock.shown import Described, Facts
 from icelock.table.commit.branches import ManageSnapshots, check_branch
 from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
 from icelock.table.commit.row_delta import check_partitioned
@@ -35,8 +36,21 @@ from icelock.table.rows.source_rows import SourceRows
 from icelock.table.rows.upsert import Upsert
 
 
-class EncryptedTransaction(DataFileTransaction):
+class EncryptedTransaction(Described, DataFileTransaction):
     """PyIceberg's ``Transaction`` on an encrypted table."""
+
+    _inside: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("append_data_files", "change_rows", "overwrite_data_files", "overwrite_with_data_files", "replace_partitions"),
+            *("rewrite_data_files", "staged", "update_location", "update_statistics"),
+        }
+    )
+
+    def _title(self) -> str:
+        return f"Transaction on table {self.staged.name}"
+
+    def _facts(self) -> Facts:
+        yield "staged changes of the metadata", len(self.staged.updates)
 
     def append(self, df: Any, snapshot_properties: Mapping[str, str] | None = None, branch: str | None = MAIN_BRANCH) -> None:
         """Append rows in one snapshot.

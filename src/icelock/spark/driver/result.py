@@ -14,6 +14,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Snapshot
 
 from icelock.plan.delete_index import is_vector
+from icelock.shown import Shown
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.messages import FilesWritten
 
@@ -21,8 +22,8 @@ _REPLACES_FILES: Final = frozenset({Action.OVERWRITE, Action.OVERWRITE_PARTITION
 _REPLACES_TABLE: Final = frozenset({Action.REPLACE, Action.CREATE_OR_REPLACE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ChangeResult(Shown):
     """What an operation did; ``snapshot_id`` is None if there was nothing to do, and no snapshot was made.
 
     Args:

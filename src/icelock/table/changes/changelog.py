@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -33,11 +33,13 @@ from icelock.errors import ExpiredSnapshotError, PolicyError
 from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ROW_ID, shows_deleted
 from icelock.plan.changes import ChangePlanner, FileChange, FileChangeKind
 from icelock.plan.task import DeleteFile
+from icelock.shown import Described, Facts
 from icelock.table.changes.bounds import Bounds
 from icelock.table.changes.output import Changelog, Columns, changelog_schema
 from icelock.table.changes.pairs import NOTHING, Matching, Rows, has_loose, matched
 from icelock.table.changes.sides import Commit, Sides
 from icelock.table.changes.versions import LINEAGE, changed_rows
+from icelock.table.described import columns, rows_of
 from icelock.table.scan import DataScan
 from icelock.table.streamed import ArrowStream
 
@@ -51,13 +53,15 @@ class Wanted:
     net_changes: bool = False
 
 
-class Changes(ArrowStream):
+class Changes(Described, ArrowStream):
     """The changes of a table between two snapshots; made by ``Table.changes``.
 
     Raises:
         PolicyError: bounds, columns or identifiers that the table does not have.
         ExpiredSnapshotError: see ``Bounds.snapshots``.
     """
+
+    _inside: ClassVar[frozenset[str]] = frozenset({"columns", "commits", "read_context", "sides"})
 
     def __init__(self, scan: DataScan, bounds: Bounds, wanted: Wanted) -> None:
         names = [field.name for field in CHANGE_COLUMNS]
@@ -70,6 +74,15 @@ class Changes(ArrowStream):
         if shows_deleted(self._projection):
             raise PolicyError("_deleted says nothing about changed rows; _change_type says what became of each")
         self._check_identifiers()
+
+    def _title(self) -> str:
+        return f"Changes of {'.'.join(self._scan.table_identifier or ())}"
+
+    def _facts(self) -> Facts:
+        yield "snapshots", rows_of(self._snapshots)
+        yield "columns", columns(self._projection)
+        yield "rows known by", ", ".join(self._how.identifier_fields)
+        yield "net changes", "yes" if self._how.net_changes else ""
 
     @property
     def schema(self) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from icelock.table.maintenance.shown import Shown
+from icelock.shown import Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -34,10 +34,10 @@ from icelock.errors import CommitError, IcelockError, PolicyError
 from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
+from icelock.shown import Shown
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
-from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import to_limit
 from icelock.table.state import OpenTable
 

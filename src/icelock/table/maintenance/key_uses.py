@@ -24,8 +24,8 @@ from icelock.keys.rewrap import keks_under
 from icelock.kms import ask
 from icelock.kms.client import KmsClient
 from icelock.metadata.table_metadata import TableMetadataV3
+from icelock.shown import Shown
 from icelock.table.maintenance.deletable import read_lists
-from icelock.table.maintenance.shown import Shown
 from icelock.table.state import OpenTable
 
 _AT_ONCE: Final = 64

@@ -29,6 +29,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from icelock.errors import IntegrityError, PolicyError
 from icelock.io.listing import StoredFile, delete_files, list_files
 from icelock.io.locations import place_of
+from icelock.shown import Shown
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.kinds import Content, Kind, content_of, kind_of, without_checksum
@@ -36,7 +37,6 @@ from icelock.table.maintenance.neighbours import OtherTables, refuse_other_table
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import kept_with_plain
 from icelock.table.maintenance.retention import dead_keys
-from icelock.table.maintenance.shown import Shown
 from icelock.table.moments import SAFE_AGE, to_limit
 from icelock.table.state import OpenTable
 

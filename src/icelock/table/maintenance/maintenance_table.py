@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import ClassVar
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestFile
@@ -16,6 +17,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import SortOrder
 
 from icelock.kms.client import KmsClient
+from icelock.shown import Described
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, optimize
@@ -27,8 +29,13 @@ from icelock.table.maintenance.workers import HERE, Workers
 from icelock.table.state import OpenTable
 
 
-class MaintenanceTable:
+class MaintenanceTable(Described):
     """Work on a table that changes no row of its current state."""
+
+    _inside: ClassVar[frozenset[str]] = frozenset({"tbl"})
+
+    def _title(self) -> str:
+        return f"Maintenance of table {'.'.join(self.tbl.name())}"
 
     def __init__(self, table: OpenTable, workers: Workers = HERE) -> None:
         self.tbl = table

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from icelock.errors import PolicyError
+from icelock.shown import Shown
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.optimize_steps import STEPS, Do, Finding, Step, after_search, before_search
-from icelock.table.maintenance.shown import Shown
 
 if TYPE_CHECKING:
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
