@@ -6,13 +6,18 @@ import os
 import shutil
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
 from tests.helpers.checkpoints import forget_last_batch
-from tests.lakes.sqlite import KEY
+from tests.lakes.sqlite import KEY, KEYED
 
 pytestmark = pytest.mark.spark
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
@@ -179,6 +184,24 @@ def test_partitioned_and_sorted_tables(sql, source, into, options, spark_lake):
     ]
     paths = {task.partition[0] for task in spark_lake.catalog().load_table("db.p").scan().scan_tasks()}
     assert paths == {"town-0", "town-1", "town-2"}
+
+
+@pytest.mark.parametrize("options", [{}, {"fanout_enabled": "true"}, {"distribution_mode": "none"}])
+def test_files_of_a_sorted_table_are_sorted(sql, source, into, options, spark_lake):
+    """Partitioned by city, and sorted by falling ids: whatever the options say, as ``fanout-enabled`` is for unsorted tables."""
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "city", StringType(), required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "city"))
+    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
+    spark_lake.catalog().create_table("db.s", schema, partition_spec=spec, sort_order=order, properties=KEYED)
+    for begin in (0, 40):
+        source.add(*(row((number * 7) % 40 + begin, f"town-{number % 2}") for number in range(40)))
+    into(source.rows(), "test.db.s", **options)
+    assert sql("select count(*), sum(id), max(id) from test.db.s") == [(80, 3160, 79)]
+    files = {}
+    for path, _, city, number in sorted(sql("select _file, _pos, city, id from test.db.s")):
+        files.setdefault((path, city), []).append(number)
+    assert len({path for path, _ in files}) == len(files), "a file has rows of one partition"
+    assert all(found == sorted(found, reverse=True) for found in files.values())
 
 
 def test_a_new_table_is_made_by_the_query(sql, source, into, spark_lake):

@@ -16,7 +16,7 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested, is_number
 from icelock.spark.arguments import checked
 from icelock.spark.driver.source import NAME, data_source
-from icelock.spark.jvm.data_sources import spare_search
+from icelock.spark.jvm.data_sources import register_before, spare_search
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
 from icelock.spark.settings.rpc import all_refuse, is_plain, warn_once
@@ -71,6 +71,8 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         # The same as before, for operations under way in other threads.
         session_key=SystemEntropy().random_bytes(_SESSION_KEY_LENGTH) if before is None else before.session_key,
     )
+    if is_classic(spark):
+        register_before(spark, NAME)
     spark.dataSource.register(data_source(settings))
     attach(spark, settings)
     if is_classic(spark):

@@ -38,6 +38,8 @@ START_SNAPSHOT: Final = "start-snapshot-id"
 FROM_TIMESTAMP: Final = "stream-from-timestamp"
 _VERSION: Final = 1
 _PASSED: Final = 1
+# More files than a snapshot has.
+_WHOLE: Final = (1 << 31) - 1
 _KEPT: Final = 8
 
 
@@ -158,6 +160,17 @@ class TableStream:
         if rules.now:
             return self._behind(self._history[-1])
         return self._first()
+
+    def end(self) -> StreamOffset:
+        """Return the end of all there is now, whatever a batch begins with; what cannot be read is an error of the batch."""
+        return StreamOffset(self._history[-1].snapshot_id, _WHOLE) if self._history else BEGINNING
+
+    def is_behind(self, offset: StreamOffset, other: StreamOffset) -> bool:
+        """Whether an offset lies behind another one; not if a snapshot of theirs is no longer in the history."""
+        places = {snapshot.snapshot_id: place for place, snapshot in enumerate(self._history)}
+        if offset.snapshot_id not in places or other.snapshot_id not in places:
+            return False
+        return (places[offset.snapshot_id], offset.position) > (places[other.snapshot_id], other.position)
 
     def latest(self, start: StreamOffset, limits: StreamLimits) -> StreamOffset | None:
         """Return the end of the batch that begins at ``start``; None: there is nothing new.

@@ -130,8 +130,11 @@ def _ended(  # noqa: PLR0913 - those of ``end_job``
         transaction = _begin(write, staged, context.schema, catalog)
         if job.epoch is not None:
             job.epoch.check(transaction.table_metadata, job.branch)
+            if not done.files and job.action == Action.APPEND:
+                remove_unreported(context, ())
+                return ChangeResult()
         whole = _stage(transaction, job, done, files)
-        if job.epoch is not None and (done.files or job.action != Action.APPEND):
+        if job.epoch is not None:
             job.epoch.stage(transaction, job.branch)
     except BaseException:
         remove(context.io, [*(path for earlier in before for path in earlier.paths), *_paths(job, messages)])
@@ -151,7 +154,12 @@ def abort_write(context: WriteContext, ticket: Ticket, messages: Sequence[Writer
     except CommitError:
         _logger.debug("the commit of write %s had begun, and is responsible for its files", context.operation_id)
         return
-    remove(context.io, _paths(write.job, messages))
+    abort_job(context, write.job, messages)
+
+
+def abort_job(context: WriteContext, job: Job, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Delete the files of a job: those in its messages, and those of killed tasks."""
+    remove(context.io, _paths(job, messages))
     sweep(context)
 
 

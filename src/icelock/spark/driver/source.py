@@ -1,13 +1,14 @@
-"""The data source "icelock": one class for three processes of the driver, and none of it for executors.
+"""The data source "icelock": one class for the processes of the driver, and none of it for executors.
 
 Spark creates the source object in one Python process of the driver (``schema``), plans reads in another (``reader``, ``partitions``), and
-writes in a third (``writer``). The class is pickled by value, as it is made in a function, so its settings come along.
+writes in a third (``writer``). A stream has two more (``streamReader``, ``streamWriter``). The class is pickled by value, as it is made in
+a function, so its settings come along.
 
 Spark also puts the source object into the function that it sends to executors (pyspark ``plan_data_source_read.py``, free variable
 ``data_source``), which would send the class, its settings and the KMS's keys. So an object is pickled with its class only on its way to
 planning, before it was unpickled or used; afterwards its pickle is a ``SpentSource``, without settings.
 
-Not here: planning (``spark.driver.plan_read``), writing (``spark.driver.plan_write``).
+Not here: planning (``spark.driver.plan_read``), writing (``spark.driver.plan_write``), streams (``stream_source``, ``stream_sink``).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from pyspark.sql.datasource import DataSource
 from icelock.errors import PolicyError
 from icelock.spark.settings.options import ReadOptions
 from icelock.spark.settings.session import Settings
+from icelock.spark.settings.stream_options import schema_read
 from icelock.spark.settings.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from icelock.spark.driver.plan_read import Loaded
@@ -67,8 +69,9 @@ class IcelockSource(DataSource):
     def schema(self) -> StructType:
         """Return the schema that the options ask for; no key is needed."""
         from icelock.spark.driver.plan_read import job_schema
+        from icelock.spark.sealed.job import Job
 
-        found, self._loaded = job_schema(self.settings, self._read_job())
+        found, self._loaded = job_schema(self.settings, self._given_job() or Job.of_read(schema_read(self.options)))
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -87,19 +90,21 @@ class IcelockSource(DataSource):
         job = self._given_job() or Job.of_write(WriteOptions.parse(self.options, overwrite=overwrite), overwrite=overwrite)
         return plan_write(self.settings, job, schema)
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002 - Spark's signature
-        """Refused: streams are read by their table's name, in a classic session."""
-        raise PolicyError(
-            "the format icelock has no streams: in a classic session use spark.readStream.table('catalog.namespace.table'); over Spark "
-            "Connect there is none"
-        )
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream."""
+        from icelock.spark.driver.stream_source import stream_source
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001 - likewise
-        """Refused: streams are written by their table's name, in a classic session."""
-        raise PolicyError(
-            "the format icelock has no streams: in a classic session use writeStream.toTable('catalog.namespace.table'); over Spark "
-            "Connect foreachBatch, and in it df.write.format('icelock') with the options streaming-query-id and streaming-epoch-id"
-        )
+        self._spent = True
+        return stream_source(self.settings, self.options, schema, self._loaded)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001 - Spark's signature
+        """Return what plans the write of a batch; in the process that Spark sends this object to, what commits it."""
+        from icelock.spark.driver.stream_sink import BatchCommit, plan_batch
+
+        if self._spent:
+            return BatchCommit(self.settings)
+        self._spent = True
+        return plan_batch(self.settings, self.options, schema, overwrite=overwrite)
 
     def _read_job(self) -> Job:
         from icelock.spark.sealed.job import Job

@@ -53,6 +53,7 @@ _NATIVE: Final = (
         "SparkProcedure",
         "CatalogFunctions",
         "SparkCatalog",
+        "DefaultSource",
     ),
     *("TableRelations", "StreamCommand", "TableCommands", "DeletedRows", "RangeOf"),
 )

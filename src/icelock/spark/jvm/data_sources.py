@@ -1,8 +1,13 @@
-"""Spares the first ``register`` of a JVM a search that finds nothing.
+"""Data sources as Spark's JVM knows them: what ``register`` does besides registering one.
+
+``spare_search`` spares the first ``register`` of a JVM a search that finds nothing.
 
 When a JVM is first asked about Python data sources, Spark (4.1 to 4.3) starts Python processes that look for modules ``pyspark_*``, import
 them and take their ``DefaultSource``: two to three seconds of CPU. This process is the Python that Spark would start, as a rule, so it can
 tell for nothing that there is no such module. Where it cannot, or there is one, Spark looks as ever.
+
+``register_before`` lets a second session of a JVM have the format: Spark refuses a name of which there is a class (``DefaultSource.java``),
+unless the session has a data source of the name already.
 """
 
 from __future__ import annotations
@@ -34,6 +39,22 @@ def spare_search(spark: SparkSession) -> None:
             getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(nothing))
     except Exception as e:
         _logger.debug("Spark looks for Python data sources itself: %s", first_line(e))
+
+
+def register_before(spark: SparkSession, name: str) -> None:
+    """Let a classic session of a JVM that has the class have a data source of the name, for another one to take its place."""
+    jvm: Any = spark._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(f"{name}.DefaultSource")
+    except Exception:  # no session of this JVM has been registered before
+        return
+    try:
+        manager: Any = spark._jsparkSession.sessionState().dataSourceManager()
+        if not manager.dataSourceExists(name):
+            python = jvm.org.apache.spark.sql.execution.datasources.v2.python
+            manager.registerDataSource(name, python.UserDefinedPythonDataSource(None))
+    except Exception as e:
+        _logger.debug("Spark may refuse the data source %s in this session: %s", name, first_line(e))
 
 
 def _object(package: Any, name: str) -> Any:

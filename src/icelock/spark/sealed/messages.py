@@ -125,6 +125,19 @@ class SealedFiles(WriterCommitMessage):
         return f"SealedFiles({len(self.parts)} parts)"
 
 
+class StreamFiles(WriterCommitMessage):
+    """``SealedFiles`` of a task of a stream's batch, with what the commit needs."""
+
+    def __init__(self, files: SealedFiles, ticket: bytes, query: str) -> None:
+        """Take the files, what ``sealed_write`` returned, and the query's id."""
+        self.files = files
+        self.ticket = ticket
+        self.query = query
+
+    def __repr__(self) -> str:
+        return f"StreamFiles({self.files!r})"
+
+
 def seal_part(written: object, sender: Sender, *, part: int, last: bool) -> bytes:
     """Return one part of this task's message."""
     task = TaskContext.get()

@@ -12,6 +12,9 @@ Spark's user can have both, and has the configuration anyway.
 The file also shows how far the write came: ``redeem`` deletes it before the commit begins. Spark calls ``abort`` after a failed commit too;
 without the file, ``abort`` must keep data files, because the commit deleted them itself or its outcome is unknown.
 
+A batch of a stream has no such file: what its commit needs, apart from the catalog's properties, travels with the tasks' messages, sealed
+under the session's key (``sealed_write``).
+
 Not here: what is committed (``spark.driver.commit``).
 """
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +34,12 @@ if TYPE_CHECKING:
     from icelock.format.encrypted_key import EncryptedKey
     from icelock.keys.entropy import Entropy
     from icelock.spark.sealed.job import Job
+    from icelock.spark.task.write import WritePlan
 
 _NAME: Final = "write"
 _KEY_LENGTH: Final = 32
 _AAD: Final = b"icelock spark write"
+_STREAM_AAD: Final = b"icelock spark stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +111,15 @@ class Ticket:
 
     def __repr__(self) -> str:
         return f"Ticket({self._path})"
+
+
+def sealed_write(session_key: bytes, plan: WritePlan, write: PlannedWrite, entropy: Entropy) -> bytes:
+    """Return a planned write, without the catalog's properties, sealed for processes of the driver."""
+    plain = pickle.dumps((plan, replace(write, properties=None)))
+    return aes_gcm.encrypt(session_key, entropy.random_bytes(aes_gcm.NONCE_LENGTH), plain, _STREAM_AAD)
+
+
+def opened_write(session_key: bytes, sealed: bytes) -> tuple[WritePlan, PlannedWrite]:
+    """Return what ``sealed_write`` was given; what another session sealed, or was changed, is an IntegrityError."""
+    opened: tuple[WritePlan, PlannedWrite] = pickle.loads(aes_gcm.decrypt(session_key, sealed, _STREAM_AAD))  # noqa: S301 - authenticated
+    return opened

@@ -85,8 +85,19 @@ def any_table_of(catalog: EncryptedCatalog, name: TableName, *, hint: bool = Tru
     try:
         return catalog.load_table(name.identifier, hint=False)
     except NoSuchTableError as e:
-        near = name_hint(catalog, ".".join(name.identifier)) if hint else ""
+        near = (_of_a_table(catalog, name) or name_hint(catalog, ".".join(name.identifier))) if hint else ""
         raise NoSuchTableError(f"there is no table {name}{near or '; create it first, by create_table or CREATE TABLE'}") from e
+
+
+def _of_a_table(catalog: EncryptedCatalog, name: TableName) -> str:
+    """Return what to do about a name below a table's: statements alone know its changes, its metadata tables and versions by name."""
+    front, last = name.identifier[:-1], name.identifier[-1]
+    if len(front) < 2 or not catalog.table_exists(front):  # noqa: PLR2004 - a namespace and a table
+        return ""
+    return (
+        f"; of table {'.'.join((name.catalog, *front))} there are {last!r} and the like in statements of a classic session only: elsewhere "
+        "use table.changes(...) and table.inspect in plain Python, and options for versions: branch, tag, snapshot-id, as-of-timestamp"
+    )
 
 
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:

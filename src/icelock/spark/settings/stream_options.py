@@ -8,20 +8,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pyiceberg.table.refs import MAIN_BRANCH
+
 from icelock.errors import PolicyError
-from icelock.spark.settings.options import PATH, TABLE, integer, known_options, milliseconds
+from icelock.spark.settings.options import (
+    BRANCH,
+    PATH,
+    TABLE,
+    ReadOptions,
+    TableName,
+    integer,
+    known_options,
+    milliseconds,
+    named_ref,
+    named_table,
+)
+from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY
 from icelock.table.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
 
 MAX_FILES: Final = "streaming-max-files-per-micro-batch"
 MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
 _PREFIX: Final = "streaming-"
 _NOW: Final = "now"
-_OPTIONS: Final = (START_SNAPSHOT, FROM_TIMESTAMP, MAX_FILES, MAX_ROWS, SKIP_OVERWRITES, SKIP_DELETES)
+# Spark's own of a query that writes.
+_OF_QUERIES: Final = ("checkpointlocation", "queryname")
+_OPTIONS: Final = (START_SNAPSHOT, FROM_TIMESTAMP, MAX_FILES, MAX_ROWS, SKIP_OVERWRITES, SKIP_DELETES, BRANCH)
 _NAMES: Final = {**{name: name for name in _OPTIONS}, **{name.removeprefix(_PREFIX): name for name in _OPTIONS}}
 
 
-def stream_options(options: Mapping[str, str], branch: str) -> tuple[StreamRules, StreamLimits]:
-    """Return where a stream of a branch begins and what its batches take.
+def stream_options(options: Mapping[str, str], branch: str | None) -> tuple[StreamRules, StreamLimits]:
+    """Return where a stream begins and what its batches take; ``branch`` is that of the table's name, if it has one.
 
     Raises:
         PolicyError: an unknown option, one that is given twice, two that exclude each other, or an invalid value.
@@ -37,8 +53,11 @@ def stream_options(options: Mapping[str, str], branch: str) -> tuple[StreamRules
         raise PolicyError(f"the options {START_SNAPSHOT} and {FROM_TIMESTAMP} exclude each other: keep one")
     since = given.get(FROM_TIMESTAMP)
     now = since is not None and since.strip().lower() == _NOW
+    other = named_ref(given, BRANCH)
+    if branch is not None and other is not None:
+        raise PolicyError(f"two branches are named, {branch!r} by the table's name and {other!r} by the option {BRANCH}: keep one")
     rules = StreamRules(
-        branch=branch,
+        branch=branch or other or MAIN_BRANCH,
         after=integer(START_SNAPSHOT, given[START_SNAPSHOT]) if START_SNAPSHOT in given else None,
         from_ms=None if since is None or now else milliseconds(FROM_TIMESTAMP, since),
         now=now,
@@ -46,6 +65,39 @@ def stream_options(options: Mapping[str, str], branch: str) -> tuple[StreamRules
         skip_deletes=_boolean(given, SKIP_DELETES),
     )
     return rules, StreamLimits(files=_positive(given, MAX_FILES), rows=_positive(given, MAX_ROWS))
+
+
+def schema_read(options: Mapping[str, str]) -> ReadOptions:
+    """Return the read that has the columns of a read, or of a stream: Spark asks for them without telling which it is.
+
+    Raises:
+        PolicyError: no table, or options of neither.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    only = [name for name in given if name in _NAMES and name not in {START_SNAPSHOT, BRANCH}]
+    if not only:
+        return ReadOptions.parse(options)
+    rules, _ = stream_options(options, None)
+    return ReadOptions(table=named_table(given, "load"), branch=None if rules.branch == MAIN_BRANCH else rules.branch)
+
+
+def sink_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a query that are for each write of its batches; one that numbers batches is a PolicyError."""
+    for name in options:
+        if name.lower() in {STREAM_QUERY, STREAM_EPOCH}:
+            raise PolicyError(
+                f"option {name} is for the writes of foreachBatch: Spark gives a stream its id, and its batches their numbers"
+            )
+    return {name: value for name, value in options.items() if name.lower() not in _OF_QUERIES}
+
+
+def batch_options(options: Mapping[str, str], table: TableName) -> dict[str, str]:
+    """Return what ``sink_options`` does, without the table; another one than ``table`` is a PolicyError too."""
+    given = sink_options(options)
+    named = next((value for name, value in given.items() if name.lower() == TABLE), None)
+    if named is not None and TableName.parse(named) != table:
+        raise PolicyError(f"two tables are named, {str(table)!r} and {named!r} by the option {TABLE}: keep one")
+    return {name: value for name, value in given.items() if name.lower() not in {PATH, TABLE}}
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:

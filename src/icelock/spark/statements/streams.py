@@ -1,4 +1,4 @@
-"""``spark.readStream.table`` and ``writeStream.toTable``: what Spark asks of a table as a stream, and the rows of batches.
+"""``spark.readStream`` and ``writeStream`` of tables: what Spark asks of a table as a stream, and the rows of batches.
 
 Out of a table: 1 a query that starts opens the stream (``TableStream.java``), which has a function of its own here. 2 for each batch Spark
 asks up to where it goes: the table is loaded again, and the plan is that of ``table.stream``. 3 an optimizer rule puts a native scan of the
@@ -13,42 +13,43 @@ Not here: which files a batch has (``table.stream``).
 
 from __future__ import annotations
 
-import threading
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
 
 from icelock.errors import PolicyError
+from icelock.spark.columns.types import spark_schema
+from icelock.spark.driver.open_stream import OpenStream
 from icelock.spark.driver.target import check_same_table
 from icelock.spark.native.scan import native_read
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.settings.catalogs import any_table_of, table_of
 from icelock.spark.settings.options import BRANCH
-from icelock.spark.settings.stream_options import stream_options
+from icelock.spark.settings.stream_options import batch_options
 from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.table_writer import TableWriter
 from icelock.table.epochs import Epoch
 from icelock.table.plain import PlainTable
-from icelock.table.stream import StreamLimits, StreamOffset, TableStream
-
-# Spark's own of a query that writes.
-_OF_QUERIES: Final = ("checkpointlocation", "queryname", "path")
+from icelock.table.stream import StreamLimits, StreamOffset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from icelock.spark.statements.asked import Answer
     from icelock.spark.statements.tables import LoadedTable
+    from icelock.table.plain import AnyTable
 
 
 def open_stream(session: StatementSession, loaded: LoadedTable, asked: Asked) -> dict[str, Any]:
     """Return a function for a stream of a table, where it begins, and the limits of its batches.
 
     Raises:
-        PolicyError: invalid options, a plain table, or a place to begin with that is not in the table's history.
+        PolicyError: invalid options, a plain table, columns that changed, or a place to begin with that is not in the table's history.
     """
-    if isinstance(loaded.table, PlainTable):
-        raise PolicyError(f"table {loaded.name} is plain, and icelock streams encrypted tables: use Iceberg's own Spark runtime for it")
     opened = _OpenStream(session, loaded, asked["options"])
+    _check_columns(loaded, asked.get("columns"))
     known = asked.get("initial")
     initial = opened.now().initial() if known is None else StreamOffset.parse(known)
     return {
@@ -59,43 +60,39 @@ def open_stream(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     }
 
 
-class _OpenStream:
-    """The stream of a query."""
+def _check_columns(loaded: LoadedTable, columns: str | None) -> None:
+    """Check that a table has the columns that a query was defined with, as Spark's JSON, where Spark did not take them from it."""
+    if columns is not None:
+        given = StructType.fromJson(json.loads(columns))
+        now = spark_schema(loaded.table.schema(), table=str(loaded.name))
+        if given.simpleString() != now.simpleString():
+            raise PolicyError(f"the columns of table {loaded.name} changed since the DataFrame was made: load it again")
+
+
+class _OpenStream(OpenStream):
+    """The stream of a query of this session."""
 
     def __init__(self, session: StatementSession, loaded: LoadedTable, options: Mapping[str, str]) -> None:
-        self._session = session
-        self._name = loaded.name
-        self._uuid = loaded.table.metadata.table_uuid
-        self._schema_id = loaded.table.metadata.current_schema_id
-        self._rules, self.limits = stream_options(options, loaded.at.branch or MAIN)
-        self._known: tuple[str, TableStream] | None = None
-        self._lock = threading.Lock()
+        name = loaded.name
+
+        def load() -> AnyTable:
+            return any_table_of(session.catalog(name.catalog), name)
+
+        super().__init__(load, loaded.table, str(name), options, loaded.at.branch)
         self.answers: Mapping[str, Answer] = {
             "head": lambda _session, _asked: self.now().head,
             "latest": lambda _session, asked: self._latest(asked),
             "batch": self._batch,
         }
 
-    def now(self) -> TableStream:
-        """Return the stream of the table as it is now; a table that was made again is a PolicyError."""
-        table = any_table_of(self._session.catalog(self._name.catalog), self._name)
-        metadata = table.metadata
-        if metadata.table_uuid != self._uuid:
-            raise PolicyError(f"table {self._name} was dropped and made again: start the query again, with a new checkpoint")
-        with self._lock:
-            if self._known is None or self._known[0] != table.metadata_location:
-                planned = metadata.model_copy(update={"current_schema_id": self._schema_id})
-                self._known = table.metadata_location, TableStream(planned, table.io, self._rules, str(self._name))
-            return self._known[1]
-
     def _latest(self, asked: Asked) -> str | None:
-        limits = StreamLimits(files=asked.get("files"), rows=asked.get("rows"), last=asked.get("last"))
-        found = self.now().latest(StreamOffset.parse(asked["start"]), limits)
-        return None if found is None else found.to_json()
+        start = StreamOffset.parse(asked["start"])
+        found = self.latest(start, StreamLimits(files=asked.get("files"), rows=asked.get("rows"), last=asked.get("last")))
+        return None if found == start else found.to_json()
 
     def _batch(self, session: StatementSession, asked: Asked) -> int:
         scan = self.now().batch(StreamOffset.parse(asked["start"]), StreamOffset.parse(asked["end"]), asked["columns"])
-        native = native_read(session.spark, scan, str(self._name))
+        native = native_read(session.spark, scan, self._name)
         if native.rows is None or native.rest:
             reason = native.reason or "some files are not Parquet files with field ids"
             raise PolicyError(f"table {self._name} cannot be read as a stream, which Spark's own reader must be able to read: {reason}")
@@ -117,7 +114,7 @@ def write_batch(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     branch = loaded.at.branch or MAIN
     if epoch.is_in(table.metadata, branch):
         return True
-    given = {name: value for name, value in asked["options"].items() if name.lower() not in _OF_QUERIES}
+    given = batch_options(asked["options"], loaded.name)
     writer = TableWriter(session.rows(asked.given), str(loaded.name), table, epoch).options(**given)
     if branch != MAIN:
         writer.option(BRANCH, branch)

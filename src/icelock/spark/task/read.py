@@ -8,11 +8,11 @@ Not here: planning (``spark.driver.plan_read``), reading a file (``arrow.read.ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from icelock.errors import PolicyError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from icelock.arrow.read.context import ReadContext
+    from icelock.plan.task import ScanTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +105,20 @@ class TaskReader(ExecutorReader):
         for task in tasks:
             for batch in read_task(context, task):
                 yield spark_batch(batch, schema)
+
+
+class StreamSplit(Split):
+    """The data files of one task of a stream's batch, with what their reader needs: Spark plans a reader once for all batches."""
+
+    def __init__(self, tasks: Sequence[ScanTask], plan: ReadPlan | None) -> None:
+        super().__init__(tasks)
+        self.plan = plan
+
+
+class StreamTaskReader(DataSourceStreamReader):
+    """The reader of a stream on executors."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split, as ``TaskReader``."""
+        plan = partition.plan if isinstance(partition, StreamSplit) else None
+        return iter(()) if plan is None else TaskReader(plan).read(partition)

@@ -23,10 +23,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from icelock.errors import PolicyError
 from icelock.spark.sealed.hpke import Sender
-from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles
+from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles, StreamFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 POSITIONS: Final = ("icelock replaced file", "icelock replaced position")
 OPERATION: Final = "icelock operation"
+QUERY: Final = "sql.streaming.queryId"  # Spark's local property
 DELETES: Final = 1  # Spark's RowDeltaUtils.DELETE_OPERATION
 _WRITE_SETTINGS: Final = ("write.", "format-version")
 
@@ -128,6 +130,25 @@ class TaskWriter(DataSourceArrowWriter):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.plan.location})"
+
+
+class StreamTaskWriter(DataSourceStreamArrowWriter):
+    """The writer of a batch of a stream on executors; ``ticket`` is what ``sealed_write`` returned."""
+
+    def __init__(self, plan: WritePlan, ticket: bytes) -> None:
+        self._plan = plan
+        self._ticket = ticket
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamFiles:
+        """Write the rows of one task; errors are those of ``write_rows``, and a PolicyError where Spark does not tell the query."""
+        task = TaskContext.get()
+        query = None if task is None else task.getLocalProperty(QUERY)
+        if query is None:
+            raise PolicyError("Spark does not tell tasks which query they are of, so its batches could be written twice: use foreachBatch")
+        return StreamFiles(write_rows(self._plan, iterator), self._ticket, query)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._plan.location})"
 
 
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> SealedFiles:

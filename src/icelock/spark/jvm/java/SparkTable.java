@@ -205,7 +205,7 @@ public class SparkTable implements SupportsRead, SupportsMetadataColumns, Suppli
 
     @Override
     public MicroBatchStream toMicroBatchStream(String folder) {
-      return new TableStream(table.python, options, folder);
+      return new TableStream(table.python, options, folder, null);
     }
 
     @Override

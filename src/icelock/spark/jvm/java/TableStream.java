@@ -40,8 +40,12 @@ public class TableStream implements MicroBatchStream, SupportsTriggerAvailableNo
   private String shown;
   private LogicalPlan rows;
 
-  /** Opens the stream for a query; its files of this source are below a folder of the checkpoint. */
-  TableStream(PythonProcess table, Map<?, ?> options, String folder) {
+  /**
+   * Opens the stream for a query; its files of this source are below a folder of the checkpoint.
+   *
+   * @param columns that the query was defined with, as Spark's JSON, where that was not together with the table; or null
+   */
+  TableStream(PythonProcess table, Map<?, ?> options, String folder, String columns) {
     String known = null;
     Path path = new Path(folder, BEGINNING);
     SparkSession session = (SparkSession) SparkSession.getActiveSession().get();
@@ -53,6 +57,7 @@ public class TableStream implements MicroBatchStream, SupportsTriggerAvailableNo
       Map<Object, Object> request = PythonProcess.request("open stream");
       request.put("options", options);
       request.put("initial", known);
+      request.put("columns", columns);
       opened = (Map<?, ?>) table.call(request);
       python = table.other(opened.get("target"));
       initial = new Place((String) opened.get("initial"));
