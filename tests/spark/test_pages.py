@@ -28,6 +28,8 @@ def here(spark) -> Iterator[Path]:
     for query in spark.streams.active:
         query.stop()
     spark.catalog.setCurrentCatalog("spark_catalog")
+    for view in (table.name for table in spark.catalog.listTables() if table.isTemporary):
+        spark.catalog.dropTempView(view)
     for path in {*folder.iterdir()} - before:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
