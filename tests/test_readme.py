@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from icelock.cli.main import main
 from tests.pages.blocks import read_page
 from tools import licences
+from tools.site import api, notebook
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -87,6 +88,13 @@ def test_every_page_is_reachable_from_the_index(page):
 def test_every_page_is_in_the_navigation_of_the_site(page):
     listed = re.findall(r"(?:- |: )([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert listed.count(str(page.relative_to(ROOT / "docs"))) == 1, "mkdocs.yml, nav"
+
+
+def test_the_site_has_a_page_for_each_public_module_and_notebooks_are_made_of_their_pages():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page for page in api.api_pages() if f": {page}\n" not in navigation] == [], "mkdocs.yml, nav"
+    old = [page for page in notebook.pages() if page.with_suffix(".ipynb").read_text(encoding="utf-8") != notebook.render(page)]
+    assert old == [], "python -m tools.site.notebook"
 
 
 def test_licences_are_those_that_the_installed_packages_name():

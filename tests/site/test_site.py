@@ -24,7 +24,16 @@ from tools.wrap import pages
 pytest.importorskip("mkdocs", reason="make test-site has MkDocs")
 
 DOCS = [path for path in pages() if path != ROOT / "README.md"]
-MODULES = ("icelock", "icelock.spark", "icelock.maintenance", "icelock.errors", "icelock.kms", "icelock.testing")
+MODULES = (
+    "icelock",
+    "icelock.spark",
+    "icelock.maintenance",
+    "icelock.polars",
+    "icelock.duckdb",
+    "icelock.errors",
+    "icelock.kms",
+    "icelock.testing",
+)
 # What a browser loads without being asked.
 LOADED = (("link", "href"), ("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data"))
 

@@ -23,9 +23,10 @@ def api_pages() -> dict[str, str]:
 
 
 def _rows() -> dict[str, str]:
-    """Return the page's table: the module, and what of it is public."""
+    """Return the page's table: each module, and what of it is public; a row may name several."""
     text = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition(_PUBLIC)[2]
-    return {name.strip("` "): said for name, said in re.findall(r"^\| ([^|]+) \| (.+) \|$", text, re.MULTILINE) if name != "---"}
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", text, re.MULTILINE)
+    return {name.strip("` "): said for names, said in rows if names != "---" for name in names.split(", ")}
 
 
 def _classes(said: str, package: str) -> list[str]:
