@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "reference" / "dependencies.md"
 # Extras for those who work on icelock itself, and names for several others.
-_NOT_USERS: Final = {"demo", "dev", "docs", "test"}
+_NOT_USERS: Final = {"demo", "dev", "docs", "test", "typed"}
 # Where the page is written says nothing of what is on it.
 _MACHINE: Final = {"python_version": "3.11", "python_full_version": "3.11.0", "sys_platform": "linux", "platform_system": "Linux"}
 # Metadata that has the licence's text, or a name that is no identifier of SPDX.
