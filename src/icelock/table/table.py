@@ -52,8 +52,6 @@ from icelock.table.scan import DataScan, IncrementalAppendScan
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from icelock.table.changes.changelog import Changes
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
 
@@ -221,12 +219,6 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
     def inspect(self) -> InspectTable:
         """Tables of files, manifests, snapshots and entries, without keys."""
         return InspectTable(self)
-
-    def to_polars(self) -> pl.LazyFrame:
-        """Return a Polars lazy frame of the table, see ``icelock.polars.scan``."""
-        from icelock.polars import scan  # noqa: PLC0415 - an extra, and slow to import
-
-        return scan(self)
 
     def incremental_append_scan(
         self,
