@@ -89,6 +89,7 @@ def read(table: icelock.Table) -> int:
     scan = scan.filter("card = '4000-2'").select("card").use_ref("audit").with_case_sensitive(case_sensitive=False)
     for batch in scan.to_arrow_batch_reader():
         print(batch.num_rows)
+    scan.to_duckdb("cards").execute("select 1")
     print(scan.to_pandas().shape, scan.to_polars().describe(), table.to_polars().collect().height)
     print(scan.projection().column_names, [task.file.file_path for task in scan.plan_files()])
     appended = table.incremental_append_scan(from_snapshot_id_exclusive=1, selected_fields=("id",))
