@@ -16,8 +16,8 @@ from pyiceberg.exceptions import ValidationException
 
 from icelock.spark.driver import jobs_here
 from icelock.spark.driver.jobs_here import JobsHere
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.sealed.job import Action, Job
+from icelock.table.change_result import ChangeResult
 from tests.lakes.sqlite import KEY
 
 pytestmark = pytest.mark.spark

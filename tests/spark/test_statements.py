@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
 from icelock.errors import PolicyError
-from icelock.spark.driver.result import ChangeResult
+from icelock.table.change_result import ChangeResult
 from tests.helpers.second_spark import on_second
 from tests.lakes.sqlite import KEY, KEYED
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from icelock import nearest
 from icelock.cli.output import fail
 
 # A command's name, which is that of its module (if ``_MODULES`` has no other) and of the function in it, and what it does: the first
@@ -52,6 +53,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            if cmd_name not in self.commands:
+                ctx.fail(f"No such command {cmd_name!r}; {nearest.hint(cmd_name, COMMANDS, otherwise='there are')}.")
             return super().get_command(ctx, cmd_name)
         if cmd_name in _CONFIGURED:
             # First: PyIceberg reads its configuration while it is imported.

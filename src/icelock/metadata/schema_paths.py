@@ -85,6 +85,20 @@ def find_column(schema: Schema, name: str, *, case_sensitive: bool) -> NestedFie
     return schema.find_field(name)
 
 
+def column_list(given: Iterable[str], *, argument: str) -> tuple[str, ...]:
+    """Return names of columns; one name as text, whose letters would be names, is a PolicyError about the ``argument``."""
+    if isinstance(given, str):
+        raise PolicyError(f"{argument} is {given!r}; it must be a list of names, such as {argument}={[given]!r}")
+    return tuple(given)
+
+
+def near_columns(names: Iterable[str], known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the first of some names that is near one of the ``known``, else nothing."""
+    have = list(known)
+    near = next((found for name in names for found in difflib.get_close_matches(name, have, n=1)), None)
+    return f"; did you mean {near!r}?" if near is not None else ""
+
+
 def unknown_column(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not a column."""
     names = list(known)

@@ -29,13 +29,13 @@ from icelock.metadata.metadata_columns import FILE, POS, ROW_ID
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.arguments import checked
 from icelock.spark.columns.types import contains, quoted
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.target import TableDescription
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
 from icelock.spark.task.write import POSITIONS
+from icelock.table.change_result import ChangeResult
 from icelock.table.epochs import Epoch
 
 if TYPE_CHECKING:

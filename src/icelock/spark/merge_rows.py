@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from icelock.errors import PolicyError
 from icelock.spark.arguments import checked
 from icelock.spark.columns.types import quoted
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import is_classic, settings_of
+from icelock.table.change_result import ChangeResult
 from icelock.table.epochs import Epoch
 
 

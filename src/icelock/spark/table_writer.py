@@ -20,7 +20,6 @@ from icelock.errors import PolicyError
 from icelock.plan.filters.text import parse_filter
 from icelock.spark.arguments import checked
 from icelock.spark.driver.distribution import check_options
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
@@ -35,6 +34,7 @@ from icelock.spark.settings.write_options import (
     WriteOptions,
     distribution_options,
 )
+from icelock.table.change_result import ChangeResult
 
 if TYPE_CHECKING:
     from icelock.table.epochs import Epoch

@@ -32,11 +32,16 @@ from icelock.table.commit.protocol import CommitProtocol
 from icelock.table.commit.rewrite import EncryptedRewrite, FileGroup, GroupsChange
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
 from icelock.table.commit.staged import Staged, is_fresh
+from icelock.table.named_updates import NamedUpdateSchema, NamedUpdateSortOrder, NamedUpdateSpec
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineChange, EngineWork
 from icelock.table.snapshot_guard import check_summary
 
 if TYPE_CHECKING:
+    from pyiceberg.table.update.schema import UpdateSchema
+    from pyiceberg.table.update.sorting import UpdateSortOrder
+    from pyiceberg.table.update.spec import UpdateSpec
+
     from icelock.table.table import Table
 
 
@@ -72,6 +77,19 @@ class DataFileTransaction(Transaction):
     ) -> EncryptedUpdateSnapshot:
         """Return producers that write encrypted metadata files."""
         return EncryptedUpdateSnapshot(self, branch=branch, snapshot_properties=dict(snapshot_properties or {}))
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
+        """Return a builder of a new schema."""
+        mapping = self.table_metadata.name_mapping()
+        return NamedUpdateSchema(self, allow_incompatible_changes, case_sensitive, name_mapping=mapping)
+
+    def update_spec(self) -> UpdateSpec:
+        """Return a builder of a new partition spec."""
+        return NamedUpdateSpec(self)
+
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
+        """Return a builder of a new sort order."""
+        return NamedUpdateSortOrder(self, case_sensitive=case_sensitive)
 
     def commit_transaction(self) -> Table:
         """Commit what is staged; a transaction whose commit failed cannot be used again.

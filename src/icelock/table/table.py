@@ -24,7 +24,6 @@ from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
@@ -39,6 +38,7 @@ from icelock.io.file_io import EncryptingFileIO
 from icelock.io.storage import open_storage
 from icelock.kms.client import KmsClient
 from icelock.metadata.entry_reader import checked_avro
+from icelock.metadata.schema_paths import column_list
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, name_mapping_of, read_metadata
 from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
@@ -47,8 +47,10 @@ from icelock.table.encryption import TableEncryption
 from icelock.table.guard import check_metadata, refuse_statistics
 from icelock.table.inspect import InspectTable
 from icelock.table.moments import to_millis
+from icelock.table.named_updates import NamedUpdateSpec
 from icelock.table.other_readers import NoOtherReaders
-from icelock.table.scan import DataScan, IncrementalAppendScan
+from icelock.table.reported_changes import ReportedChanges
+from icelock.table.scan import DataScan, IncrementalAppendScan, checked_limit
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class _Version:
         return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
 
 
-class Table(DescribedTable, NoOtherReaders, IcebergTable):
+class Table(DescribedTable, NoOtherReaders, ReportedChanges, IcebergTable):  # type: ignore[misc]  # PyIceberg's return nothing
     """A table of format version 3, encrypted or plain; a plain one can only be read (there is no plaintext writer).
 
     Safe to share between threads: every scan and every transaction has one version, and versions only go forward.
@@ -198,11 +200,11 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
             table_metadata=version.metadata,
             io=version.io,
             row_filter=parse_filter(row_filter),
-            selected_fields=tuple(selected_fields),
+            selected_fields=column_list(selected_fields, argument="selected_fields"),
             case_sensitive=case_sensitive,
             snapshot_id=snapshot_id,
             options={**(options or {}), **({} if self.catalog is None else {CATALOG: self.catalog.name})},
-            limit=limit,
+            limit=checked_limit(limit),
             catalog=None,
             table_identifier=self._identifier,
         )
@@ -241,13 +243,13 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
             table_metadata=version.metadata,
             io=version.io,
             row_filter=parse_filter(row_filter),
-            selected_fields=tuple(selected_fields),
+            selected_fields=column_list(selected_fields, argument="selected_fields"),
             case_sensitive=case_sensitive,
             from_snapshot_id=from_snapshot_id_exclusive,
             from_snapshot_inclusive=False,
             to_snapshot_id=to_snapshot_id_inclusive,
             options=dict(options or {}),
-            limit=limit,
+            limit=checked_limit(limit),
         )
 
     def changes(
@@ -291,19 +293,6 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
         wanted = changelog.Wanted(identifier_fields=tuple(identifier_fields), updates=updates, net_changes=net_changes)
         return changelog.Changes(scan, between, wanted)
 
-    def add_files(
-        self,
-        file_paths: list[str],
-        snapshot_properties: Mapping[str, str] | None = None,
-        check_duplicate_files: bool = True,
-        branch: str | None = MAIN_BRANCH,
-        *,
-        reencrypt: bool = False,
-    ) -> None:
-        """Append the rows of plain Parquet files, encrypted; see ``EncryptedTransaction.add_files``."""
-        with self.transaction() as tx:
-            tx.add_files(file_paths, snapshot_properties, check_duplicate_files, branch, reencrypt=reencrypt)
-
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)
         self._version = self._made(self.metadata, self.metadata_location)
@@ -317,7 +306,7 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """Return a builder of a new partition spec."""
-        return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
+        return NamedUpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Return a builder of a new schema."""
@@ -344,7 +333,7 @@ class Table(DescribedTable, NoOtherReaders, IcebergTable):
         return MaintenanceTable(self)
 
 
-class StaticTable(Table, IcebergStaticTable):
+class StaticTable(Table, IcebergStaticTable):  # type: ignore[misc]  # likewise
     """A table read from its metadata file, without a catalog; it cannot be written or refreshed."""
 
     def refresh(self) -> NoReturn:

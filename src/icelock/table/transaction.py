@@ -37,7 +37,9 @@ from icelock.table.rows.upsert import Upsert
 
 
 class EncryptedTransaction(Described, DataFileTransaction):
-    """PyIceberg's ``Transaction`` on an encrypted table."""
+    """PyIceberg's ``Transaction`` on an encrypted table; ``rows_written`` counts the new rows, not those that were only copied."""
+
+    rows_written = 0
 
     _inside: ClassVar[frozenset[str]] = frozenset(
         {
@@ -209,8 +211,7 @@ class EncryptedTransaction(Described, DataFileTransaction):
         check_branch(self.table_metadata.refs, branch, table=self.staged.name)
         plain.check()
         self.staged.prepare_kek()
-        files = write_data_files(self.staged.write_context(), plain.rows(), task_id=0, entropy=self.staged.entropy)
-        self.append_data_files(files, snapshot_properties=snapshot_properties, branch=branch)
+        self.append_data_files(self._write(plain.rows()), snapshot_properties=snapshot_properties, branch=branch)
 
     def manage_snapshots(self) -> ManageSnapshots:
         """Return a builder that creates and moves branches and tags in this transaction."""
@@ -241,9 +242,11 @@ class EncryptedTransaction(Described, DataFileTransaction):
         self.staged.prepare_kek()
         return rows
 
-    def _write(self, df: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
-        batches = df.to_batches() if isinstance(df, pa.Table) else df
-        return write_data_files(self.staged.write_context(), batches, task_id=0, entropy=self.staged.entropy)
+    def _write(self, rows: pa.Table | Iterable[pa.RecordBatch]) -> list[DataFile]:
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+        files = write_data_files(self.staged.write_context(), batches, task_id=0, entropy=self.staged.entropy)
+        self.rows_written += sum(int(file.record_count) for file in files)
+        return files
 
     def _refuse(self, what: str) -> NoReturn:
         raise PolicyError(f"table {self.staged.name} is encrypted: {what} is not supported; nothing was changed")

@@ -31,6 +31,7 @@ from icelock.arrow.nested import Converter, all_valid, converted_list, converted
 from icelock.arrow.types import UUID_STORAGE, floating, is_list_like, repeated
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import PolicyError
+from icelock.metadata.schema_paths import near_columns
 
 _MICROSECOND: Final = (ice.TimestampType, ice.TimestamptzType, ice.TimeType)
 
@@ -193,7 +194,8 @@ class _Compiler:
         extra = sorted(set(names) - known)
         if extra:
             listed = ", ".join(repr(prefix + name) for name in extra)
-            self.problems.append(f"the table has no column {listed} (add it with union_by_name, or drop it from the input)")
+            near = near_columns(extra, known - set(names))
+            self.problems.append(f"the table has no column {listed} (add it with union_by_name, or drop it from the input){near}")
         slots = []
         for field in fields:
             index = names.index(field.name) if field.name in names else None

@@ -37,7 +37,7 @@ from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.metadata_columns import LAST_UPDATED, ROW_ID
 from icelock.spark.driver.new_table import CREATES, new_table_transaction
-from icelock.spark.driver.result import ChangeResult, result_of
+from icelock.spark.driver.result import result_of
 from icelock.spark.driver.target import TargetFiles, check_same_table, target_files, target_scan
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose, Staged, check_staged, put, put_result, take
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
@@ -45,6 +45,7 @@ from icelock.spark.sealed.seen import base_of
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import open_catalog, open_table, table_of
 from icelock.spark.settings.session import Settings
+from icelock.table.change_result import ChangeResult
 from icelock.table.commit.conflicts import MERGE_ISOLATION, Since, check_same_columns, check_same_names
 from icelock.table.epochs import EpochCommittedError
 from icelock.table.rows.file_rewrite import EngineWork

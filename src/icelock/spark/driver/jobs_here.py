@@ -30,7 +30,6 @@ from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.new_table import CREATES
 from icelock.spark.driver.plan_read import RewritePlanning
 from icelock.spark.driver.plan_write import planned_change, planned_write
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.rewrite_here import rewrite_here
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
@@ -41,6 +40,7 @@ from icelock.spark.sealed.job import Action, Job, Staged
 from icelock.spark.sealed.ticket import PlannedWrite
 from icelock.spark.settings.catalogs import catalog_of, table_of
 from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.table.change_result import ChangeResult
 from icelock.table.table import Table
 
 _FRESH_SECONDS: Final = 60

@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.new_table import new_layout
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.source import NAME
 from icelock.spark.driver.target import TableDescription
 from icelock.spark.jvm.rules import activate, seen_in_plan
@@ -30,6 +29,7 @@ from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, Planne
 from icelock.spark.sealed.seen import Seen, refuse, seen_in
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import Settings, is_classic, settings_of
+from icelock.table.change_result import ChangeResult
 
 if TYPE_CHECKING:
     from icelock.table.table import Table

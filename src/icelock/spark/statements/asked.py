@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from icelock.catalog.base import EncryptedCatalog
 from icelock.spark.driver.interrupts import begin
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.jvm.callbacks import callbacks_of
 from icelock.spark.read_table import session_catalog
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import settings_of
+from icelock.table.change_result import ChangeResult
 from icelock.table.epochs import Epoch
 
 _STATEMENT: Final = "icelock.statement"

@@ -20,7 +20,6 @@ from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.jobs_here import JobsHere
 from icelock.spark.driver.new_table import iceberg_schema
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
@@ -32,6 +31,7 @@ from icelock.spark.statements.definitions import create_table as create_empty_ta
 from icelock.spark.statements.definitions import makes_plain, new_table_form, plain_schema, table_properties
 from icelock.spark.table_writer import TableWriter, write_to
 from icelock.spark.task.write import OPERATION, POSITIONS
+from icelock.table.change_result import ChangeResult
 from icelock.table.plain import PlainTable
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.commit import remove
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
-from icelock.spark.driver.result import ChangeResult
 from icelock.spark.driver.run_jobs import rows_seen
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.hpke import Recipient
@@ -47,6 +46,7 @@ from icelock.spark.settings.options import TABLE, TableName
 from icelock.spark.settings.session import settings_of
 from icelock.spark.settings.write_options import WRITE_FORMAT, WriteOptions, distribution_options, properties_for
 from icelock.spark.task.write_plain import PlainWritePlan, data_files, write_plain_rows
+from icelock.table.change_result import ChangeResult
 from icelock.table.plain import PlainTable, engine_scan
 from icelock.table.scan import DataScan
 

@@ -29,7 +29,7 @@ from icelock.arrow.write.conform import InputPlan
 from icelock.arrow.write.context import WriteContext
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
-from icelock.metadata.schema_paths import find_column
+from icelock.metadata.schema_paths import column_list, find_column
 
 _LISTED: Final = 200  # PyIceberg's evaluators look at no more literals
 # Types whose Arrow values are those of filters.
@@ -130,7 +130,7 @@ def _key_fields(schema: Schema, join_cols: Sequence[str] | None, *, case_sensiti
     if join_cols is None:
         names = [schema.find_column_name(field_id) or "" for field_id in sorted(schema.identifier_field_ids)]
     else:
-        names = list(join_cols)
+        names = list(column_list(join_cols, argument="join_cols"))
     if not names:
         raise PolicyError("upsert needs a key: give join_cols, or set the table's identifier fields")
     top = {field.field_id for field in schema.fields}

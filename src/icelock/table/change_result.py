@@ -1,0 +1,82 @@
+"""What a change of rows did, as users are told: ``ChangeResult``.
+
+Not here: what Spark's tasks count (``spark.driver.result``), who returns it (``table.reported_changes``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from pyiceberg.table.snapshots import Snapshot
+
+from icelock.shown import Shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ChangeResult(Shown):
+    """What an operation did; ``snapshot_id`` is None if there was nothing to do, and no snapshot was made.
+
+    Args:
+        snapshot_id: of the snapshot that it made.
+        rows_inserted: new rows; those of an overwrite that replace others are new rows.
+        rows_updated: rows that an upsert changed.
+        rows_deleted: rows that are gone; None where it would take reading them: those of a table that is replaced, and of files with
+            equality deletes or position delete files that are removed as a whole.
+        files_added: data files, those with rows that were only copied too.
+        files_removed: data files.
+        delete_files_added: deletion vectors.
+        delete_files_removed: deletion vectors and other delete files that are no longer needed.
+    """
+
+    snapshot_id: int | None = None
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int | None = 0
+    files_added: int = 0
+    files_removed: int = 0
+    delete_files_added: int = 0
+    delete_files_removed: int = 0
+
+    @classmethod
+    def of_snapshot(cls, snapshot: Snapshot | None, inserted: int) -> Self:
+        """Return what a snapshot did, by its summary, that added so many new rows; None: there was nothing to do."""
+        if snapshot is None or snapshot.summary is None:
+            return cls()
+        summary = snapshot.summary.additional_properties
+        return cls(
+            snapshot_id=snapshot.snapshot_id,
+            rows_inserted=inserted,
+            rows_deleted=rows_removed(inserted, summary),
+            files_added=number(summary, "added-data-files"),
+            files_removed=number(summary, "deleted-data-files"),
+            delete_files_added=number(summary, "added-delete-files"),
+            delete_files_removed=number(summary, "removed-delete-files"),
+        )
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what ``to_json`` was called on."""
+        return cls(**json.loads(text))
+
+
+def rows_removed(inserted: int, summary: Mapping[str, str]) -> int | None:
+    """Return how many rows an overwrite removed, by what the snapshot has less than the one before."""
+    if number(summary, "total-equality-deletes") or number(summary, "removed-equality-deletes"):
+        return None
+    if number(summary, "removed-delete-files") != number(summary, "removed-dvs"):
+        return None
+    records = number(summary, "added-records") - number(summary, "deleted-records")
+    deletes = number(summary, "added-position-deletes") - number(summary, "removed-position-deletes")
+    return inserted - (records - deletes)
+
+
+def number(summary: Mapping[str, str], name: str) -> int:
+    """Return a count of a snapshot's summary; 0 where it has none."""
+    return int(summary.get(name, 0))
