@@ -8,6 +8,7 @@
 # make spark-sql-docs  runs every SQL case on Java Iceberg and on icelock, and writes docs/spark-sql.md
 # make test-next PYICEBERG=...  unit and golden tests on another PyIceberg: what pip calls it, or the path of its source
 # make operations-docs  tries every operation and writes docs/operations.md
+# make errors-docs  makes the mistakes that users make and writes docs/errors.md
 # make site    the documentation as a site, in build/site; make site-open shows it on http://127.0.0.1:8000, where its search works too
 # make dist    wheel, source archive and bill of materials in dist; the same source gives the same bytes
 # make bench   benchmarks
@@ -42,7 +43,7 @@ INSTALL := -m tools.environment
 UV := .cache/uv/.tried
 
 .PHONY: dist site site-open test-site test-typed demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
-.PHONY: interop interop-docs spark-sql-docs operations-docs check static bench venv clean java python
+.PHONY: interop interop-docs spark-sql-docs operations-docs errors-docs check static bench venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -57,7 +58,7 @@ AFTER ?=
 SPARK := tests/spark
 INTEROP := tests/interop tests/faults
 SERVICES := tests/catalogs tests/concurrency tests/services
-QUICK := tests/fuzz tests/golden tests/pages tests/property tests/unit
+QUICK := tests/fuzz tests/golden tests/mistakes tests/pages tests/property tests/unit
 # On all cores where it runs alone. Beside other lanes in one process: each process imports and collects all of it for itself.
 QUICK_PROCESSES ?= auto
 # Each lane has a cache of its own.
@@ -145,6 +146,9 @@ spark-sql-docs: java $(VENV)/.dev
 operations-docs: java $(VENV)/.dev
 	ICELOCK_SWEEPS=all $(BIN)/python -m pytest $(PYTEST_ARGS) tests/operations --ignore=tests/operations/test_page.py
 	$(BIN)/python -m tools.operations.page
+
+errors-docs: $(VENV)/.dev
+	$(BIN)/python -m tools.mistakes.page
 
 # What no lane does, which is what make ci has beside the lanes.
 static: java $(VENV)/.dev

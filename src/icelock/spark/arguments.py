@@ -55,6 +55,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "float": (lambda value: isinstance(value, Real), "a number"),
     "None": (lambda value: value is None, "None"),
     "Into": (lambda value: isinstance(value, str), "text"),
+    "History": (lambda value: isinstance(value, str), "text"),
     "Level": (lambda value: isinstance(value, str), "text"),
     "timedelta": (lambda value: isinstance(value, timedelta), "a timedelta"),
     "os.PathLike": (lambda value: isinstance(value, PathLike), "a path"),

@@ -44,7 +44,7 @@ class EncryptedTransaction(Described, DataFileTransaction):
     _inside: ClassVar[frozenset[str]] = frozenset(
         {
             *("append_data_files", "change_rows", "overwrite_data_files", "overwrite_with_data_files", "replace_partitions"),
-            *("rewrite_data_files", "staged", "update_location", "update_statistics"),
+            *("rewrite_data_files", "rows_written", "staged", "update_location", "update_statistics"),
         }
     )
 

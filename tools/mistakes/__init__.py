@@ -1,0 +1,1 @@
+"""Mistakes that users make, each run, and what is printed then: docs/errors.md."""

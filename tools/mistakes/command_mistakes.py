@@ -1,0 +1,24 @@
+"""Mistakes on the command line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tools.mistakes.mistake import Mistake
+
+# fmt: off
+
+COMMANDS: Final = (
+    Mistake(title="A command with a slip", code="icelock adit lake.shop.orders", says=("adit", "audit"), most=5, why="There is no such command.", remedy="Take the one that it offers, or see `icelock --help`."),
+    Mistake(title="A catalog with a slip", code="icelock audit laek.shop.orders", says=("laek", "did you mean 'lake'?"), why="PyIceberg's configuration has no catalog of that name.", remedy="Take the one that it offers."),
+    Mistake(title="A table with a slip", code="icelock expire lake.shop.odrers", says=("shop.odrers", "shop.orders"), why="The catalog has no table of that name.", remedy="Take the one that it offers."),
+    Mistake(title="A keyring that is there already", code="icelock keyring init keyring.json --key-file keyring.key", says=("keyring.json", "already exists", "icelock keyring add"), why="A keyring is never overwritten: its keys would be lost.", remedy="Add keys to it, or name another file."),
+    Mistake(title="No keyring at that path", code="icelock keyring list nowhere.json --key-file keyring.key", says=("nowhere.json", "icelock keyring init"), why="The path is wrong.", remedy="Correct it."),
+    Mistake(title="The key file of another keyring", code="icelock keyring list keyring.json --key-file other.key", before="from pathlib import Path\nPath('other.key').write_text('00' * 32)\nPath('other.key').chmod(0o600)", says=("keyring.json", "other.key"), why="The keyring was made with another key file.", remedy="Name that one."),
+    Mistake(title="A key that is there already", code="icelock keyring add keyring.json lake-key --key-file keyring.key", says=("'lake-key'", "icelock keyring rotate"), why="A new key under the name would hide the old one.", remedy="Choose another id, or make a new version."),
+    Mistake(title="A span of time in words", code="icelock expire lake.shop.orders --older-than yesterday", says=("yesterday", "3d"), most=5, why="A span is a number and a unit.", remedy="Write it as `1d`."),
+    Mistake(title="A level of rotation that is none", code="icelock rotate lake.shop.orders --level dek", says=("dek", "kek", "data"), most=5, why="There is no such level.", remedy="Choose one that it lists ([rotate](how-to/rotate.md))."),
+    Mistake(title="An option of compaction that is none", code="icelock compact lake.shop.orders --option min-input-file=2", says=("min-input-file", "min-input-files"), why="There is no such option.", remedy="Take the one that it offers."),
+    Mistake(title="A wrong filter", code="icelock compact lake.shop.orders --where \"ctiy = 'Oslo'\"", says=("'ctiy'", "did you mean 'city'?"), why="The table has no such column.", remedy="Take the one that it offers."),
+)
+SECTIONS: Final = {"On the command line": COMMANDS}
