@@ -17,8 +17,8 @@ import pytest
 
 from tests.helpers.turns import COSTLY
 
-# CPU seconds from which a test is listed: one of fifteen tests, which take half of the whole run.
-_LISTED_FROM: Final = 0.7
+# CPU seconds from which a test is listed: one of ten tests, which take two thirds of the whole run.
+_LISTED_FROM: Final = 0.4
 # Nothing of these waits: keys that leak, what README promises, kills and faults. Nor do modules that choose what they try today themselves.
 _NEVER: Final = ("tests/leak/", "tests/demo/", "tests/test_", "tests/crash/", "tests/faults/")
 _GROUPS: Final = Path("/sys/fs/cgroup")

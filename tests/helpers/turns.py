@@ -20,7 +20,7 @@ Cell = TypeVar("Cell")
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
 COSTLY: Final = Path(__file__).parents[1] / "costly.tsv"
 _SECOND_EVERY: Final = 3
-_COSTLY_EVERY: Final = 5
+_COSTLY_EVERY: Final = 7
 
 
 def turn(name: str, every: int) -> int:
@@ -68,7 +68,7 @@ def costly() -> dict[str, float]:
 
 
 def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float], *, second: bool) -> list[pytest.Item]:
-    """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a fifth by time."""
+    """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a seventh by time."""
     sweep = _second_sweep if second else _sweep
     waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and sweep(item) is None]
     loads, part_of = [0.0] * _COSTLY_EVERY, dict[pytest.Item, int]()

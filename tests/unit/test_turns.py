@@ -81,25 +81,25 @@ def test_all_are_run_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     assert turns.of_today(ON_SECOND, second=True) == ON_SECOND
 
 
-COSTS = {"a": 9.0, "b": 5.0, "c": 4.0, "d": 4.0, "e": 3.0, "f": 2.0, "test_sweep[0-a]": 50.0, "gone": 9.0}
-COSTLY = [Item(name) for name in "fedcba"]
+COSTS = {"a": 9.0, "b": 5.0, "c": 4.0, "d": 4.0, "e": 3.0, "f": 2.5, "g": 2.0, "h": 1.0, "test_sweep[0-a]": 50.0, "gone": 9.0}
+COSTLY = [Item(name) for name in "hgfedcba"]
 
 
 def test_the_costliest_share_their_days_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: 9 | 5 | 4 | 4 | 3 + 2."""
+    """By hand: 9 | 5 | 4 | 4 | 3 | 2.5 | 2 + 1."""
     monkeypatch.setattr(turns, "WHOLE", False)
     items: Any = [SWEEP[0], *COSTLY, DAILY]
     parts = []
-    for day in range(5):
+    for day in range(7):
         monkeypatch.setattr(turns, "turn", lambda _name, every, day=day: day % every)
         today: list[Any] = turns.costly_of_today(items, COSTS, second=False)
         assert (today[0], today[-1]) == (SWEEP[0], DAILY)
         parts.append("".join(item.nodeid for item in today[1:-1]))
-    assert parts == ["a", "b", "c", "d", "fe"]
+    assert parts == ["a", "b", "c", "d", "e", "f", "hg"]
     assert turns.costly_of_today([THIRD, *COSTLY[:1]], {"test_third": 9.0, "f": 1.0}, second=True)[0] == THIRD
 
 
 def test_what_is_listed() -> None:
-    small, large, at = "0.69\ttests/unit/test_b.py::test_x", "7.1\ttests/unit/test_b.py::test_y[a]", "0.7\ttests/a/test_a.py::test_z"
+    small, large, at = "0.39\ttests/unit/test_b.py::test_x", "7.1\ttests/unit/test_b.py::test_y[a]", "0.4\ttests/a/test_a.py::test_z"
     never, sweep = "9\ttests/leak/test_c.py::test_x", "8\ttests/spark/test_sweep.py::test_x"
     assert cpu_seconds.listed([small, large, at, never, sweep], ["tests/spark/test_sweep.py"]) == [at, large]
