@@ -59,6 +59,7 @@ HOOKS = {
     "TableStream": "test_streams_out.py::test_state_goes_on_over_batches",  # isStreaming and the stream of a relation of files
     "a data source's read": "test_push_down.py::test_filters_give_the_same_rows_pushed_and_not",
     "a data source's write": "test_write.py::test_append_and_overwrite_make_one_snapshot_each",
+    "a plan ahead": "test_ahead.py::test_a_plan_is_made_and_nothing_is_run",
     "its search for data sources": "test_data_source_search.py::test_other_data_sources_are_found_and_without_any_no_process_looks",
     "Arrow batches as PySpark compares them": "test_parts.py::test_arrow_form_is_pysparks",
     "PySpark's conversion of errors": "test_errors.py::test_other_errors_stay_as_they_are",

@@ -16,6 +16,7 @@ from icelock.keys.entropy import SystemEntropy
 from icelock.properties import check_catalog_properties, check_nested, is_number
 from icelock.spark.arguments import checked
 from icelock.spark.driver.source import NAME, data_source
+from icelock.spark.jvm.ahead import begin
 from icelock.spark.jvm.data_sources import register_before, spare_search
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
@@ -46,10 +47,13 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     Raises:
         PolicyError: what is no session or no catalog's properties, a catalog name with a dot, or an unknown or misspelt setting.
     """
-    activate(spark)
     if is_classic(spark):
+        begin(spark)
+        from icelock.spark.statements.session import connect_catalogs
+
         install()
         spare_search(spark)
+    activate(spark)
     before = attached(spark)
     own = _given_now(before, catalogs)
     given = {**catalogs_set(spark), **own}
@@ -76,8 +80,6 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
     spark.dataSource.register(data_source(settings))
     attach(spark, settings)
     if is_classic(spark):
-        from icelock.spark.statements.session import connect_catalogs
-
         connect_catalogs(spark, checked)
     elif is_connect(spark):
         from icelock.spark.connect_errors import explain_statements

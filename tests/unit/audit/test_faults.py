@@ -274,8 +274,9 @@ def test_a_keyring_that_is_not_there_says_nothing_of_its_keys(patient: Patient, 
     create_keyring(files["kms.local.path"], KeyFileUnlocker(path=files["kms.local.key-file"]), Keyring(protection=KeyFileProtection()))
     settings = {name: str(path) for name, path in files.items()}
     assert look(patient.file, kms=LocalKms(settings)).counts == {"master-key-missing": 1}
+    kms = LocalKms(settings)
     files[setting].unlink()
-    report = look(patient.file, kms=LocalKms(settings))
+    report = look(patient.file, kms=kms)
     assert (report.counts, report.verdict.value, report.unseen_count) == ({}, "could not look", 1)
     assert str(files[setting]) in str(report.unseen)
 

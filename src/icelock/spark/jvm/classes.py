@@ -75,12 +75,17 @@ def load_native(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     with _LOCK:
         jars = [_load(jvm, "rules", _RULES), _load(jvm, "native", _NATIVE)]
-        if getattr(context, _ADDED, None) is None:
+        if not are_loaded(spark):
             for jar in jars:
                 context._jsc.addJar(jar)
             callbacks_of(spark).forget()  # targets of a SparkContext that was stopped
             setattr(context, _ADDED, jars)
     return jvm.icelock
+
+
+def are_loaded(spark: SparkSession) -> bool:
+    """Whether a classic session's SparkContext has all classes."""
+    return getattr(spark.sparkContext, _ADDED, None) is not None
 
 
 def _load(jvm: Any, name: str, sources: tuple[str, ...]) -> str:
