@@ -80,7 +80,7 @@ def test_two_streams_into_one_table_at_once(spark_lake, copying):
 
 
 def test_two_queries_that_use_one_checkpoint_by_mistake(spark, spark_lake, copying):
-    """In one application Spark refuses the second; in two, see ``test_streams_killed``."""
+    """In one application: Spark refuses the second."""
     create(spark_lake, "t", "copy")
     for number in range(6):
         add(spark_lake, "t", number)
