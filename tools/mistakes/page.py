@@ -1,4 +1,7 @@
-"""Writes docs/errors.md from a run: ``make errors-docs``; ``tests/mistakes`` holds the page against a run each day."""
+"""Writes docs/errors.md from a run: ``make errors-docs``.
+
+``tests/mistakes`` holds the page against a run each day, ``tests/spark/test_mistakes.py`` what needs a session in turns.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tools.mistakes import command_mistakes, python_mistakes
+from tools.mistakes import command_mistakes, python_mistakes, spark_mistakes
 from tools.mistakes.mistake import Mistake
 from tools.mistakes.place import Place
+from tools.mistakes.spark_place import SparkPlace
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "errors.md"
-SECTIONS: Final[Mapping[str, tuple[Mistake, ...]]] = {**python_mistakes.SECTIONS, **command_mistakes.SECTIONS}
+OF_SPARK: Final = spark_mistakes.SECTIONS
+SECTIONS: Final[Mapping[str, tuple[Mistake, ...]]] = {**python_mistakes.SECTIONS, **OF_SPARK, **command_mistakes.SECTIONS}
 _HEAD: Final = """# Errors, and what to do
 
 Written by `make errors-docs` from a run of {count} mistakes that users make; change them in `tools/mistakes`, not this
@@ -45,7 +50,12 @@ def main() -> None:
     """Run the mistakes, and write the page."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder).resolve())
-        shown = {mistake.title: mistake.section(place.message(mistake)) for mistakes in SECTIONS.values() for mistake in mistakes}
+        with SparkPlace.started(place) as spark:
+            shown = {
+                mistake.title: mistake.section((spark if title in OF_SPARK else place).message(mistake))
+                for title, mistakes in SECTIONS.items()
+                for mistake in mistakes
+            }
     PAGE.write_text(render(shown), encoding="utf-8")
     print(f"{PAGE} written: {sum(map(len, SECTIONS.values()))} mistakes")
 
