@@ -288,6 +288,7 @@ class FakeSession:
         self.conf = FakeConf({name.replace("_", "."): value for name, value in conf.items()})
         self.registered = []
         self.dataSource = self
+        self.createDataFrame = None  # by which a session is known
 
     def register(self, source):
         self.registered.append(source)
