@@ -27,7 +27,12 @@ from icelock.cli.main import main
 from tools.mistakes.mistake import Mistake
 
 _SHOWN: Final = "/lake"
-_NUMBERS: Final = ((re.compile(r"\b\d{15,19}\b"), "4358162539105481237"), (re.compile(r"0x[0-9a-f]{6,}"), "0x7f"))
+_NUMBERS: Final = (
+    (re.compile(r"\b\d{15,19}\b"), "4358162539105481237"),
+    (re.compile(r"0x[0-9a-f]{6,}"), "0x7f"),
+    (re.compile(r"-[0-9a-f]{16}-(\d{5}\.parquet)"), r"-9c1d70b25e3fa684-\1"),
+    (re.compile(r"#\d+(?=L?\b)"), "#1"),  # Spark's number of a column
+)
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType(), required=True),

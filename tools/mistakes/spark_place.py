@@ -1,0 +1,44 @@
+"""Where mistakes in Spark are run: the lake of ``place``, known to a classic session."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from tools.mistakes.mistake import Mistake
+from tools.mistakes.place import SCHEMA, Place, orders
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkPlace:
+    """A place with a session; ``spark`` knows its catalog as ``lake``."""
+
+    def __init__(self, place: Place, spark: SparkSession) -> None:
+        import icelock.spark  # noqa: PLC0415 - needs PySpark
+
+        self._place = place
+        self._spark = spark
+        icelock.spark.register(spark, {"lake": place.settings})
+        place.catalog.create_namespace("passing")
+        passing: Any = place.catalog.create_table("passing.orders", SCHEMA, properties={"encryption.key-id": "lake-key"})
+        passing.append(orders())
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, place: Place) -> Iterator[Self]:
+        """Start a session, and stop it afterwards."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - likewise
+
+        spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        try:
+            yield cls(place, spark)
+        finally:
+            spark.stop()
+
+    def message(self, mistake: Mistake) -> str:
+        """Run a mistake and return what is printed."""
+        rows = self._spark.createDataFrame([(1, "Oslo", None)], "id bigint, city string, at timestamp")
+        return self._place.message(mistake, {"spark": self._spark, "df": rows})
