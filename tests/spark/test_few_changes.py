@@ -171,9 +171,9 @@ def asked(monkeypatch) -> list[str]:
     """Return what is asked of catalogs, as it is asked."""
     load, configured, found = EncryptedCatalog.load_table, catalogs.load_configured, []
 
-    def loaded(self: Any, *given: Any) -> Any:
+    def loaded(self: Any, *given: Any, **named: Any) -> Any:
         found.append("load")
-        return load(self, *given)
+        return load(self, *given, **named)
 
     def opened(*given: Any) -> Any:
         found.append("open")
