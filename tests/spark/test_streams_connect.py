@@ -96,7 +96,9 @@ def steps(spark: Any, catalog: Any, folder: str) -> dict[str, Any]:
     found["counts"] = sorted((one["city"], one["n"]) for one in catalog.load_table("db.counts").scan().to_arrow().to_pylist())
     found["refused"] = [copy("side", **options) for options in ({"snapshotid": 1}, {"stream_from_timestamp": "yesterday"})]
     table.delete("id = 3")
-    found["deleted"] = [copy(), catalog.load_table("db.t").current_snapshot().snapshot_id]
+    # On Spark 4.1 the first trigger may be of the batch before, which runs again.
+    refused = next((told for told in (copy() for _ in range(3)) if told != query), query)
+    found["deleted"] = [refused, catalog.load_table("db.t").current_snapshot().snapshot_id]
     found["skipped"] = copy(streaming_skip_delete_snapshots="true") == query
     found["third"] = ids(catalog, "copy")
     found["changes"] = []

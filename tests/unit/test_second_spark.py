@@ -64,7 +64,7 @@ HOOKS = {
     "Arrow batches as PySpark compares them": "test_parts.py::test_arrow_form_is_pysparks",
     "PySpark's conversion of errors": "test_errors.py::test_other_errors_stay_as_they_are",
     "Spark Connect": "test_connect.py::test_register_read_and_write_over_connect",
-    "the README's session": "test_readme_example.py::test_spark_example_runs_after_the_first",
+    "the README's session": "test_pages.py::test_the_first_page_runs_as_it_stands",
     "what javac sees of Spark": "../test_java.py::test_javac_has_no_warning",
 }
 

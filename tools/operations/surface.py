@@ -5,10 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.table.update.sorting import UpdateSortOrder
-from pyiceberg.table.update.spec import UpdateSpec
-
 import icelock.maintenance
 from icelock.catalog.hive.catalog import HiveCatalog
 from icelock.catalog.sql.catalog import SqlCatalog
@@ -20,6 +16,7 @@ from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
 from icelock.table.inspect import InspectTable
 from icelock.table.maintenance.expire import ExpireSnapshots
 from icelock.table.maintenance.maintenance_table import MaintenanceTable
+from icelock.table.named_updates import NamedUpdateSchema, NamedUpdateSortOrder, NamedUpdateSpec
 from icelock.table.new_table import CreateTransaction
 from icelock.table.scan import DataScan, IncrementalAppendScan
 from icelock.table.table import StaticTable, Table
@@ -39,9 +36,9 @@ CLASSES: dict[str, type[Any]] = {
     "MergeAppend": EncryptedMergeAppend,
     "Overwrite": EncryptedOverwrite,
     "ReplacePartitions": EncryptedReplacePartitions,
-    "UpdateSchema": UpdateSchema,
-    "UpdateSpec": UpdateSpec,
-    "UpdateSortOrder": UpdateSortOrder,
+    "UpdateSchema": NamedUpdateSchema,
+    "UpdateSpec": NamedUpdateSpec,
+    "UpdateSortOrder": NamedUpdateSortOrder,
     "ManageSnapshots": ManageSnapshots,
     "MaintenanceTable": MaintenanceTable,
     "ExpireSnapshots": ExpireSnapshots,

@@ -138,9 +138,11 @@ class NamedTables(DescribedCatalog, Catalog):
             raise NoSuchTableError(f"{table!r} is not of the form namespace.table, such as {f'shop.{table}'!r}")
         try:
             yield
+        except NoSuchIcebergTableError:
+            raise
         except NoSuchTableError as e:
             said = not_there(self, ".".join(name)) if hint else f"catalog {self.name} has no table {'.'.join(name)}"
-            raise NoSuchTableError(said) from e
+            raise NoSuchTableError(said) from e.__cause__ or e  # the cause tells what was asked of a server
 
     def kept(self, identifier: str | Identifier) -> Kept:
         """Return what the catalog and the pins say of a table; nothing is checked or remembered, and its metadata file is not read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import traceback
 from pathlib import Path
@@ -13,7 +14,7 @@ from icelock.errors import FormatError, KmsError, KmsErrorKind, PolicyError
 from icelock.kms.keystore import KeystoreKms
 from icelock.kms.loader import load_kms_client
 from tests.helpers.keystores import PASSWORD, SECRET, add_key, java, keytool
-from tests.services.kms.service_contract import KEY, ServiceContract, failure, kind
+from tests.services.kms.service_contract import KEY, ServiceContract, failure, kind, lake, new_table
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,16 @@ class TestContract(ServiceContract):
     @pytest.fixture
     def broken(self, tmp_path):
         return {"kms.client.keystore.path": str(tmp_path / "gone.p12")}
+
+    def test_a_commit_without_the_service_leaves_nothing_behind(self, properties, broken, key_id, tmp_path):
+        """A keystore that is not there fails before anything is asked for."""
+        new_table(tmp_path / "lake", properties, key_id)
+        before = {path: path.read_bytes() for path in (tmp_path / "lake" / "db").rglob("*") if path.is_file()}
+        assert before
+        with pytest.raises(KmsError, match=r"gone\.p12") as caught:
+            lake(tmp_path / "lake", {**properties, **broken})
+        assert caught.value.kind is KmsErrorKind.MISSING
+        assert {path: path.read_bytes() for path in (tmp_path / "lake" / "db").rglob("*") if path.is_file()} == before
 
     @pytest.fixture
     def key_id(self):
@@ -134,9 +145,9 @@ def test_no_password_is_denied_and_another_variable_can_hold_it(settings, monkey
 
 def test_a_keystore_that_is_not_there_is_unavailable(settings, store):
     store.unlink()
-    error = failure(load_kms_client(settings).wrap_key, KEY, "lake")
-    assert error.kind is KmsErrorKind.UNAVAILABLE
-    assert str(store) in str(error)
+    with pytest.raises(KmsError, match=re.escape(str(store))) as caught:
+        load_kms_client(settings)
+    assert caught.value.kind is KmsErrorKind.MISSING
 
 
 def test_a_changed_keystore_is_noticed(settings, store):

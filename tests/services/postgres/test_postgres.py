@@ -94,5 +94,5 @@ def test_a_catalog_outlives_a_restart_of_the_server(lake: PostgresLake) -> None:
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(NotInstalledError, match=r"icelock\[postgres\]"):
+    with pytest.raises(NotInstalledError, match=r"'\.\[postgres\]'"):
         icelock.load_catalog("pg", type="sql", uri="postgresql+psycopg://nobody@127.0.0.1:1/x", warehouse=str(tmp_path))

@@ -51,7 +51,9 @@ def test_defaults_are_those_of_the_clients(kms_type, name, default):
 @pytest.mark.parametrize("kms_type", sorted(set(loader._BUILT_IN) - {"memory", "local"}))
 def test_every_service_has_a_page_of_its_own(kms_type):
     page = (PAGE.parents[1] / "how-to" / f"kms-{kms_type}.md").read_text(encoding="utf-8")
-    assert f"icelock[{kms_type}]" in page
+    assert f"| `{kms_type}` | [kms-{kms_type}.md](kms-{kms_type}.md) |" in (PAGE.parents[1] / "how-to" / "kms.md").read_text(
+        encoding="utf-8"
+    )
     assert f'"encryption.kms-type": "{kms_type}"' in page
     for heading in ("Rights", "Rotate", "Disaster", "What is logged"):
         assert f"## {heading}\n" in page
