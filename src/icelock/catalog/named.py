@@ -130,6 +130,14 @@ class NamedTables(DescribedCatalog, Catalog):
         self.pins.check(name, table.metadata, table.metadata_location, seen)
         return cast("Table", table)
 
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        """Whether a name has a table; errors of one that is there and cannot be loaded are those of ``load_table``."""
+        try:
+            self.load_table(identifier, hint=False)  # a message that nobody reads is not worth a listing
+        except NoSuchTableError:
+            return False
+        return True
+
     @contextmanager
     def _naming(self, name: Identifier, *, hint: bool = True) -> Iterator[None]:
         """Let the error of a table that is not there say which one may be meant; a name without a namespace is such an error too."""

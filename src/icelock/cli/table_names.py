@@ -114,7 +114,7 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
 
 def _found(catalog: EncryptedCatalog, name: str) -> AnyTable:
     try:
-        loaded: Any = catalog.load_table(name)
+        loaded: Any = catalog.load_table(name, hint=False)
     except NoSuchTableError as e:
         raise PolicyError(not_there(catalog, name)) from e
     found: AnyTable = loaded

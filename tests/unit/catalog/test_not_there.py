@@ -53,3 +53,15 @@ def test_who_may_not_list_gets_no_hint(catalog, monkeypatch):
     monkeypatch.setattr(type(catalog), "list_tables", refused)
     with pytest.raises(NoSuchTableError, match=r"^catalog test has no table db\.flihgts$"):
         catalog.load_table("db.flihgts")
+
+
+def test_whether_a_table_exists_asks_for_no_other_names(catalog, monkeypatch):
+    asked = []
+    for method in ("list_tables", "list_namespaces", "namespace_exists"):
+        monkeypatch.setattr(catalog, method, lambda *_given, method=method: asked.append(method) or [])
+    assert catalog.table_exists("db.flights")
+    assert not catalog.table_exists("db.flihgts")
+    assert asked == []
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("db.flihgts")
+    assert asked

@@ -72,6 +72,10 @@ class RestCatalog(EncryptedCatalog, RestRequests):
         """Return False, whatever ``scan-planning-mode`` says: tables are planned here, and a server's plan has no keys."""
         return False
 
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        """Whether a name has a table, as the server says; nothing is loaded."""
+        return bool(self._iceberg.table_exists(identifier))
+
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
         """Drop a table; with ``purge_requested`` as ``purge_table``: a server that has no keys cannot find the files."""
         if purge_requested:
