@@ -49,11 +49,11 @@ class ChangeResult(Shown):
         return cls(
             snapshot_id=snapshot.snapshot_id,
             rows_inserted=inserted,
-            rows_deleted=rows_removed(inserted, summary),
-            files_added=number(summary, "added-data-files"),
-            files_removed=number(summary, "deleted-data-files"),
-            delete_files_added=number(summary, "added-delete-files"),
-            delete_files_removed=number(summary, "removed-delete-files"),
+            rows_deleted=_rows_removed(inserted, summary),
+            files_added=_number(summary, "added-data-files"),
+            files_removed=_number(summary, "deleted-data-files"),
+            delete_files_added=_number(summary, "added-delete-files"),
+            delete_files_removed=_number(summary, "removed-delete-files"),
         )
 
     def to_json(self) -> str:
@@ -66,17 +66,17 @@ class ChangeResult(Shown):
         return cls(**json.loads(text))
 
 
-def rows_removed(inserted: int, summary: Mapping[str, str]) -> int | None:
+def _rows_removed(inserted: int, summary: Mapping[str, str]) -> int | None:
     """Return how many rows an overwrite removed, by what the snapshot has less than the one before."""
-    if number(summary, "total-equality-deletes") or number(summary, "removed-equality-deletes"):
+    if _number(summary, "total-equality-deletes") or _number(summary, "removed-equality-deletes"):
         return None
-    if number(summary, "removed-delete-files") != number(summary, "removed-dvs"):
+    if _number(summary, "removed-delete-files") != _number(summary, "removed-dvs"):
         return None
-    records = number(summary, "added-records") - number(summary, "deleted-records")
-    deletes = number(summary, "added-position-deletes") - number(summary, "removed-position-deletes")
+    records = _number(summary, "added-records") - _number(summary, "deleted-records")
+    deletes = _number(summary, "added-position-deletes") - _number(summary, "removed-position-deletes")
     return inserted - (records - deletes)
 
 
-def number(summary: Mapping[str, str], name: str) -> int:
+def _number(summary: Mapping[str, str], name: str) -> int:
     """Return a count of a snapshot's summary; 0 where it has none."""
     return int(summary.get(name, 0))

@@ -47,7 +47,6 @@ class DescribedTable(Described):
             "follow",
             "io_for",
             "is_new",
-            "is_new",
             "storage",
             "to_bodo",
             "to_daft",

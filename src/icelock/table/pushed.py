@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from icelock.arrow.read.task import read_task
 from icelock.errors import PolicyError
 from icelock.plan.filters.weaker import Foreign, weaker
-from icelock.table.scan import AddedFiles, DataScan
+from icelock.table.scan import AddedFiles, DataScan, first_rows
 
 
 class PushedScan:
@@ -61,14 +61,7 @@ class PushedScan:
             scan = scan.update(row_filter=added, case_sensitive=True)
         context = scan.read_context(Schema(*wanted))
         batches = itertools.chain.from_iterable(read_task(context, task) for task in scan.iter_tasks())
-        yield from _first(batches, min(limits)) if limits else batches
-
-
-def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    while rows > 0 and (batch := next(batches, None)) is not None:
-        taken = batch.slice(0, rows)
-        rows -= len(taken)
-        yield taken
+        yield from first_rows(batches, min(limits)) if limits else batches
 
 
 def _scan_of(source: Any) -> DataScan:

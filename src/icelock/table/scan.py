@@ -269,17 +269,16 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
         return sum(count_task(context, task) for files in planned for task in files.tasks(deletes))
 
     def _limited(self, context: ReadContext, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
-        left = self.limit
-        for task in tasks:
-            if left is not None and left <= 0:
-                return
-            for batch in read_task(context, task):
-                taken = batch if left is None else batch.slice(0, left)
-                yield taken
-                if left is not None:
-                    left -= len(taken)
-                    if left <= 0:
-                        return
+        batches = itertools.chain.from_iterable(read_task(context, task) for task in tasks)
+        return batches if self.limit is None else first_rows(batches, self.limit)
+
+
+def first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of batches; nothing behind them is read."""
+    while rows > 0 and (batch := next(batches, None)) is not None:
+        taken = batch.slice(0, rows)
+        rows -= len(taken)
+        yield taken
 
 
 def _encode(table: pa.Table, columns: tuple[str, ...]) -> pa.Table:

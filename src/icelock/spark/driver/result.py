@@ -1,11 +1,12 @@
 """What an operation did, as far as it is known: what tasks counted, and the summary of its snapshot.
 
-Not here: what tasks count (``spark.sealed.messages``), the snapshot (``spark.driver.snapshot``).
+Not here: what tasks count (``spark.sealed.messages``), the summary (``table.change_result``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from pyiceberg.table import FileScanTask
@@ -14,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from icelock.plan.delete_index import is_vector
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.messages import FilesWritten
-from icelock.table.change_result import ChangeResult, number, rows_removed
+from icelock.table.change_result import ChangeResult
 
 _REPLACES_FILES: Final = frozenset({Action.OVERWRITE, Action.OVERWRITE_PARTITIONS})
 _REPLACES_TABLE: Final = frozenset({Action.REPLACE, Action.CREATE_OR_REPLACE})
@@ -29,27 +30,17 @@ def result_of(job: Job, done: FilesWritten, snapshot: Snapshot | None, whole: It
         snapshot: that was made; None if there was nothing to do.
         whole: files that were removed unread.
     """
-    if snapshot is None or snapshot.summary is None:
-        return ChangeResult()
-    summary = snapshot.summary.additional_properties
-    counts = done.counts
-    return ChangeResult(
-        snapshot_id=snapshot.snapshot_id,
-        rows_inserted=counts.inserted,
-        rows_updated=counts.updated,
-        rows_deleted=_deleted(job, done, summary, whole),
-        files_added=number(summary, "added-data-files"),
-        files_removed=number(summary, "deleted-data-files"),
-        delete_files_added=number(summary, "added-delete-files"),
-        delete_files_removed=number(summary, "removed-delete-files"),
-    )
+    made = ChangeResult.of_snapshot(snapshot, done.counts.inserted)
+    if made.snapshot_id is None:
+        return made
+    return replace(made, rows_updated=done.counts.updated, rows_deleted=_deleted(job, done, made, whole))
 
 
-def _deleted(job: Job, done: FilesWritten, summary: Mapping[str, str], whole: Iterable[FileScanTask]) -> int | None:
+def _deleted(job: Job, done: FilesWritten, made: ChangeResult, whole: Iterable[FileScanTask]) -> int | None:
     if job.action in _REPLACES_TABLE:
         return None
     if job.action in _REPLACES_FILES:
-        return rows_removed(done.counts.inserted, summary)
+        return made.rows_deleted
     live = [_live_rows(task) for task in whole]
     return None if None in live else done.counts.deleted + sum(rows for rows in live if rows is not None)
 

@@ -23,7 +23,7 @@ from icelock.spark.settings.options import (
     named_ref,
     named_table,
 )
-from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY
+from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY, flag
 from icelock.table.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
 
 MAX_FILES: Final = "streaming-max-files-per-micro-batch"
@@ -61,8 +61,8 @@ def stream_options(options: Mapping[str, str], branch: str | None) -> tuple[Stre
         after=integer(START_SNAPSHOT, given[START_SNAPSHOT]) if START_SNAPSHOT in given else None,
         from_ms=None if since is None or now else milliseconds(FROM_TIMESTAMP, since),
         now=now,
-        skip_overwrites=_boolean(given, SKIP_OVERWRITES),
-        skip_deletes=_boolean(given, SKIP_DELETES),
+        skip_overwrites=flag(given.get(SKIP_OVERWRITES), f"option {SKIP_OVERWRITES}") or False,
+        skip_deletes=flag(given.get(SKIP_DELETES), f"option {SKIP_DELETES}") or False,
     )
     return rules, StreamLimits(files=_positive(given, MAX_FILES), rows=_positive(given, MAX_ROWS))
 
@@ -107,10 +107,3 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     if value < 1:
         raise PolicyError(f"option {name} is {value}; a batch takes 1 or more")
     return value
-
-
-def _boolean(given: Mapping[str, str], name: str) -> bool:
-    value = given.get(name, "false").strip().lower()
-    if value not in {"true", "false"}:
-        raise PolicyError(f"option {name} is {given[name]!r}; it must be true or false")
-    return value == "true"
