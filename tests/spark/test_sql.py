@@ -57,7 +57,7 @@ def test_versions(spark, town, monkeypatch):
     assert values(spark, "select count(*) from test.db.t version as of 'main'") == [(20,)]
     loads = []
     load = SqlCatalog.load_table
-    monkeypatch.setattr(SqlCatalog, "load_table", lambda self, name: loads.append(name) or load(self, name))
+    monkeypatch.setattr(SqlCatalog, "load_table", lambda self, name, **how: loads.append(name) or load(self, name, **how))
     for version in ("first", "main"):
         icelock.spark.sql(spark, f"select * from {TABLE} version as of '{version}'")
         assert loads.pop() == ("db", "t")
