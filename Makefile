@@ -62,7 +62,7 @@ QUICK := tests/fuzz tests/golden tests/mistakes tests/pages tests/property tests
 # On all cores where it runs alone. Beside other lanes in one process: each process imports and collects all of it for itself.
 QUICK_PROCESSES ?= auto
 # Each lane has a cache of its own.
-LANE = -m pytest --durations=25 --costly-in-turns -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
+LANE = -m pytest --durations=25 --weekly -o cache_dir=.pytest_cache/$@ $(PYTEST_ARGS)
 
 test: java
 	$(MAKE) $(SIDE_BY_SIDE) $(LANES)

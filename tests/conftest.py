@@ -42,15 +42,15 @@ _told = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--costly-in-turns", action="store_true", help="of tests/costly.tsv run a fifth, another one each day")
+    parser.addoption("--weekly", action="store_true", help="run a seventh of each sweep and of tests/costly.tsv, another one each day")
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
     """Deselect the cells of sweeps whose turn is another day."""
     second = "spark43" in config.option.markexpr
-    chosen = of_today(items, second=second)
-    if config.option.costly_in_turns:
+    chosen = of_today(items, second=second, weekly=config.option.weekly)
+    if config.option.weekly:
         chosen = costly_of_today(chosen, costly(), second=second)
     if len(chosen) < len(items):
         config.stash[_told] = f"{len(items) - len(chosen)} of {len(items)} tests wait for their day (tests/helpers/turns.py)"

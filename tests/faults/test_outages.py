@@ -79,7 +79,7 @@ class FromThenOn:
             raise self._outage.error()
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("outage", Outage)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_outage_from_each_step_on(tmp_path: Path, name: str, outage: Outage) -> None:

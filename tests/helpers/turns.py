@@ -2,7 +2,8 @@
 
 ``ICELOCK_SWEEPS=all`` runs all of them. Cells are chosen by a test (``in_turn``, ``todays``), or they are a test's parameters, and the
 test has the mark ``turns(every)``: then the others are deselected (``of_today``), as are two thirds of what the second Spark repeats.
-In the lanes of ``make test`` the costliest tests are one more sweep (``costly_of_today``, ``tests/costly.tsv``).
+The lanes of ``make test`` take a week (``--weekly``) for what is marked so, for what the second Spark repeats, and for the costliest of
+all other tests (``costly_of_today``, ``tests/costly.tsv``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Cell = TypeVar("Cell")
 WHOLE: Final = os.environ.get("ICELOCK_SWEEPS") == "all"
 COSTLY: Final = Path(__file__).parents[1] / "costly.tsv"
 _SECOND_EVERY: Final = 3
-_COSTLY_EVERY: Final = 7
+_WEEK: Final = 7
 
 
 def turn(name: str, every: int) -> int:
@@ -43,11 +44,12 @@ def todays(name: str, cells: Sequence[Cell], every: int, *, always: Iterable[int
     return [cells[number] for number in in_turn(name, len(cells), every, always=always)]
 
 
-def of_today(items: Sequence[pytest.Item], *, second: bool) -> list[pytest.Item]:
+def of_today(items: Sequence[pytest.Item], *, second: bool, weekly: bool = False) -> list[pytest.Item]:
     """Return the tests that are run today, in their order: of each sweep of N tests or more one of N, and what is in no sweep.
 
     A sweep is the cases of one function that has the mark ``turns(N)``, or of all that name the same one: ``turns(N, sweep="...")``.
     In the lane of the ``second`` Spark, all that is run on the first one too is a single sweep, but for ``spark43(daily=True)``.
+    Where sweeps are ``weekly``, N is seven for all.
     """
     sweeps: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in [] if WHOLE else items:
@@ -57,7 +59,7 @@ def of_today(items: Sequence[pytest.Item], *, second: bool) -> list[pytest.Item]
     for (name, every), cases in sweeps.items():
         # In no order of theirs: parameters alternate as the parts do, and a part would have one value of two.
         shuffled = sorted(cases, key=lambda case: (zlib.crc32(case.nodeid.encode()), case.nodeid))
-        parts = min(every, len(cases))
+        parts = min(_WEEK if weekly else every, len(cases))
         waiting |= {*cases}.difference(shuffled[turn(name, parts) :: parts])
     return [item for item in items if item not in waiting]
 
@@ -71,11 +73,11 @@ def costly_of_today(items: Sequence[pytest.Item], seconds: Mapping[str, float], 
     """Return the tests that are run today, in their order: those without ``seconds`` or in a sweep, and of the others a seventh by time."""
     sweep = _second_sweep if second else _sweep
     waits = [] if WHOLE else [item for item in items if item.nodeid in seconds and sweep(item) is None]
-    loads, part_of = [0.0] * _COSTLY_EVERY, dict[pytest.Item, int]()
+    loads, part_of = [0.0] * _WEEK, dict[pytest.Item, int]()
     for item in sorted(waits, key=lambda item: (-seconds[item.nodeid], item.nodeid)):
         part_of[item] = loads.index(min(loads))
         loads[part_of[item]] += seconds[item.nodeid]
-    today = turn("costly tests", _COSTLY_EVERY)
+    today = turn("costly tests", _WEEK)
     return [item for item in items if part_of.get(item, today) == today]
 
 

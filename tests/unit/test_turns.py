@@ -69,6 +69,17 @@ def test_on_the_second_spark_all_are_one_sweep(three_days: Iterable[int]) -> Non
     assert sorted(item.nodeid for item in seen) == ["test_one", "test_other", "test_third"]
 
 
+def test_in_the_lanes_a_sweep_takes_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WHOLE", False)
+    seen: list[Any] = []
+    for day in range(7):
+        monkeypatch.setattr(turns, "turn", lambda _name, every, day=day: day % every)
+        today: list[Any] = turns.of_today(ITEMS, second=False, weekly=True)
+        seen += [item for item in today if item in SWEEP]
+        assert len([item for item in today if item in PAIR]) == 1
+    assert sorted(item.nodeid for item in seen) == sorted(item.nodeid for item in SWEEP)
+
+
 def test_one_that_is_asked_for_alone_is_run(three_days: Iterable[int]) -> None:
     alone: Any = SWEEP[:1]
     for _ in three_days:
