@@ -35,7 +35,7 @@ TYPED := .venv-typed
 BUILD := .venv-build
 BILL := .venv-bill
 # The extras of users, without those for work on icelock itself.
-OF_USERS := aws,azure,connect,duckdb,fast,gcp,glue,hive,keystore,pandas,pkcs11,polars,postgres,spark,vault
+OF_USERS := aws,azure,connect,duckdb,fast,gcp,glue,hive,keystore,otel,pandas,pkcs11,polars,postgres,spark,vault
 PYICEBERG ?= pyiceberg
 BIN := $(VENV)/bin
 INSTALL := -m tools.environment

@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "icelock"
 ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "audit", "maintenance", "spark", "cli")
 # Modules beside the packages: the base is below every layer, ``testing`` may use the KMS clients, ``__init__`` gathers the public names.
-BASE = {"errors", "nearest", "secret", "properties", "shown", "single_flight", "_moved"}
+BASE = {"errors", "nearest", "secret", "properties", "shown", "single_flight", "_moved", "metrics", "telemetry"}
 RANK = (
     dict.fromkeys(BASE, -1)
     | {name: rank for rank, name in enumerate(ORDER)}
@@ -45,6 +45,7 @@ HEAVY = {
     "duckdb": (("duckdb",), ("duckdb", "table")),
     "pytest": (("testing",), ("testing",)),
     "hypothesis": ((), ()),
+    "opentelemetry": ((), ()),  # only found where a program has it
 }
 
 

@@ -53,7 +53,7 @@ _LAZY: Final = {
     "Table": ("icelock.table.table", "Table"),
     "load_catalog": ("icelock.catalog.load", "load_catalog"),
 }
-_MODULES: Final = ("duckdb", "errors", "kms", "maintenance", "polars", "spark", "testing")
+_MODULES: Final = ("duckdb", "errors", "kms", "maintenance", "metrics", "polars", "spark", "testing")
 
 
 if not TYPE_CHECKING:  # for type checkers, a module with this function has every name

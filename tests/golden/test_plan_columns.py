@@ -35,7 +35,7 @@ def shown(tasks: Any) -> list[Any]:
 @pytest.mark.parametrize("name", TABLES)
 def test_both_ways_give_the_same_tasks(name: str, caplog: pytest.LogCaptureFixture) -> None:
     table = icelock.StaticTable.from_metadata(metadata_location(name), catalog_properties(name))
-    caplog.set_level(logging.DEBUG, logger="icelock.plan.columnar")
+    caplog.set_level(logging.DEBUG, logger="icelock.plan")
     found = 0
     for row_filter in todays(f"plans of {name}", filters(table), 3, always=[0]):
         scan = table.scan(row_filter=row_filter)

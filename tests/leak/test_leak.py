@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import StringType
@@ -46,6 +50,13 @@ TABLE = "db.secret"
 AVRO = "db.avro"
 MERGED = {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}
 ALL_ROWS = {**ROWS, "number as bytes": NUMBER.to_bytes(8, "little").decode("latin-1")}
+
+
+class WithFields(logging.Formatter):
+    """A line, and all fields of its record, as a formatter of JSON has them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{super().format(record)} {json.dumps(record.__dict__, default=repr)}"
 
 
 class KeepingFileIO(PyArrowFileIO):
@@ -92,6 +103,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         (folder / name).mkdir()
     made = Scene(folder=folder, lake=TestLake(folder))
     handler = logging.StreamHandler(made.log)
+    handler.setFormatter(WithFields())
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     root, level = logging.getLogger(), logging.getLogger().level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
@@ -99,6 +113,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         patch.setenv("TMPDIR", str(folder / "tmp"))
         patch.setenv("ICELOCK_TEST_GRAVE", str(folder / "grave"))
         patch.setattr(tempfile, "tempdir", None)
+        patch.setattr(trace, "get_tracer", provider.get_tracer)
         secrets = spy_on_secrets(patch)
         spy = SpyEntropy()
         catalog = canary.open_catalog(made.properties, spy)
@@ -107,6 +122,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         crash(made)
         look(made, catalog)
         fail(made, catalog)
+    made.shown["spans"] = "".join(span.to_json() for span in exporter.get_finished_spans()).encode()
     root.removeHandler(handler)
     root.setLevel(level)
     made.keys |= {f"drawn {n}": key for n, key in enumerate(spy.keys)}
@@ -364,8 +380,18 @@ def test_catalog_database_and_temporary_files_hold_nothing(scene: Scene, keys: N
         none_of(texts({**ALL_ROWS, **SAID}, path.name, path.read_bytes()))
 
 
+def test_all_kinds_of_events_and_spans_were_told(scene: Scene) -> None:
+    log, spans = scene.log.getvalue(), scene.shown["spans"].decode()
+    for event in ("commit", "create", "drop", "rename", "kms-call", "key-use", "refusal"):
+        assert f"event={event} " in log, event
+        assert f'"event": "{event}"' in log, event
+    for name in (f"commit {TABLE}", f"read {TABLE}", f"plan {TABLE}", f"load {TABLE}", f"count {AVRO[:3]}renamed", "wrap CountingKms"):
+        assert f'"name": "{name}"' in spans, name
+    assert '"error.type": "IntegrityError"' in spans
+
+
 def test_logs_hold_no_key_and_no_value(scene: Scene, keys: Needles) -> None:
-    for name, data in {"log": scene.log.getvalue().encode(), "child": scene.shown["child's output"]}.items():
+    for name, data in {"log": scene.log.getvalue().encode(), "child": scene.shown["child's output"], "spans": scene.shown["spans"]}.items():
         none_of(keys.find(name, data))
         none_of(texts(ALL_ROWS, name, data))
 

@@ -28,6 +28,7 @@ MODULES = (
     "icelock",
     "icelock.spark",
     "icelock.maintenance",
+    "icelock.metrics",
     "icelock.polars",
     "icelock.duckdb",
     "icelock.errors",

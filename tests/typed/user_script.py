@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, StringType
 from pyspark.sql import DataFrame, SparkSession
 
 import icelock
+import icelock.metrics
 import icelock.spark
 from icelock.errors import KmsError, KmsErrorKind
 from icelock.kms import KmsClient
@@ -211,6 +212,14 @@ def by_spark(spark: SparkSession, rows: DataFrame, table: icelock.Table) -> int 
     return merged.rows_deleted
 
 
+def observed(table: icelock.Table) -> int:
+    with icelock.metrics.measure() as done:
+        table.append(orders)
+    since: icelock.metrics.Metrics = icelock.metrics.snapshot()
+    icelock.metrics.reset()
+    return done.kms_calls + done.files_written + since.bytes_read
+
+
 class TeamKms:
     """A key service of one's own, by docs/how-to/custom-kms.md."""
 
@@ -241,5 +250,6 @@ def main() -> None:
         print(error)
     except (icelock.PolicyError, icelock.KeyUnavailableError, icelock.CommitError, icelock.FormatError) as error:
         print(str(error))
+    print(observed(table))
     evolve(table)
     maintain(table, catalog, TeamKms({"kms.team.url": "https://keys.example.com"}))

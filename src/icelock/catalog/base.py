@@ -160,7 +160,7 @@ class EncryptedCatalog(TableCreation):
             staged = self._stage_commit(base, name, requirements, updates)
             if base is not None and staged.metadata is base.metadata:
                 return base.metadata, base.metadata_location
-            return turn.commit(Change(base=base, staged=staged, requirements=requirements, updates=updates, config=now.config))
+            return turn.make(Change(base=base, staged=staged, requirements=requirements, updates=updates, config=now.config))
 
     def _stage_commit(
         self, base: IcebergTable | None, name: Identifier, requirements: tuple[Any, ...], updates: tuple[Any, ...]

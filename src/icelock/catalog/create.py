@@ -8,6 +8,7 @@ Not here: how a service adds a table (``catalog.commit.store``), which tables ma
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -21,6 +22,7 @@ from pyiceberg.table.update import AssignUUIDUpdate, SetPropertiesUpdate, Upgrad
 from pyiceberg.typedef import Identifier
 
 from icelock import properties as names
+from icelock import telemetry
 from icelock.arrow.write.options import check_file_format
 from icelock.catalog.commit.loadable import check_form
 from icelock.catalog.commit.store import TableForm
@@ -66,10 +68,26 @@ class TableCreation(NamedTables):
             IntegrityError: the new table has keys, snapshots or statistics (``catalog.commit.outcome``).
             CommitStateUnknownException: the catalog did not answer; nothing was deleted.
         """
-        wanted = self.check_create(identifier, properties or {}, location)
-        if names.ENCRYPTION_KEY_ID in wanted:
-            form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
-            return cast("Table", self._store.create(self._store.name_of(identifier), form))
+        with telemetry.on_table("catalog", "create", self._given_name(identifier).split("."), self.name):
+            wanted = self.check_create(identifier, properties or {}, location)
+            if names.ENCRYPTION_KEY_ID in wanted:
+                form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
+                made = cast("Table", self._store.create(self._store.name_of(identifier), form))
+            else:
+                made = self._create_plain(identifier, schema, location, partition_spec, sort_order, wanted)
+        key_id = wanted.get(names.ENCRYPTION_KEY_ID)
+        telemetry.event("catalog", logging.INFO, "create", catalog=self.name, table=".".join(made.name()), key_id=key_id)
+        return made
+
+    def _create_plain(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        wanted: dict[str, str],
+    ) -> Table:
         self._store.before_plain(identifier)
         place = self._store.place(self._store.name_of(identifier), location)
         made: Table = self._iceberg.create_table(identifier, schema, place, partition_spec, sort_order, wanted)

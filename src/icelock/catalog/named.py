@@ -33,6 +33,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
+from icelock import metrics, telemetry
 from icelock import properties as names
 from icelock.catalog.commit.outcome import waits
 from icelock.catalog.commit.queue import CommitQueues
@@ -120,14 +121,15 @@ class NamedTables(DescribedCatalog, Catalog):
             NoSuchTableError: as PyIceberg; the message names the table that may be meant.
         """
         name = self.identifier_to_tuple(identifier)
-        seen = self.pins.seen(name)
-        try:
-            with self._naming(name, hint=hint):
-                table = self._store.load(name)
-        except NoSuchTableError:
-            self.pins.gone(name)
-            raise
-        self.pins.check(name, table.metadata, table.metadata_location, seen)
+        with telemetry.on_table("catalog", "load", name, self.name):
+            seen = self.pins.seen(name)
+            try:
+                with self._naming(name, hint=hint):
+                    table = self._store.load(name)
+            except NoSuchTableError:
+                self.pins.gone(name)
+                raise
+            self.pins.check(name, table.metadata, table.metadata_location, seen)
         return cast("Table", table)
 
     def table_exists(self, identifier: str | Identifier) -> bool:
@@ -191,6 +193,7 @@ class NamedTables(DescribedCatalog, Catalog):
         limit = names.limit(self.properties, names.LIMIT_METADATA_BYTES)
         with self._load_file_io(location=location).new_input(location).open() as stream:
             data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
+        metrics.add(files_read=1, bytes_read=len(data))
         digest = sha256(data).digest()
         return self.metadata_cache.get(digest, lambda: decode_metadata(data, location=location, limit=limit)), digest
 
@@ -221,6 +224,7 @@ class NamedTables(DescribedCatalog, Catalog):
         with self._naming(name):
             self._store.drop(name, purge=purge)
         self._check_left(name, "dropped", seen, certain=uuid is not None)
+        telemetry.event("catalog", logging.INFO, "drop", catalog=self.name, table=".".join(name))
         self.pins.forget(name)
         self._store.forget(name)
 
@@ -243,6 +247,7 @@ class NamedTables(DescribedCatalog, Catalog):
         if plain == table.metadata.table_uuid:
             self.pins.made_plain(new, plain)
         self._check_left(old, "renamed", str(table.metadata.table_uuid))
+        telemetry.event("catalog", logging.INFO, "rename", catalog=self.name, table=".".join(old), to=".".join(new))
         self.pins.forget(old)
         self._store.move(old, new)
         return cast("Table", table)

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 from pyiceberg.io import InputFile, InputStream
 
+from icelock import metrics
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import FileKey, KeyMetadata
@@ -95,9 +96,11 @@ class ParquetInput:
         self._key_metadata = key_metadata
         self._stream = source.open()
         try:
-            self._file = pq.ParquetFile(self._stream, **_READER) if key_metadata is None else self._encrypted_file(key_metadata)
+            size = self._checked_size(None if key_metadata is None else key_metadata.encrypted_length)
+            self._file = pq.ParquetFile(self._stream, **_READER) if key_metadata is None else self._encrypted_file(key_metadata, size)
             self.schema: pa.Schema = self._file.schema_arrow
             self.metadata: pq.FileMetaData = self._file.metadata
+            metrics.add(files_read=1, bytes_read=size)
         except BaseException as e:
             mapped = self._mapped(e)
             self._stream.close()
@@ -159,9 +162,8 @@ class ParquetInput:
         self._file.close()
         self._stream.close()
 
-    def _encrypted_file(self, key_metadata: KeyMetadata) -> pq.ParquetFile:
+    def _encrypted_file(self, key_metadata: KeyMetadata, size: int) -> pq.ParquetFile:
         """Return Arrow's page reader, which uses the footer that was checked, including its algorithm."""
-        size = self._checked_size(key_metadata.encrypted_length)
         end = self._read(max(0, size - _END_READ), size)
         whole = len(end) == size
         self._check_magic(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import InputFile, OutputFile
 
+from icelock import metrics
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import aes_gcm
 from icelock.format import parquet_crypto as crypto
@@ -57,6 +58,7 @@ def reencrypt_parquet(source: InputFile, key: KeyMetadata, output: OutputFile, f
         finally:
             sink.close()
     check_size(output, writer.written)
+    metrics.add(files_read=1, bytes_read=reader.size, files_written=1, bytes_written=writer.written)
     return file_key.closed(writer.written)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Never
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from icelock import metrics
 from icelock.errors import FormatError, IntegrityError
 from icelock.format import ags1
 from icelock.format.aes_gcm import NONCE_LENGTH, OVERHEAD
@@ -160,6 +161,7 @@ class Ags1Reader(io.RawIOBase):
         self._block = memoryview(bytearray(len(self._ciphertext) - OVERHEAD))
         self._block_index = 0
         self._decrypt(0, self._ciphertext, self._block)
+        metrics.add(files_read=1, bytes_read=stored)
 
     def _check_header(self, header: bytes) -> None:
         """The parent's key metadata says that the file is AGS1, so another header is a matter of integrity, not of format."""
@@ -297,6 +299,7 @@ class Ags1Writer(io.RawIOBase):
             self.abort()
             raise
         self._encrypted = ags1.encrypted_length(PlaintextLength(self._position))
+        metrics.add(files_written=1, bytes_written=self._encrypted)
         self._pending = memoryview(bytearray())
         super().close()
 

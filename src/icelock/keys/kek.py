@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, final
 
 from cachetools import TLRUCache
 
+from icelock import metrics
 from icelock.errors import FormatError, KeyUnavailableError, KmsError, PolicyError
 from icelock.format.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from icelock.keys.entropy import Entropy, mint_key_id
@@ -165,7 +166,16 @@ class KekCache:
         Raises:
             Exception: whatever ``load`` raises.
         """
-        return self._entries.get((id(kms), master_key_id, blob), lambda: _Entry(kms, self._clock(), load())).kek
+        loaded = False
+
+        def unwrap() -> _Entry:
+            nonlocal loaded
+            loaded = True
+            return _Entry(kms, self._clock(), load())
+
+        kek = self._entries.get((id(kms), master_key_id, blob), unwrap).kek
+        metrics.add(key_cache_misses=loaded, key_cache_hits=not loaded)
+        return kek
 
     def put(self, kms: KmsClient, master_key_id: str, blob: bytes, kek: SecretBytes) -> None:
         """Keep a KEK that was just minted."""

@@ -15,12 +15,14 @@ Not here: files (``io``), and what executors need, which is ``keys/entropy.py`` 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from icelock import telemetry
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError, KmsError, PolicyError
 from icelock.format import aes_gcm
 from icelock.format.encrypted_key import EncryptedKey
@@ -124,6 +126,7 @@ class EncryptionManager:
                     f"KEK {kek.key_id!r} does not open the entry: expected an entry sealed under it at KEY_TIMESTAMP {aad.decode()!r}, got "
                     "changed bytes, a changed timestamp or another KEK; restore an older metadata file"
                 ) from e
+            self._tell_use("open", snapshot_key_id, kek)
             return KeyMetadata.decode(data)
 
     def prepare_kek(self) -> tuple[EncryptedKey, ...]:
@@ -161,7 +164,13 @@ class EncryptionManager:
             nonce = self.entropy.random_bytes(aes_gcm.NONCE_LENGTH)
             sealed = aes_gcm.encrypt(key.reveal(), nonce, key_metadata.encode(), timestamp_aad(kek))
             entry = EncryptedKey(key_id=key_id, encrypted_key_metadata=sealed, encrypted_by_id=kek.key_id)
+            self._tell_use("seal", key_id, kek)
         return SealedKey(key_id=key_id, new_entries=(entry,) if kek.key_id in self._entries else (kek, entry))
+
+    def _tell_use(self, use: str, key_id: str, kek: EncryptedKey) -> None:
+        telemetry.event(
+            "keys", logging.DEBUG, "key-use", use=use, table=self.table, key_id=key_id, kek_id=kek.key_id, master_key_id=self.master_key_id
+        )
 
     def _kek_for_sealing(self) -> tuple[EncryptedKey, SecretBytes]:
         now = self.clock()

@@ -10,16 +10,21 @@ Not here: retries (``kms.retry``), making a client (``kms.loader``).
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from icelock import metrics, telemetry
 from icelock.errors import IcelockError, KeyUnavailableError, KmsError
 from icelock.format.aes_gcm import KEY_LENGTHS
 from icelock.kms.client import KmsClient
 from icelock.kms.failure import Call
+from icelock.kms.retry import ATTEMPTS_MADE as ATTEMPTS
 
 LONGEST_BLOB: Final = 1 << 16
 """Bytes of a wrapped key: ten times the longest of the services (AWS: 6,144)."""
+_COUNTER: Final[Mapping[Call, Mapping[str, int]]] = {"wrap": {"kms_wraps": 1}, "unwrap": {"kms_unwraps": 1}}
 
 
 def wrapped(kms: KmsClient, key: bytes, key_id: str) -> bytes:
@@ -112,6 +117,36 @@ def client_name(kms: object) -> str:
 
 
 def _asked(call: Call, ask: Callable[[], object], kms: KmsClient, key_id: str) -> bytes:
+    provider, start = client_name(kms), time.perf_counter()
+    described = {"icelock.kms.provider": provider, "icelock.kms.key_id": key_id}
+    outcome = "failed"
+    ATTEMPTS.set(1)
+    try:
+        with telemetry.Operation("kms", call, provider, remote=True, attributes=described) as operation:
+            data = _answered(call, ask, kms, key_id)
+            operation.set(kms_attempts=ATTEMPTS.get())
+            outcome = "done"
+    except KmsError as e:
+        outcome = e.kind.name.lower()
+        raise
+    finally:
+        failed = outcome != "done"
+        metrics.add(kms_failures=failed, **_COUNTER[call])
+        telemetry.event(
+            "kms",
+            logging.INFO if failed else logging.DEBUG,
+            "kms-call",
+            provider=provider,
+            operation=call,
+            key_id=key_id,
+            attempts=ATTEMPTS.get(),
+            outcome=outcome,
+            duration_ms=telemetry.milliseconds_since(start),
+        )
+    return data
+
+
+def _answered(call: Call, ask: Callable[[], object], kms: KmsClient, key_id: str) -> bytes:
     try:
         answer = ask()
         data = bytes(answer) if isinstance(answer, bytes | bytearray | memoryview) else b""

@@ -14,11 +14,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any, Final, NoReturn, Self, cast
 
-from tenacity import Future, RetryCallState, Retrying, before_sleep_log, retry_if_exception
+from tenacity import Future, RetryCallState, Retrying, retry_if_exception
 
+from icelock import metrics, telemetry
 from icelock.errors import KmsError, KmsErrorKind, PolicyError
 from icelock.kms.client import KmsClient
 from icelock.properties import KMS_RETRY_PREFIX
@@ -30,7 +32,8 @@ TOTAL_TIMEOUT_MS: Final = f"{KMS_RETRY_PREFIX}total-timeout-ms"
 CALL_TIMEOUT_MS: Final = f"{KMS_RETRY_PREFIX}call-timeout-ms"
 RETRY_PROPERTIES: Final = (ATTEMPTS, MIN_WAIT_MS, MAX_WAIT_MS, TOTAL_TIMEOUT_MS, CALL_TIMEOUT_MS)
 
-_log = logging.getLogger(__name__)
+ATTEMPTS_MADE: Final[ContextVar[int]] = ContextVar("attempts", default=1)
+"""Attempts of this thread's last call, for who tells of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +154,25 @@ class RetryingKms:
             wait=lambda state: self._policy.wait_seconds(state.attempt_number, self._jitter()),
             stop=is_over,
             retry_error_callback=give_up,
-            before_sleep=before_sleep_log(_log, logging.DEBUG),
+            before_sleep=self._tell_retry,
             sleep=self._sleep,
         )
         return retrying(call)
+
+    def _tell_retry(self, state: RetryCallState) -> None:
+        metrics.add(kms_retries=1)
+        ATTEMPTS_MADE.set(state.attempt_number + 1)
+        error = cast("Future", state.outcome).exception()
+        telemetry.event(
+            "kms",
+            logging.WARNING,
+            "kms-retry",
+            provider=type(self._inner).__name__,
+            key_id=getattr(error, "key_id", None),
+            attempt=state.attempt_number,
+            wait_ms=round(state.upcoming_sleep * 1_000, 1),
+            outcome=KmsErrorKind.UNAVAILABLE.name.lower(),
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inner!r}, {self._policy!r})"

@@ -24,6 +24,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.typedef import Record
 
+from icelock import telemetry
 from icelock.io.avro.columns import NotColumnarError
 from icelock.metadata.manifest import ManifestFile, checked_entries
 from icelock.plan.delete_index import PlanDeletes
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_log: Final = logging.getLogger(__name__)
 _NO_DELETES: Final[tuple[DeleteFile, ...]] = ()
 _MANY_ENTRIES: Final = 200
 _TASKS_AT_ONCE: Final = 256
@@ -92,7 +92,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
             columns, frame, metrics = _needed(io, manifest, entry_filter, deletes.field_ids)
             return _ByColumn(columns, frame, metrics)
         except NotColumnarError as e:
-            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+            _tell(manifest, e)
     return _ByRow(data_entries(io, manifest, entry_filter), build)
 
 
@@ -103,8 +103,12 @@ def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, 
             columns, frame, _ = _needed(io, manifest, entry_filter, ())
             return list(columns.entries(frame))
         except NotColumnarError as e:
-            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+            _tell(manifest, e)
     return data_entries(io, manifest, entry_filter)
+
+
+def _tell(manifest: ManifestFile, why: NotColumnarError) -> None:
+    telemetry.fallback("plan", logging.DEBUG, what="manifest-by-columns", path=manifest.manifest_path, why=str(why))
 
 
 def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) -> list[ManifestEntry]:
@@ -129,7 +133,7 @@ def entries_at(io: FileIO, manifest: ManifestFile, paths: Collection[str], *, as
                 columns.entries(kept(live, live.get_column("file_path").is_in(pl.Series(sorted(paths), dtype=pl.String).implode())))
             )
         except NotColumnarError as e:
-            _log.debug("%s is read row by row: %s", manifest.manifest_path, e)
+            _tell(manifest, e)
     return [entry for entry in manifest.fetch_manifest_entry(io) if entry.data_file.file_path in paths]
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.types import NestedField, PrimitiveType, StructType
 
+from icelock import metrics
 from icelock.errors import FormatError
 from icelock.metadata.schema_paths import path_to
 from icelock.secret import SecretBytes
@@ -151,6 +152,18 @@ class TaskBuilder:
         raise FormatError(
             f"equality delete file {location} compares field id {field_id}, which no schema of the table has as a single value a row"
         )
+
+
+def counted(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    """Yield tasks, and add those that were taken to the counters at the end."""
+    files = size = 0
+    try:
+        for task in tasks:
+            files += 1
+            size += task.file_size
+            yield task
+    finally:
+        metrics.add(files_planned=files, bytes_planned=size)
 
 
 def secret(value: bytes | None) -> SecretBytes | None:

@@ -21,7 +21,8 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
 
-from icelock.errors import PolicyError
+from icelock import telemetry
+from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
@@ -65,6 +66,8 @@ class DataFileTransaction(Transaction):
         if error is not None and not self._failed:
             self._failed = True
             self.staged.discard()
+        if isinstance(error, IcelockError):
+            telemetry.refused("table", "change", self.staged.name, error)
         super().__exit__(kind, error, trace)
 
     @property

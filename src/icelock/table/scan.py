@@ -34,6 +34,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from icelock import telemetry
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.task import count_task, read_task
 from icelock.errors import PolicyError
@@ -46,10 +47,10 @@ from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.planner import Planner
-from icelock.plan.task import ScanTask, TaskBuilder
+from icelock.plan.task import ScanTask, TaskBuilder, counted
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
-from icelock.table.described import DescribedScan
+from icelock.table.described import CATALOG, DescribedScan
 from icelock.table.streamed import ArrowStream
 
 P = TypeVar("P", bound=Planner)
@@ -175,16 +176,20 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
     def plan_files(self) -> list[FileScanTask]:
         """Return the files that may hold matching rows, with their delete files."""
         _ = self.full_schema
-        return list(self._plan_files_local())
+        with self._operation("plan"):
+            return list(self._plan_files_local())
 
     def scan_tasks(self) -> list[ScanTask]:
         """Return the plan as ``ScanTask``, for engines."""
-        return list(self.iter_tasks())
+        with self._operation("plan") as operation:
+            tasks = list(self.iter_tasks())
+            operation.set(plan_files=len(tasks))
+        return tasks
 
     def iter_tasks(self) -> Iterator[ScanTask]:
         """Return the plan's tasks one by one; manifests of delete files are read at once, those of data files a few ahead."""
         deletes, planned = self._planned()
-        return (task for files in planned for task in files.tasks(deletes))
+        return counted(task for files in planned for task in files.tasks(deletes))
 
     def _planned(self) -> tuple[PlanDeletes, Iterator[PlannedFiles]]:
         _ = self.full_schema
@@ -217,21 +222,23 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all matching rows into one Arrow table; files are read in parallel."""
-        context = self.read_context()
-        schema = context.arrow_schema
-        if self.limit is not None:
-            batches = list(self._limited(context, self.iter_tasks()))
-        else:
-            # Planned first, so that no file is read if a manifest is damaged.
-            read = ExecutorFactory.get_or_create().map(lambda task: list(read_task(context, task)), self.scan_tasks())
-            batches = list(itertools.chain.from_iterable(read))
-        return _encode(pa.Table.from_batches(batches, schema=schema), dictionary_columns)
+        with self._operation("read") as operation:
+            context = self.read_context()
+            if self.limit is not None:
+                batches = list(self._limited(context, self.iter_tasks()))
+            else:
+                # Planned first, so that no file is read if a manifest is damaged.
+                read = ExecutorFactory.get_or_create().map(lambda task: list(read_task(context, task)), self.scan_tasks())
+                batches = list(itertools.chain.from_iterable(read))
+            found = pa.Table.from_batches(batches, schema=context.arrow_schema)
+            operation.returned(found.num_rows)
+        return _encode(found, dictionary_columns)
 
     def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
         """Return a reader that yields record batches, file after file."""
         context = self.read_context()
         schema = context.arrow_schema
-        batches = self._limited(context, self.iter_tasks())
+        batches = self._operation("read").over(self._limited(context, self.iter_tasks()))
         if not dictionary_columns:
             return pa.RecordBatchReader.from_batches(schema, batches)
         encoded = _encode(schema.empty_table(), dictionary_columns).schema
@@ -257,9 +264,10 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
 
     def count(self) -> int:
         """Return the number of matching live rows; without a filter and without equality deletes no data file is read."""
-        self.projection()  # refuses unknown columns
-        context = self.read_context(Schema())
-        total = self._counted(context)
+        with self._operation("count"):
+            self.projection()  # refuses unknown columns
+            context = self.read_context(Schema())
+            total = self._counted(context)
         return total if self.limit is None else min(total, self.limit)
 
     def _counted(self, context: ReadContext) -> int:
@@ -267,6 +275,9 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
         if deletes.empty and isinstance(context.bound_filter, AlwaysTrue):
             return sum(files.record_count for files in planned)
         return sum(count_task(context, task) for files in planned for task in files.tasks(deletes))
+
+    def _operation(self, name: str) -> telemetry.Operation:
+        return telemetry.on_table("table", name, self.table_identifier or (), self.options.get(CATALOG), snapshot_id=self.snapshot_id)
 
     def _limited(self, context: ReadContext, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
         batches = itertools.chain.from_iterable(read_task(context, task) for task in tasks)
@@ -367,7 +378,7 @@ class AddedFiles(DataScan):
     def iter_tasks(self) -> Iterator[ScanTask]:
         """Return the same as ``ScanTask``."""
         builder = self._task_builder
-        return (builder.build(task) for task in self.plan_files())
+        return counted(builder.build(task) for task in self.plan_files())
 
     def _counted(self, context: ReadContext) -> int:
         return sum(count_task(context, task) for task in self.iter_tasks())

@@ -484,7 +484,7 @@ REFUSED = (delete_files, a_map_of_text_keys, three_branches, value_before_null, 
 @pytest.mark.parametrize("change", SHAPES)
 def test_manifests_of_other_writers_give_the_same_tasks(place: Place, caplog: Any, change: Any, codec: str) -> None:
     manifest = rewritten(place, sample(place), change, codec)
-    caplog.set_level(logging.DEBUG, logger="icelock.plan.columnar")
+    caplog.set_level(logging.DEBUG, logger="icelock.plan")
     for row_filter, left in ((ex.AlwaysTrue(), 3), (ex.GreaterThan("number", 0), 2), (ex.EqualTo("big", 5), 3)):
         caplog.clear()
         found = seen(place.by_columns, [manifest], row_filter)

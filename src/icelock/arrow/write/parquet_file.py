@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as pat
 from pyiceberg.io import FileIO
 
+from icelock import metrics
 from icelock.arrow.write.options import MAX_PARTS, PAGE_BYTES, PAGE_ROWS, ROW_GROUP_BYTES, WriteOptions
 from icelock.arrow.write.schema import WriteSchema
 from icelock.errors import IntegrityError, PolicyError
@@ -105,6 +106,7 @@ class EncryptedParquetFile:
             raise IntegrityError(
                 f"{self.location} has {footer.num_row_groups} row groups in its footer, {self.parts} were written: do not commit it"
             )
+        metrics.add(files_written=1, bytes_written=size)
         return ClosedFile(size=size, rows=footer.num_rows, footer=footer, key_metadata=self._file_key.closed(size))
 
     def abort(self) -> None:

@@ -31,6 +31,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
+from icelock import metrics
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.loadable import MetadataForm, check_loadable
 from icelock.catalog.commit.new_place import new_place
@@ -167,6 +168,7 @@ class PointerStore(Store[_Catalog]):
         found = len(staged.io.new_input(location))
         if found != len(data):
             raise OSError(f"{location} has {found} bytes on storage, {len(data)} were written: the storage lost some; nothing was changed")
+        metrics.add(files_written=1, bytes_written=found)
         self.catalog.metadata_cache.put(sha256(data).digest(), staged.metadata, metadata_hash=form.metadata_hash)
 
     def was_made(self, staged: StagedTable, replaces: str | None, cause: Exception, *, final: bool) -> bool:

@@ -11,6 +11,7 @@ Not here: how turns are taken in order (``catalog.commit.queue``), looking at wh
 
 from __future__ import annotations
 
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Identifier
 
 from icelock.catalog.commit.outcome import check_new
+from icelock.catalog.commit.told import tell_commit
 from icelock.catalog.trust.kept import Kept
 from icelock.table.commit.protocol import CommitTurn
 
@@ -96,6 +98,13 @@ class StoreTurn(CommitTurn, ABC):
     @abstractmethod
     def current(self) -> IcebergTable:
         """Return the table of ``location``, compared with what the service knows of it."""
+
+    def make(self, change: Change) -> tuple[TableMetadata, str]:
+        """Do as ``commit``, and tell that it was made."""
+        start = time.perf_counter()
+        metadata, location = self.commit(change)
+        tell_commit(change, location, start=start)
+        return metadata, location
 
     @abstractmethod
     def commit(self, change: Change) -> tuple[TableMetadata, str]:

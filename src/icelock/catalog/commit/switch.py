@@ -68,5 +68,5 @@ def _swap(
 ) -> CommitTableResponse:
     staged = catalog._staged_as(base, made)
     check_loadable(None, made, updates, location=staged.metadata_location, table=".".join(base.name()))
-    metadata, location = turn.commit(Change(base=base, staged=staged, requirements=(), updates=updates, config=base.config))
+    metadata, location = turn.make(Change(base=base, staged=staged, requirements=(), updates=updates, config=base.config))
     return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)

@@ -132,7 +132,7 @@ class ColumnReader:
             nulls = [pl.lit(None).alias(column) for column in wanted if column in layout.nulls]
             return frame.head(rows).select_seq(stored).with_columns_seq(ints + nulls)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as e:
-            raise NotColumnarError(f"{type(e).__name__}: {e}") from e
+            raise NotColumnarError(type(e).__name__) from e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

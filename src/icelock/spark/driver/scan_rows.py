@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from icelock import telemetry
 from icelock.errors import PolicyError
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.sealed.job import Job, PlannedOn
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icelock.table.scan import DataScan
-
-_logger = logging.getLogger(__name__)
 
 
 class Engine(StrEnum):
@@ -49,7 +48,8 @@ def scan_rows(spark: SparkSession, job: Job, scan: DataScan, engine: Engine = En
     if engine == Engine.NATIVE and native.rest:
         raise PolicyError(f"table {job.table} cannot be read by Spark's own reader alone: {reason}; leave the engine out")
     if native.rest:
-        _logger.info("table %s: %s; the data source reads %s", job.table, reason, "them" if native.rows is not None else "it")
+        what = "native-scan" if native.rows is None else "native-scan-of-some-files"
+        telemetry.fallback("spark", logging.INFO, what=what, why=reason, table=str(job.table))
     rest = by_data_source(spark, replace(job, rest=native.rows is not None))
     return rest if native.rows is None else native.rows.unionAll(rest)
 

@@ -26,14 +26,13 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
 from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
-from tenacity import Retrying, before_sleep_log, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
+from icelock import metrics, telemetry
 from icelock.errors import CommitError, IcelockError, IntegrityError
 from icelock.metadata.json_values import whole_number
 from icelock.metadata.updates import AddEncryptionKeyUpdate
 from icelock.table.commit.staged import Staged
-
-logger = logging.getLogger(__name__)
 
 # How often a snapshot that needs data to be read is rebuilt while others may commit; after that it is rebuilt in the turn.
 _OUTSIDE: Final = 2
@@ -108,9 +107,14 @@ def retrying(properties: Mapping[str, str], retries: int, *, unless: Callable[[]
         retry=retry_if_exception(lambda error: isinstance(error, CommitFailedException) and not unless()),
         stop=stop_after_attempt(1 + retries) | stop_after_delay(total / 1000),
         wait=wait_random_exponential(multiplier=least / 1000, max=most / 1000),
-        before_sleep=before_sleep_log(logger, logging.DEBUG),
+        before_sleep=_tell_retry,
         reraise=True,
     )
+
+
+def _tell_retry(state: RetryCallState) -> None:
+    metrics.add(commit_retries=1)
+    telemetry.event("table", logging.INFO, "commit-retry", attempt=state.attempt_number, wait_ms=round(state.upcoming_sleep * 1_000, 1))
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:
@@ -125,6 +129,7 @@ class CommitProtocol:
         self._catalog = catalog  # an EncryptedCatalog
         self._retries = 0
         self._rebuilt = 0
+        self._refused = 0
         self._turn: CommitTurn | None = None
         # Whether an attempt reached the catalog, and whether one that it refused may have been made after all.
         self._asked = False
@@ -140,7 +145,9 @@ class CommitProtocol:
         staged.drop_idle_producers()
         try:
             if staged.updates:
-                self._commit_and_retry()
+                with telemetry.on_table("table", "commit", staged.table.name(), getattr(self._catalog, "name", None)) as operation:
+                    self._commit_and_retry()
+                    operation.set(commit_attempts=1 + self._refused, snapshot_id=self._snapshot_id())
             elif staged.producers:  # found nothing to do, which another writer's commit may contradict
                 staged.table.refresh()
                 for producer in staged.producers:
@@ -158,6 +165,9 @@ class CommitProtocol:
             producer._cleanup_uncommitted()
         staged.producers, staged.updates, staged.requirements = [], (), ()
 
+    def _snapshot_id(self) -> int | None:
+        return self._staged.producers[-1].snapshot_id if self._staged.producers else None
+
     def _commit_and_retry(self) -> None:
         staged = self._staged
         properties = staged.metadata.properties  # as they will be, so that a wrong setting can be put right
@@ -174,6 +184,8 @@ class CommitProtocol:
                 self._rebuilt += 1
                 self._rebuild()
         except CommitFailedException as e:
+            metrics.add(commit_conflicts=1)
+            self._refused += 1
             self._asked |= self._turn is not None and self._turn.stage is Stage.ASKED
             self._doubtful |= isinstance(e, DoubtfulConflictError)
             raise
