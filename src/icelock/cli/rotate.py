@@ -91,7 +91,8 @@ def _told(done: Rotated, *, dry_run: bool) -> list[str]:
         moved = f"{done.rewritten_files} data files ({done.rewritten_bytes:,} bytes)"
         lines.append(f"would write {moved} again" if dry_run else f"wrote {moved} again, into {done.added_files}")
     if done.level in ("lists", "all"):
-        what = f"the manifest lists of {done.rotated_snapshots} snapshots and {done.rewritten_manifests} manifests"
+        least = "at least " if dry_run and done.level == "all" else ""  # the snapshots that it makes on its way come to them
+        what = f"the manifest lists of {least}{done.rotated_snapshots} snapshots and {least}{done.rewritten_manifests} manifests"
         lines.append(f"would write {what} again" if dry_run else f"wrote {what} again; {len(done.removed_keys)} key entries are gone")
     if done.left_files:
         lines.append(f"{done.left_files} files are left under older KEKs: run the same command again")

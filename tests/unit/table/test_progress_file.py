@@ -166,13 +166,68 @@ def test_a_file_is_about_one_thing(path: Path, encryption: TableEncryption, name
 
 @pytest.mark.parametrize(
     "content",
-    [b"export TOKEN=1\n", b'{"icelock": "progress", "version": 2}\n', b"[]\n", b'{"icelock": "progress", "version": 1}\n', b"\xff\n"],
+    [b"export TOKEN=1\n", b'{"icelock": "other", "version": 1}\n', b"[]\n", b'{"icelock": "progress", "version": 1}\n', b"\xff\n"],
 )
 def test_another_file_is_left_alone(path: Path, encryption: TableEncryption, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(FormatError, match="is no progress file"), progress_file(path, ABOUT, encryption):
         pass
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("version", [0, 2, 1.5, "1"])
+def test_one_of_another_version_is_left_alone(path: Path, encryption: TableEncryption, version: Any) -> None:
+    interrupted(path, encryption, *RECORDS)
+    head, _, rest = path.read_bytes().partition(b"\n")
+    content = json.dumps({**json.loads(head), "version": version, "more": []}).encode() + b"\n" + rest
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"of version .*, and this icelock has version 1: go on with the icelock that wrote it, .*remove"):
+        found_in(path, encryption)
+    assert path.read_bytes() == content
+
+
+def _other_forms(record: dict[str, Any]) -> dict[str, Any]:
+    [[spec, entry]] = record["files"]
+    less = {name: value for name, value in entry.items() if name != "record_count"}
+    return {
+        "a field of the record more": {**record, "by": "icelock 9"},
+        "no name": {"files": record["files"]},
+        "no files": {"of": record["of"]},
+        "a list": [record],
+        "a field of the entry less": {**record, "files": [[spec, less]]},
+        "a field of the entry more": {**record, "files": [[spec, {**entry, "checksum": 5}]]},
+        "another kind of value": {**record, "files": [[spec, {**entry, "partition": [{"geometry": "POINT"}]}]]},
+        "an unknown format": {**record, "files": [[spec, {**entry, "file_format": "VORTEX"}]]},
+        "three values": {**record, "files": [[spec, entry, 1]]},
+    }
+
+
+def test_records_of_another_version_are_not_used(path: Path, encryption: TableEncryption, caplog: pytest.LogCaptureFixture) -> None:
+    """One with a name beside the known ones is; and they stay in the file, for the version that wrote them."""
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path="s3://a.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(1),
+        record_count=10,
+        file_size_in_bytes=5,
+    )
+    file.spec_id = 0
+    task = ScanTask(path="a", file_format="PARQUET", key_metadata=None, file_size=7, record_count=10, spec_id=0, partition=(1,))
+    with suppress(StoppedError), progress_file(path, ABOUT, encryption) as opened:
+        KeptCopies(opened).add(("a",), (1,), task, [file])
+        raise StoppedError
+    [written] = found_in(path, encryption)
+    for what, form in {"none": json.loads(written), **_other_forms(json.loads(written))}.items():
+        path.unlink(missing_ok=True)
+        interrupted(path, encryption, json.dumps(form).encode())
+        caplog.clear()
+        with suppress(StoppedError), progress_file(path, ABOUT, encryption) as opened:
+            used = KeptCopies(opened).of({("a",): task}, (1,))
+            raise StoppedError
+        known = what in {"none", "a field of the record more"}
+        assert (len(used), "has 1 records that this version" in caplog.text) == (int(known), not known), what
+        assert len(found_in(path, encryption)) == 1, what
 
 
 def test_one_process_at_a_time(path: Path, encryption: TableEncryption) -> None:

@@ -6,6 +6,9 @@ if the plan has a file of that digest, and storage has the copy, of that length 
 block authenticates.
 What is missing or not the same is written again, under another name.
 
+A record that another version of icelock wrote, of another form or with fields of entries that this one does not know, is not used: its
+data file is written again.
+
 Copies are looked at after all else of a round was written, so that little time passes until the switch. None of them is ever deleted here:
 those that no table needs are left over.
 
@@ -31,7 +34,7 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.io.files import EncryptedInputFile
 from icelock.io.parquet import ParquetInput
 from icelock.metadata.file_values import file_of, values_of
-from icelock.metadata.manifest import DataFile
+from icelock.metadata.manifest import DATA_FILE_FIELDS, DataFile
 from icelock.plan.task import ScanTask
 from icelock.table.maintenance.copied_files import at_once
 from icelock.table.maintenance.progress_file import ProgressFile
@@ -48,10 +51,22 @@ class KeptCopies:
         self._file = file
         self._records: dict[str, bytes] = {}
         self.paths: set[str] = set()
+        unknown = 0
         for record in file.found:
-            found = json.loads(record)
-            self._records[found[_OF]] = record
-            self.paths.update(values["file_path"] for _, values in found[_FILES])
+            try:
+                name, files = _read(record)
+            except (ValueError, KeyError, TypeError):
+                unknown += 1
+                continue
+            self._records[name] = record
+            self.paths.update(one.file_path for one in files)
+        if unknown:
+            _logger.warning(
+                "progress file %s has %d records that this version of icelock does not know: what they stand for is written again; "
+                "icelock leftovers then lists the first copies",
+                file.path,
+                unknown,
+            )
 
     @property
     def place(self) -> str:
@@ -61,7 +76,7 @@ class KeptCopies:
     def of(self, tasks: Mapping[tuple[Any, ...], ScanTask], form: tuple[Any, ...]) -> dict[tuple[Any, ...], list[DataFile]]:
         """Return the copies of those data files of a table of a form, by source, that an earlier call finished; not looked at yet."""
         names = {source: _name(source, form, task) for source, task in tasks.items()}
-        return {source: _files(self._records[name]) for source, name in names.items() if name in self._records}
+        return {source: _read(self._records[name])[1] for source, name in names.items() if name in self._records}
 
     def add(self, source: tuple[Any, ...], form: tuple[Any, ...], task: ScanTask, files: Iterable[DataFile]) -> None:
         """Keep the copies of a data file.
@@ -103,8 +118,16 @@ def _name(source: tuple[Any, ...], form: tuple[Any, ...], task: ScanTask) -> str
     return sha256(repr(((source, form), entry)).encode()).hexdigest()
 
 
-def _files(record: bytes) -> list[DataFile]:
-    return [file_of(spec_id, {name: _value(plain) for name, plain in values.items()}) for spec_id, values in json.loads(record)[_FILES]]
+def _read(record: bytes) -> tuple[str, list[DataFile]]:
+    """Return the name of what was copied, and the copies; a record in another form is a ValueError, KeyError or TypeError."""
+    found = json.loads(record)
+    files = []
+    for spec_id, plain in found[_FILES]:
+        values = {name: _value(value) for name, value in plain.items()}
+        if set(values) != set(DATA_FILE_FIELDS):
+            raise ValueError("other fields than those of this version's entries")
+        files.append(file_of(int(spec_id), values))
+    return str(found[_OF]), files
 
 
 # Values that JSON does not have: an object with one name, which says what the value is.
@@ -130,10 +153,10 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """Return the value that ``_plain`` was called on; a tuple is a list."""
+    """Return the value that ``_plain`` was called on; a tuple is a list. Another kind is a ValueError, KeyError or TypeError."""
     if isinstance(plain, list):
         return [_value(one) for one in plain]
     if isinstance(plain, dict):
         [(name, inner)] = plain.items()
-        return next(of(inner) for _, known, _, of in _SPECIAL if known == name)
+        return {known: of for _, known, _, of in _SPECIAL}[name](inner)
     return plain

@@ -191,12 +191,16 @@ def _found(path: Path, about: Mapping[str, str], encryption: TableEncryption) ->
 def _key_of(path: Path, first: bytes, about: Mapping[str, str]) -> EncryptedKey:
     """Return the wrapped key of a first line, if the file is about the same."""
     try:
-        header: Any = json.loads(first)
-        if not isinstance(header, dict) or {name: header.get(name) for name in _KIND} != _KIND or not isinstance(header["about"], dict):
-            raise FormatError("its first line says something else")
-        key = EncryptedKey.from_json(header["key"])
+        header = _header(first)
+        version = header["version"]
+        key = EncryptedKey.from_json(header["key"]) if version == _KIND["version"] else None
     except (ValueError, KeyError) as e:
         raise FormatError(f"{path} is no progress file of version {_KIND['version']} ({e}): name another place, or {_ANEW}") from e
+    if key is None:
+        raise FormatError(
+            f"progress file {path} is of version {version!r}, and this icelock has version {_KIND['version']}: go on with the icelock that "
+            f"wrote it, name another place, or {_ANEW}"
+        )
     known: dict[str, Any] = header["about"]
     other = [
         f"{name} {known.get(name)!r} instead of {about.get(name)!r}"
@@ -209,6 +213,14 @@ def _key_of(path: Path, first: bytes, about: Mapping[str, str]) -> EncryptedKey:
             f"if it is not needed any more, {_ANEW}"
         )
     return key
+
+
+def _header(first: bytes) -> dict[str, Any]:
+    """Return a first line's values, the version of which may be another one; a ValueError or KeyError if it is no progress file's."""
+    header: Any = json.loads(first)
+    if not isinstance(header, dict) or header.get("icelock") != _KIND["icelock"] or not isinstance(header["about"], dict):
+        raise ValueError("its first line says something else")
+    return header
 
 
 def _place(path: str | os.PathLike[str], location: str) -> Path:

@@ -77,12 +77,13 @@ class Rotated(Shown):
         rewritten_files: data files that were written again, without deleted rows; of several branches each counts.
         rewritten_bytes: their size on storage.
         added_files: data files in their place; of a dry run an estimate.
-        removed_delete_files: delete files and vectors that the branches have no more.
+        removed_delete_files: delete files and vectors that the branches have no more; a dry run does not count them.
         left_files: data and delete files of the branches' snapshots that still hang on older KEKs, because other writers touched them each
             time, or they could not be read: another call goes on.
         snapshots: ids of the snapshots that were committed.
-        rotated_snapshots: snapshots of before whose manifest lists were written again, or would be.
-        rewritten_manifests: manifests that were written again, each once, however many snapshots list it.
+        rotated_snapshots: snapshots whose manifest lists were written again, or would be. Level ``all`` makes snapshots on its way that
+            have manifests of before, and does these too; a dry run does not know them, and tells the least.
+        rewritten_manifests: manifests that were written again, each once, however many snapshots list it; likewise.
         removed_keys: ids of key entries that the metadata has no more.
     """
 
