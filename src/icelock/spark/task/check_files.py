@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from icelock.spark.sealed.hpke import Place, Recipient, Sender
 from icelock.spark.sealed.messages import SealedFiles, seal_part
 from icelock.spark.sealed.splits import open_splits
-from icelock.spark.task.write import freeze_imports
+from icelock.spark.task.imports import settle_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ def check_sealed(plan: CheckPlan, key: bytes, rows: Iterator[pa.RecordBatch]) ->
     from icelock.audit.file_check import check_files
     from icelock.io.storage import open_storage
 
-    freeze_imports()
+    settle_imports()
     io = open_storage(dict(plan.storage), plan.location)
     count, wrong = 0, list[tuple[str, str | None, str]]()
     for checked in check_files(io, (task for split in open_splits(key, rows) for task in split.tasks), threads=plan.threads):

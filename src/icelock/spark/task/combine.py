@@ -13,8 +13,9 @@ from pyspark import TaskContext
 
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.splits import open_splits
+from icelock.spark.task.imports import settle_imports
 from icelock.spark.task.read import ReadPlan, TaskReader
-from icelock.spark.task.write import WritePlan, freeze_imports
+from icelock.spark.task.write import WritePlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ class CombinePlan:
 
 def combine_sealed(plan: CombinePlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
     """Write the rows of the files in sealed splits; errors are those of ``combine_files``, and IntegrityError for a changed split."""
-    freeze_imports()
+    settle_imports()
     running = TaskContext.get()
     number, attempt = (0, 0) if running is None else (running.partitionId(), running.attemptNumber())
     tasks = [task for split in open_splits(key, rows) for task in split.tasks]

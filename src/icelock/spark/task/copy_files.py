@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from icelock.spark.sealed.hpke import Place, Recipient, Sender
 from icelock.spark.sealed.messages import SealedFiles, seal_part
 from icelock.spark.sealed.splits import open_splits
-from icelock.spark.task.write import freeze_imports
+from icelock.spark.task.imports import settle_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def copy_sealed(plan: CopyPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> S
     from icelock.io.listing import delete_files
     from icelock.io.storage import open_storage
 
-    freeze_imports()
+    settle_imports()
     running = TaskContext.get()
     retried = running is not None and running.attemptNumber() > 0
     io, places, done = open_storage(dict(plan.storage), plan.location), list[str](), list[tuple[str, int, bytes]]()

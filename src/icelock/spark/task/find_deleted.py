@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from icelock.spark.sealed.hpke import Sender
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.splits import open_splits
+from icelock.spark.task.imports import settle_imports
 from icelock.spark.task.read import ReadPlan
-from icelock.spark.task.write import freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def find_sealed(plan: FindPlan, key: bytes, rows: Iterator[pa.RecordBatch]) -> S
     """Return the positions of the deleted rows of the files in sealed splits; errors are those of ``deleted_rows``, and of the splits."""
     from icelock.arrow.write.row_rewrite import deleted_rows
 
-    freeze_imports()
+    settle_imports()
     read = plan.read.context()
     found = {task.path: deleted_rows(read, task).serialize() for split in open_splits(key, rows) for task in split.tasks}
     return SealedFiles.of(FilesWritten(positions=found), plan.sender)

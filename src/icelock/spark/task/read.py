@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from icelock.errors import PolicyError
+from icelock.spark.task.imports import forget_folders_in_zips
 from icelock.spark.task.splits import Split
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class TaskReader(ExecutorReader):
         from icelock.spark.columns.batches import spark_batch
         from icelock.spark.columns.types import arrow_schema
 
+        forget_folders_in_zips()
         context = self._plan.context()
         schema = arrow_schema(StructType.fromJson(json.loads(self._plan.spark_schema)))
         for task in tasks:

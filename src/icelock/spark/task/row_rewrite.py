@@ -20,9 +20,10 @@ from pyspark.sql.datasource import InputPartition
 from icelock.spark.sealed.hpke import Sender
 from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles, seal_part
 from icelock.spark.sealed.splits import open_splits
+from icelock.spark.task.imports import settle_imports
 from icelock.spark.task.read import ExecutorReader, ReadPlan
 from icelock.spark.task.splits import Split
-from icelock.spark.task.write import TaskWriter, WritePlan, freeze_imports
+from icelock.spark.task.write import TaskWriter, WritePlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ def _gathered(sender: Sender, results: Iterator[pa.RecordBatch]) -> SealedFiles:
 def rewrite_files(plan: RewritePlan, splits: Sequence[RewriteSplit]) -> SealedFiles:
     """Do what reader and writer do, for one task or in the calling process; errors are those of ``RewriteReader.read``."""
     if TaskContext.get() is not None:
-        freeze_imports()
+        settle_imports()
     tasks = [task for split in splits for task in split.tasks]
     positions = {path: rows for split in splits for path, rows in split.positions.items()}
     return _gathered(plan.write.sender, RewriteReader(plan).read(RewriteSplit(tasks, positions)))

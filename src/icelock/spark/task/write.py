@@ -16,10 +16,8 @@ Not here: planning (``spark.driver.plan_write``), the commit (``spark.driver.com
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -28,6 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from icelock.errors import PolicyError
 from icelock.spark.sealed.hpke import Sender
 from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles, StreamFiles
+from icelock.spark.task.imports import settle_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +157,7 @@ def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
 
     task = TaskContext.get()
     if task is not None:
-        freeze_imports()
+        settle_imports()
     names = [*plan.columns, *plan.change]
     batches: Iterator[pa.RecordBatch] = (batch.rename_columns(names) for batch in rows if batch.num_rows)
     number, attempt = (0, 0) if task is None else (task.partitionId(), task.attemptNumber())
@@ -166,12 +165,6 @@ def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> SealedFiles:
     stored = changes.stored(batches) if plan.change else batches
     files = write_data_files(plan.context(), stored, task_id=number, entropy=SystemEntropy())
     return SealedFiles.of(changes.told(files, retried=attempt > 0), plan.sender)
-
-
-@cache
-def freeze_imports() -> None:
-    """Exclude our imports from garbage collection, once a process: PySpark collects after each task (60 ms with our imports)."""
-    gc.freeze()
 
 
 class _Changes:

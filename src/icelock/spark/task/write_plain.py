@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from icelock.spark.sealed.hpke import Sender
 from icelock.spark.sealed.messages import FilesWritten, RowCounts, SealedFiles
-from icelock.spark.task.write import freeze_imports
+from icelock.spark.task.imports import settle_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def write_plain_rows(plan: PlainWritePlan, rows: Iterator[pa.RecordBatch]) -> Se
 
     task = TaskContext.get()
     if task is not None:
-        freeze_imports()
+        settle_imports()
     metadata = TableMetadataUtil.parse_raw(plan.metadata)
     made = data_files(metadata, open_storage(dict(plan.storage), metadata.location), rows)
     retried = task is not None and task.attemptNumber() > 0
