@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from icelock.cli.main import main
 from tests.pages.blocks import read_page
+from tools import commands as written_commands
 from tools import licences
 from tools.site import api, notebook
 
@@ -64,10 +65,14 @@ def test_commands_and_options_that_a_page_names_exist(page):
                 path.append(word.split("|")[0])
 
 
-def test_readme_names_every_command():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    missing = [command for command in subcommands(help_text()) if f"icelock {command}" not in readme]
-    assert not missing
+def test_readme_and_the_page_of_the_command_line_say_of_every_command_what_it_says_itself():
+    readme, page = (path.read_text(encoding="utf-8") for path in written_commands.PAGES)
+    assert [written_commands.written(text) for text in (readme, page)] == [readme, page], "python -m tools.commands"
+    assert {*written_commands.ORDER} == subcommands(help_text())
+    everything = {*written_commands.all_commands()}
+    assert {"keyring init", "kms check", "head"} <= everything
+    assert everything | {"exit codes"} == {*written_commands.parts(page)}
+    assert [command for command in everything if f"`icelock {command}`" not in readme] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

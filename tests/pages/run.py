@@ -150,7 +150,7 @@ def _shell(text: str, patch: pytest.MonkeyPatch) -> str:
     exported = Path(_EXPORTS)
     for pair in exported.read_text().rstrip("\0").split("\0"):
         name, _, value = pair.partition("=")
-        if os.environ.get(name) != value and name not in {"_", "SHLVL", "PWD", "OLDPWD"}:
+        if os.environ.get(name) != value and name not in {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"}:
             patch.setenv(name, value)
     exported.unlink()
     return done.stdout

@@ -1,7 +1,6 @@
 """``icelock audit``: what is encrypted, under which keys, and what is wrong.
 
-Exit code 0: sound. 1: findings. 2: something could not be looked at (no KMS, no catalog, no right), and nothing else was found; also wrong
-usage, as everywhere.
+Exit code 0: sound. 1: findings. 2: something could not be looked at (no KMS, no catalog, no right), and nothing else was found.
 
 Not here: the audit (``icelock.audit``).
 """
@@ -14,31 +13,32 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.tree import Tree
 
-from icelock.audit.findings import Severity
 from icelock.audit.options import Depth, Snapshots
-from icelock.audit.report import AuditReport, KekReport, TableReport, Verdict
-from icelock.audit.run import audit as run_audit
-from icelock.catalog.load import load_catalog
-from icelock.cli.output import emit, escape, fail, json_option, progress
-from icelock.cli.table_names import split_catalog
+from icelock.cli.exit_codes import Code
+from icelock.cli.output import emit, escape, json_option, progress
+from icelock.cli.table_names import load_catalog, split_catalog, tables_argument
 from icelock.errors import PolicyError
 from icelock.shown import utc
 
-_CODES: Final = {Verdict.SOUND: 0, Verdict.FINDINGS: 1, Verdict.COULD_NOT_LOOK: 2}
-_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.tree import Tree
+
+    from icelock.audit.report import AuditReport, KekReport, TableReport
+
+# Of ``Verdict`` and of ``Severity``.
+_CODES: Final = {"sound": Code.DONE, "findings": Code.FOUND, "could not look": Code.COULD_NOT}
+_STYLES: Final = {"error": "red", "warning": "yellow", "note": "dim"}
 _SHOWN: Final = 12
 
 
 @click.command()
-@click.argument("name")
-@click.option("--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; NAME is then NAMESPACE.TABLE or NAMESPACE.")
+@tables_argument()
 @click.option(
     "--depth",
     type=click.Choice([one.value for one in Depth]),
@@ -66,24 +66,17 @@ def audit(
 
     NAME is CATALOG.NAMESPACE.TABLE, CATALOG.NAMESPACE or CATALOG. Nothing is written, and no key is shown.
     """
-    try:
-        if catalog is None:
-            catalog, name = split_catalog(name)
-        with progress(f"audit {name or catalog}") as told:
-            report = run_audit(
-                load_catalog(catalog),
-                name,
-                depth=depth,
-                snapshots=snapshots,
-                threads=threads,
-                most_findings=most_findings,
-                progress=told,
-            )
-        if html is not None:
-            _write(html, report)
-        emit(report.to_json(), lambda: _view(report))
-    except Exception as e:  # noqa: BLE001 - as in cli.main, with another exit code: also if the report cannot be printed
-        fail(e, code=2)
+    if catalog is None:
+        catalog, name = split_catalog(name)
+    loaded = load_catalog(catalog)
+    from icelock.audit.run import audit as run_audit
+
+    asked: dict[str, Any] = {"depth": depth, "snapshots": snapshots, "threads": threads, "most_findings": most_findings}
+    with progress(f"audit {name or catalog}") as told:
+        report = run_audit(loaded, name, progress=told, **asked)
+    if html is not None:
+        _write(html, report)
+    emit(report.to_json(), lambda: _view(report))
     click.get_current_context().exit(_CODES[report.verdict])
 
 
@@ -108,6 +101,8 @@ def _write(path: Path, report: AuditReport) -> None:
 
 
 def _view(report: AuditReport) -> RenderableType:
+    from rich.console import Group
+
     parts: list[RenderableType] = [part for table in report.tables for part in _table(table)]
     if len(report.tables) != 1:
         parts.append(_overview(report))
@@ -115,6 +110,8 @@ def _view(report: AuditReport) -> RenderableType:
 
 
 def _overview(report: AuditReport) -> Table:
+    from rich.table import Table
+
     shown = Table(title=f"audit of {escape(report.catalog)} {escape(report.name)}", title_justify="left")
     for column in ("table", "verdict", "findings", "notes", "plain files", "not looked at"):
         shown.add_column(column, justify="left" if column in {"table", "verdict"} else "right", overflow="fold")
@@ -126,7 +123,7 @@ def _overview(report: AuditReport) -> Table:
 
 
 def _table(table: TableReport) -> Iterator[RenderableType]:
-    style = "green" if table.verdict is Verdict.SOUND else "bold red"
+    style = "green" if table.verdict == "sound" else "bold red"
     asked = f"{', '.join(table.depths)}; {table.scope} snapshots; {table.seconds:.1f} s"
     yield f"{escape(table.table)}: [{style}]{table.verdict.value}[/] ({asked})"
     if table.files:
@@ -140,7 +137,7 @@ def _table(table: TableReport) -> Iterator[RenderableType]:
         yield f"metadata file {escape(table.metadata_file)}: {', '.join(said)}"
     for finding in table.findings:
         text = f"{finding.code}: {escape(finding.what)}: {escape(finding.sentence)}; {escape(finding.remedy)}"
-        yield f"[{_STYLES[finding.severity]}]{finding.severity.value}[/] {text}"
+        yield f"[{_STYLES[finding.severity.value]}]{finding.severity.value}[/] {text}"
     left = sum(table.counts.values()) - len(table.findings)
     if left > 0:
         yield f"{left} more findings of these kinds (--most-findings shows more)"
@@ -149,6 +146,8 @@ def _table(table: TableReport) -> Iterator[RenderableType]:
 
 
 def _files(table: TableReport) -> Table:
+    from rich.table import Table
+
     shown = Table(title_justify="left")
     for column in ("", "encrypted", "bytes", "plain", "bytes "):
         shown.add_column(column, justify="right" if column else "left")
@@ -159,6 +158,8 @@ def _files(table: TableReport) -> Table:
 
 
 def _objects(table: TableReport) -> Table:
+    from rich.table import Table
+
     shown = Table(title_justify="left")
     for column in ("objects below the location", "number", "bytes"):
         shown.add_column(column, justify="left" if column.startswith("objects") else "right")
@@ -168,6 +169,8 @@ def _objects(table: TableReport) -> Table:
 
 
 def _tree(table: TableReport) -> Tree:
+    from rich.tree import Tree
+
     tree = Tree("keys")
     for master in table.master_keys:
         refs = ", ".join(master.refs) or "no refs"

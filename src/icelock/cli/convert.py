@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Group, RenderableType
 
-from icelock.cli.output import emit, escape, json_option, progress
+from icelock.cli.exit_codes import Code
+from icelock.cli.output import emit, escape, json_option, progress, working
 from icelock.cli.table_names import catalog_and_name, load_any_table, table_argument
 from icelock.errors import PolicyError
-from icelock.maintenance import convert as convert_table
-from icelock.maintenance import remove_plain as remove_plain_files
-from icelock.maintenance import undo_conversion
-from icelock.table.maintenance.convert_history import History
-from icelock.table.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from icelock.table.maintenance.convert_history import History
+    from icelock.table.table import Table
 
 _MOST_SHOWN: Final = 10
 _COPIES: Final = "backups, and older versions that a bucket keeps, still hold the rows in the clear: icelock cannot see those"
@@ -90,27 +91,40 @@ def convert(
     length = None if data_key_length is None else int(data_key_length)
     asked: dict[str, Any] = {"history": history, "drop_refs": drop_refs, "copy_to": to, "copy_catalog": to_catalog}
     asked |= {"progress_file": progress_file, "dry_run": dry_run}
+    loaded = load_any_table(catalog, table)
+    from icelock import maintenance
+
     with progress(f"convert {table}") as told:
-        done = convert_table(load_any_table(catalog, table), key_id=key_id, data_key_length=length, progress=told, **asked)
+        done = maintenance.convert(loaded, key_id=key_id, data_key_length=length, progress=told, **asked)
     _emit(table, asdict(done), lambda: _view(table, asdict(done)))
 
 
 def _converted(catalog: str | None, name: str) -> Table:
     loaded = load_any_table(catalog, name)
+    from icelock.table.table import Table
+
     if not isinstance(loaded, Table):
         raise PolicyError(f"table {name} is plain: it was not converted, or that was undone")
     return loaded
 
 
 def _remove_plain(table: str, catalog: str | None, *, dry_run: bool) -> None:
-    removed = asdict(remove_plain_files(_converted(catalog, table), dry_run=dry_run))
+    converted = _converted(catalog, table)
+    from icelock.maintenance import remove_plain
+
+    with working(f"remove the plain files of {table}"):
+        removed = asdict(remove_plain(converted, dry_run=dry_run))
     _emit(table, removed, lambda: _view_removed(table, removed))
     if removed["left"] or removed["elsewhere"]:
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(Code.FOUND)
 
 
 def _undo(table: str, catalog: str | None, *, drop_commits: bool, dry_run: bool) -> None:
-    undone = asdict(undo_conversion(_converted(catalog, table), drop_commits=drop_commits, dry_run=dry_run))
+    converted = _converted(catalog, table)
+    from icelock.maintenance import undo_conversion
+
+    with working(f"undo the conversion of {table}"):
+        undone = asdict(undo_conversion(converted, drop_commits=drop_commits, dry_run=dry_run))
     _emit(table, undone, lambda: _view_undone(table, undone))
 
 
@@ -119,6 +133,8 @@ def _emit(table: str, found: Mapping[str, Any], view: Any) -> None:
 
 
 def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
+    from rich.console import Group
+
     name, key = escape(table), escape(found["key_id"])
     if found["copied_to"] is not None:
         done = f"{'would be' if found['dry_run'] else 'is'} copied to {escape(found['copied_to'])}, encrypted under master key {key}"
@@ -140,6 +156,8 @@ def _view(table: str, found: Mapping[str, Any]) -> RenderableType:
 
 
 def _view_removed(table: str, found: Mapping[str, Any]) -> RenderableType:
+    from rich.console import Group
+
     what = "would be removed" if found["dry_run"] else "removed"
     lines = [f"{len(found['files'])} plain files of {escape(table)} {what}", *_some(found["files"])]
     if found["left"]:
@@ -154,6 +172,8 @@ def _view_removed(table: str, found: Mapping[str, Any]) -> RenderableType:
 
 
 def _view_undone(table: str, found: Mapping[str, Any]) -> RenderableType:
+    from rich.console import Group
+
     lost = (
         f"; {len(found['lost_snapshots'])} snapshots of it {'would be' if found['dry_run'] else 'are'} lost"
         if found["lost_snapshots"]

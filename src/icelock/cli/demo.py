@@ -22,8 +22,9 @@ import click
 from rich.console import Console
 from rich.table import Table as View
 
+from icelock.cli import keys
 from icelock.cli.demo_lake import Lake, appended, arrow, flights, make_lake, open_lake
-from icelock.cli.demo_storage import flip_one_byte_each, key_tree, search_values, stored_files
+from icelock.cli.demo_storage import flip_one_byte_each, search_values, stored_files
 from icelock.errors import IcelockError, PolicyError
 
 IDENTIFIER: Final = "demo.flights"
@@ -148,7 +149,7 @@ def _python_part(console: Console, lake: Lake) -> None:
 def _storage_part(console: Console, lake: Lake) -> None:
     table: Any = open_lake(lake.folder).load_table(IDENTIFIER)
     with step(console, "what lies on storage"):
-        tree = key_tree(table)
+        tree = keys.view(keys.key_tree(table))
         files, plain = stored_files(lake.warehouse)
         found, leaked, works = search_values(lake.warehouse, flights())
     console.print(tree)

@@ -1,4 +1,4 @@
-"""The demo's looks at storage: the key tree, first bytes, a search for values of the data, and flipped bytes in copies.
+"""The demo's looks at storage: first bytes, a search for values of the data, and flipped bytes in copies.
 
 Not here: how damage is noticed (``io``).
 """
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from rich.console import RenderableType
 from rich.table import Table as View
-from rich.tree import Tree
 
 from icelock.cli.demo_lake import Lake
 from icelock.errors import IcelockError
-from icelock.format.encrypted_key import KEY_TIMESTAMP
 from icelock.table.table import StaticTable, Table
 
 if TYPE_CHECKING:
@@ -39,22 +37,6 @@ class CopyFileIO(PyArrowFileIO):
         if location != self.properties[_FROM]:
             return file
         return PyArrowFile(location=location, path=self.properties[_TO], fs=file._filesystem)  # noqa: SLF001 - PyIceberg's own storage
-
-
-def key_tree(table: Table) -> Tree:
-    """Return the key hierarchy of a table, with counts; ids only, no key bytes."""
-    keys = table.metadata.encryption_keys
-    sealed_by = {key.key_id: key.encrypted_by_id for key in keys}
-    root = Tree(f"[bold]master key[/] {table.properties['encryption.key-id']} (in the KMS)")
-    for kek in (key for key in keys if KEY_TIMESTAMP in key.properties):
-        under = [snapshot for snapshot in table.metadata.snapshots if sealed_by.get(snapshot.key_id or "") == kek.key_id]
-        branch = root.add(f"[bold]KEK[/] {kek.key_id} (wrapped by the master key) → {len(under)} manifest-list keys")
-        for snapshot in under:
-            manifests = snapshot.manifests(table.io)
-            files = [len(manifest.fetch_manifest_entry(table.io)) for manifest in manifests]
-            leaf = branch.add(f"[bold]manifest-list key[/] {snapshot.key_id} of snapshot {snapshot.snapshot_id}")
-            leaf.add(f"{len(manifests)} manifests, a key each → {sum(files)} data files, a key each")
-    return root
 
 
 def stored_files(warehouse: Path) -> tuple[RenderableType, list[str]]:

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
 
-from icelock.cli.output import emit, json_option
+from icelock.cli.output import emit, escape, json_option
 from icelock.errors import PolicyError
 from icelock.keys.manager import system_clock_ms
 from icelock.kms.keyring import KEY_LENGTH, KeyFileProtection, Keyring, KeyState, Protection
@@ -33,6 +30,10 @@ from icelock.kms.unlock import (
 )
 from icelock.properties import KMS_LOCAL_KEY_FILE, KMS_LOCAL_PASSPHRASE_ENV, KMS_LOCAL_PATH, KMS_TYPE
 from icelock.secret import SecretBytes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
@@ -171,11 +172,15 @@ def _as_json(path: Path, keys: Keyring) -> dict[str, Any]:
 
 
 def _made(path: Path, keys: Keyring, properties: dict[str, str]) -> RenderableType:
-    lines = "\n".join(f"  {name} = {value}" for name, value in properties.items())
-    return Group(_table(path, keys), "Catalog properties:", escape(lines))
+    from rich.console import Group
+
+    lines = "\n".join(escape(f"  {name} = {value}") for name, value in properties.items())
+    return Group(_table(path, keys), "Catalog properties:", lines)
 
 
 def _table(path: Path, keys: Keyring) -> Table:
+    from rich.table import Table
+
     table = Table(title=f"keyring {escape(str(path))}", title_justify="left")
     for column in ("key id", "state", "versions", "newest version made (UTC)"):
         table.add_column(column, overflow="fold")

@@ -13,19 +13,20 @@ import binascii
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import RenderableType
-from rich.table import Table
 
-from icelock.catalog.configuration import configured, not_configured, read_configuration
-from icelock.cli.output import emit, escape, json_option
+from icelock.cli.completion import names_of_catalogs
+from icelock.cli.exit_codes import Code
+from icelock.cli.output import emit, escape, json_option, working
 from icelock.errors import IcelockError, KmsError, PolicyError
-from icelock.kms import ask
-from icelock.kms.client import KmsClient
-from icelock.kms.loader import load_kms_client
 from icelock.properties import KMS_IMPL, KMS_TYPE, check_catalog_properties
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from icelock.kms.client import KmsClient
 
 _TRIAL_LENGTH: Final = 16
 
@@ -49,7 +50,7 @@ def kms() -> None:
 
 
 @kms.command()
-@click.option("--catalog", metavar="NAME", required=True, help="Catalog of PyIceberg's configuration.")
+@click.option("--catalog", metavar="NAME", required=True, shell_complete=names_of_catalogs, help="Catalog of PyIceberg's configuration.")
 @click.option("--key", "key_id", metavar="ID", required=True, help="Master key, as in encryption.key-id.")
 @click.option("--property", "given", metavar="NAME=VALUE", multiple=True, help="Catalog property, before those of the configuration.")
 @click.option("--wrapped", metavar="BASE64", help="A wrapped key that another check printed: only unwrap it.")
@@ -57,18 +58,27 @@ def kms() -> None:
 @click.pass_context
 def check(context: click.Context, catalog: str, key_id: str, given: tuple[str, ...], wrapped: str | None) -> None:
     """Try to wrap and unwrap with a master key, and say which right is missing."""
-    client = _client(catalog, given)
+    from icelock.kms import ask
+
     blob = None if wrapped is None else _decoded(wrapped)
-    wrap, unwrap = _try_both(client, key_id) if blob is None else (_Outcome(ok=None), _tried(lambda: ask.unwrapped(client, blob, key_id)))
+    client = _client(catalog, given)
+    with working(f"kms check of {catalog}"):
+        if blob is None:
+            wrap, unwrap = _try_both(client, key_id)
+        else:
+            wrap, unwrap = _Outcome(ok=None), _tried(lambda: ask.unwrapped(client, blob, key_id))
     data = {"catalog": catalog, "key-id": key_id, "wrap": wrap.as_json(), "unwrap": unwrap.as_json()}
     if wrap.ok:
         data["wrapped"] = base64.b64encode(wrap.data).decode()
     emit(data, lambda: _view(catalog, key_id, {"wrap": wrap, "unwrap": unwrap}, wrap.data))
     if not unwrap.ok or wrap.ok is False:
-        context.exit(1)
+        context.exit(Code.FOUND)
 
 
 def _client(catalog: str, given: tuple[str, ...]) -> KmsClient:
+    from icelock.catalog.configuration import configured, not_configured, read_configuration
+    from icelock.kms.loader import load_kms_client
+
     config = read_configuration()
     properties = {**configured(config, catalog), **dict(_pair(text) for text in given)}
     check_catalog_properties(properties)
@@ -97,6 +107,8 @@ def _decoded(wrapped: str) -> bytes:
 
 
 def _try_both(client: KmsClient, key_id: str) -> tuple[_Outcome, _Outcome]:
+    from icelock.kms import ask
+
     key = os.urandom(_TRIAL_LENGTH)
     wrap = _tried(lambda: ask.wrapped(client, key, key_id))
     if not wrap.ok:
@@ -117,6 +129,8 @@ def _tried(call: Callable[[], bytes]) -> _Outcome:
 
 
 def _view(catalog: str, key_id: str, outcomes: dict[str, _Outcome], blob: bytes) -> RenderableType:
+    from rich.table import Table
+
     caption = f"wrapped: {base64.b64encode(blob).decode()}" if blob else None
     table = Table(title=escape(f"catalog {catalog}, master key {key_id}"), title_justify="left", caption=caption, caption_justify="left")
     for column in ("right", "", "why"):

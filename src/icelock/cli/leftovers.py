@@ -8,18 +8,21 @@ Not here: what is left over (``icelock.maintenance.leftovers``).
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Group, RenderableType
-from rich.table import Table
 
-from icelock.cli.output import emit, escape, json_option
+from icelock.cli.exit_codes import Code
+from icelock.cli.output import emit, escape, json_option, working
 from icelock.cli.table_names import age, load_table, table_argument
-from icelock.maintenance import Content, Kind, Leftover, Leftovers, remove_leftovers
-from icelock.maintenance import leftovers as list_leftovers
 
-_ROWS: Final = (Kind.DATA, Kind.DELETE, Kind.MANIFEST, Kind.MANIFEST_LIST)
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from icelock.maintenance import Leftover, Leftovers
+
+# Of ``Kind``: what holds rows, or values of them.
+_ROWS: Final = frozenset({"data", "delete", "manifest", "manifest list"})
 
 
 @click.command()
@@ -36,15 +39,18 @@ def leftovers(table: str, catalog: str | None, older_than: timedelta | None, del
     longer than any write takes.
     """
     loaded = load_table(catalog, table)
-    if not delete:
-        found = list_leftovers(loaded, older_than=older_than)
-    elif older_than is None:
-        found = remove_leftovers(loaded)
-    else:
-        found = remove_leftovers(loaded, older_than=older_than)
+    from icelock import maintenance
+
+    with working(f"leftovers of {table}"):
+        if not delete:
+            found = maintenance.leftovers(loaded, older_than=older_than)
+        elif older_than is None:
+            found = maintenance.remove_leftovers(loaded)
+        else:
+            found = maintenance.remove_leftovers(loaded, older_than=older_than)
     emit(_as_json(table, found, deleted=delete), lambda: _view(table, found, deleted=delete))
     if found.failed:
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(Code.FOUND)
 
 
 def _as_json(name: str, found: Leftovers, *, deleted: bool) -> dict[str, Any]:
@@ -68,6 +74,11 @@ def _file(file: Leftover) -> dict[str, Any]:
 
 
 def _view(name: str, found: Leftovers, *, deleted: bool) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+
+    from icelock.maintenance import Content
+
     table = Table(title=f"{'deleted' if deleted else 'left over'}: {escape(name)}", title_justify="left")
     for column in ("kind", "content", "bytes", "modified (UTC)", "path"):
         table.add_column(column, overflow="fold", justify="right" if column == "bytes" else "left")
@@ -75,7 +86,7 @@ def _view(name: str, found: Leftovers, *, deleted: bool) -> RenderableType:
         table.add_row(file.kind.value, file.content.value, str(file.size), _utc(file.modified_ms) or "unknown", escape(file.path))
     size = sum(file.size for file in found.files)
     lines = [f"{len(found.files)} files, {size} bytes{' deleted' if deleted else ''}"]
-    plain = sum(file.content is Content.PLAIN and file.kind in _ROWS for file in found.files)
+    plain = sum(file.content is Content.PLAIN and file.kind.value in _ROWS for file in found.files)
     if plain:
         lines.append(f"{plain} of them hold rows or values in plaintext: a client that does not encrypt wrote them")
     lines += [f"not deleted: {escape(file.path)}" for file in found.failed]

@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from pyiceberg.table.refs import MAIN_BRANCH
-from rich.table import Table
 
-from icelock.cli.output import emit, escape, json_option, progress
+from icelock.cli.exit_codes import Code
+from icelock.cli.output import emit, escape, json_option, progress, working
 from icelock.cli.table_names import age, load_table, table_argument
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LEFT: Final = ("failed_files", "conflicted_files", "left")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
-_branch = click.option("--branch", metavar="NAME", default=MAIN_BRANCH, show_default=True, help="The branch to work on.")
+_branch = click.option("--branch", metavar="NAME", default="main", show_default=True, help="The branch to work on.")
 
 
 def named(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
@@ -138,7 +140,9 @@ def expire(
         expiry = expiry.by_ids(list(ids))
     if drop_unreadable:
         expiry = expiry.drop_unreadable()
-    _show("expire", table, expiry.plan() if dry_run else expiry.commit(), dry_run=dry_run)
+    with working(f"expire {table}"):
+        done = expiry.plan() if dry_run else expiry.commit()
+    _show("expire", table, done, dry_run=dry_run)
 
 
 def _show(command: str, table: str, done: Any, *, dry_run: bool) -> None:
@@ -146,7 +150,7 @@ def _show(command: str, table: str, done: Any, *, dry_run: bool) -> None:
     found = {"table": table, **asdict(done), "dry_run": dry_run}
     emit({name.replace("_", "-"): value for name, value in found.items()}, lambda: _view(command, table, found, dry_run=dry_run))
     if any(found.get(name) for name in _LEFT):
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(Code.FOUND)
 
 
 def _view(command: str, name: str, found: Mapping[str, Any], *, dry_run: bool) -> Table:
@@ -154,6 +158,8 @@ def _view(command: str, name: str, found: Mapping[str, Any], *, dry_run: bool) -
 
     Of a dry run only what is not 0: the rest is not to be done, or not known before it is.
     """
+    from rich.table import Table
+
     title = f"{command}{' would do' if dry_run else ''}: {escape(name)}"
     shown = Table(title=title, title_justify="left", show_header=False)
     shown.add_column()

@@ -12,24 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Group, RenderableType
-from rich.table import Table
 
-from icelock.catalog.load import load_catalog
+from icelock.cli.exit_codes import Code
 from icelock.cli.maintain import named
-from icelock.cli.output import emit, escape, json_option, note
-from icelock.cli.table_names import age, split_catalog
-from icelock.maintenance import Leftovers, Optimized, OptimizeStep, Outcome, optimize_tables
+from icelock.cli.output import emit, escape, json_option, note, working
+from icelock.cli.table_names import age, load_catalog, split_catalog, tables_argument
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from icelock.maintenance import Optimized, OptimizeStep
 
 _COLUMNS: Final = ("table", "step", "outcome", "seconds", "found", "why")
 
 
 @click.command()
-@click.argument("name")
-@click.option("--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; NAME is then NAMESPACE.TABLE or NAMESPACE.")
+@tables_argument()
 @click.option("--within", metavar="TIME", callback=age, help="No step begins that is not likely to end in it, such as 2h.")
 @click.option(
     "--option", "options", metavar="NAME=VALUE", multiple=True, callback=named, help="In the place of the tables' icelock.optimize.NAME."
@@ -48,10 +49,14 @@ def optimize(name: str, catalog: str | None, within: timedelta | None, options: 
     def told(table: str, step: OptimizeStep) -> None:
         note(f"{table}: {step.name}: {step.outcome.value} ({step.seconds:.1f} s)")
 
-    done = optimize_tables(load_catalog(catalog), name, within=within, options=options, dry_run=dry_run, told=told)
+    loaded = load_catalog(catalog)
+    from icelock.maintenance import optimize_tables
+
+    with working(f"optimize {name or catalog}"):
+        done = optimize_tables(loaded, name, within=within, options=options, dry_run=dry_run, told=told)
     emit([_as_json(table) for table in done], lambda: _view(done, dry_run=dry_run))
     if any(table.failed for table in done):
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(Code.FOUND)
 
 
 def _as_json(done: Optimized) -> dict[str, Any]:
@@ -77,6 +82,8 @@ def _as_json(done: Optimized) -> dict[str, Any]:
 
 def _numbers(result: Any) -> dict[str, Any] | None:
     """Return the fields of a result, names with hyphens; of leftovers their paths."""
+    from icelock.maintenance import Leftovers
+
     if isinstance(result, Leftovers):
         return {"files": [file.path for file in result.files], "failed": [file.path for file in result.failed]}
     if not is_dataclass(result) or isinstance(result, type):
@@ -85,6 +92,11 @@ def _numbers(result: Any) -> dict[str, Any] | None:
 
 
 def _view(done: Sequence[Optimized], *, dry_run: bool) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+
+    from icelock.maintenance import Outcome
+
     shown = Table(title="would do" if dry_run else "done", title_justify="left")
     for column in _COLUMNS:
         shown.add_column(column, overflow="fold", justify="right" if column == "seconds" else "left")

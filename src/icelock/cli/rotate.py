@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Group, RenderableType
-from rich.table import Table
 
+from icelock.cli.exit_codes import Code
 from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import load_table, table_argument
-from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Rotated
+from icelock.table.maintenance.rotate_levels import LEVELS, OF_FILES
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from icelock.table.maintenance.rotate_keys import Rotated
 
 
 @click.command()
@@ -48,7 +52,7 @@ def rotate(table: str, catalog: str | None, level: Any, to_key: str | None, dry_
         done = maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=told)
     emit(_as_json(table, done, dry_run=dry_run), lambda: _view(table, done, dry_run=dry_run))
     if done.left_files:
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(Code.FOUND)
 
 
 def _as_json(table: str, done: Rotated, *, dry_run: bool) -> dict[str, Any]:
@@ -60,6 +64,9 @@ def _as_json(table: str, done: Rotated, *, dry_run: bool) -> dict[str, Any]:
 
 
 def _view(name: str, done: Rotated, *, dry_run: bool) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+
     shown = Table(title=f"KEKs of {escape(name)}", title_justify="left")
     for column in ("KEK", "master key", "made", "snapshots", "branches and tags", "new snapshots"):
         shown.add_column(column, overflow="fold", justify="right" if column == "snapshots" else "left")

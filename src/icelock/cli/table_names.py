@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from pyiceberg.exceptions import NoSuchTableError
 
-from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.configuration import default_catalog, known_catalogs, not_configured, read_configuration
-from icelock.catalog.load import load_catalog
-from icelock.catalog.tables_below import not_there
+from icelock.cli.completion import names_of_catalogs, names_of_tables
+from icelock.cli.output import concerns
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
-from icelock.table.plain import AnyTable
-from icelock.table.table import Table
+
+if TYPE_CHECKING:
+    from icelock.catalog.base import EncryptedCatalog
+    from icelock.table.plain import AnyTable
+    from icelock.table.table import Table
 
 _WITH_CATALOG: Final = 3
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,9 +29,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 def table_argument(command: F) -> F:
     """Give a command the argument ``TABLE`` and the option ``--catalog``."""
     option = click.option(
-        "--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; TABLE is then NAMESPACE.TABLE. Without it see TABLE."
+        "--catalog",
+        metavar="NAME",
+        shell_complete=names_of_catalogs,
+        help="Catalog of PyIceberg's configuration; TABLE is then NAMESPACE.TABLE. Without it see TABLE.",
     )
-    return click.argument("table")(option(command))
+    return click.argument("table", callback=_noted, shell_complete=names_of_tables)(option(command))
+
+
+def tables_argument(*, required: bool = True) -> Callable[[F], F]:
+    """Give a command the argument ``NAME``, of a table, a namespace or a catalog, and the option ``--catalog``."""
+
+    def given(command: F) -> F:
+        option = click.option(
+            "--catalog",
+            metavar="NAME",
+            shell_complete=names_of_catalogs,
+            help="Catalog of PyIceberg's configuration; NAME is then NAMESPACE.TABLE or NAMESPACE.",
+        )
+        return click.argument("name", required=required, callback=_noted, shell_complete=names_of_tables)(option(command))
+
+    return given
+
+
+def _noted(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        concerns(context, value)
+    return value
 
 
 def age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
@@ -42,6 +66,20 @@ def age(_context: click.Context, _parameter: click.Parameter, value: str | None)
         return parse_span(value)
     except PolicyError as e:
         raise click.BadParameter(str(e)) from e
+
+
+def load_catalog(name: str | None) -> EncryptedCatalog:
+    """Load a catalog of PyIceberg's configuration; without a name the default one.
+
+    Raises:
+        PolicyError: it is not configured, or the configuration cannot be read.
+    """
+    from icelock.catalog.configuration import read_configuration
+
+    read_configuration()  # first: PyIceberg reads it while its catalogs are imported
+    from icelock.catalog import load
+
+    return load.load_catalog(name)
 
 
 def load_table(catalog: str | None, name: str) -> Table:
@@ -84,6 +122,8 @@ def _refuse_namespace(name: str) -> None:
     Raises:
         PolicyError: says that a namespace was named.
     """
+    from icelock.catalog.configuration import default_catalog, known_catalogs, read_configuration
+
     first, _, rest = name.partition(".")
     config = read_configuration()
     known = {one.lower() for one in known_catalogs(config)}
@@ -103,6 +143,8 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
     Raises:
         PolicyError: it is not there, or plain.
     """
+    from icelock.table.table import Table
+
     loaded = _found(catalog, name)
     if not isinstance(loaded, Table):
         raise PolicyError(
@@ -113,6 +155,10 @@ def open_table(catalog: EncryptedCatalog, name: str) -> Table:
 
 
 def _found(catalog: EncryptedCatalog, name: str) -> AnyTable:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    from icelock.catalog.tables_below import not_there
+
     try:
         loaded: Any = catalog.load_table(name, hint=False)
     except NoSuchTableError as e:
@@ -121,8 +167,34 @@ def _found(catalog: EncryptedCatalog, name: str) -> AnyTable:
     return found
 
 
+def only_catalog() -> str:
+    """Return the default catalog of PyIceberg's configuration, or the only one that it has.
+
+    Raises:
+        PolicyError: it has several and none of them is the default one, or none at all.
+    """
+    from icelock.catalog.configuration import default_catalog, known_catalogs, not_configured, read_configuration
+
+    config = read_configuration()
+    default, known = default_catalog(config), known_catalogs(config)
+    if default.lower() in known or not known:
+        if not known:
+            raise PolicyError(not_configured(config, default))
+        return default
+    if len(known) > 1:
+        raise PolicyError(f"which catalog? PyIceberg's configuration has {', '.join(known)}, and no default-catalog: name one of them")
+    return known[0]
+
+
+def full_name(table: AnyTable) -> str:
+    """Return the name of a table with that of its catalog."""
+    return ".".join((table.catalog.name, *table.name()))
+
+
 def split_catalog(name: str) -> tuple[str | None, str]:
     """Return the catalog and the rest of a name, which is that of a catalog, or begins with one."""
+    from icelock.catalog.configuration import known_catalogs, read_configuration
+
     first = name.partition(".")[0].lower()
     if first in {one.lower() for one in known_catalogs(read_configuration())} or "." not in name:
         return name.partition(".")[0], name.partition(".")[2]
@@ -131,6 +203,8 @@ def split_catalog(name: str) -> tuple[str | None, str]:
 
 def split_name(name: str) -> tuple[str | None, str]:
     """Return the catalog that a name begins with, None for the default one, and the rest."""
+    from icelock.catalog.configuration import known_catalogs, not_configured, read_configuration
+
     config = read_configuration()
     first, _, rest = name.partition(".")
     known = known_catalogs(config)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from icelock.errors import PolicyError
+from icelock.properties import is_number
 
 SAFE_AGE: Final = timedelta(days=3)
 """Files of writers at work look left over; no write takes so long."""
@@ -83,3 +84,22 @@ def parse_span(text: str, *, name: str = "") -> timedelta:
     if span > _LONGEST:
         raise PolicyError(f"{before}{text!r} is more than {_LONGEST.days} days; nothing is that old")
     return span
+
+
+def parse_moment(name: str, text: str) -> int:
+    """Return ms since 1970 of a number, or of ISO 8601 text with a time zone; ``name`` is the option's.
+
+    Raises:
+        PolicyError: other text.
+    """
+    stripped = text.strip()
+    if is_number(stripped.removeprefix("-")):
+        return int(stripped)
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError as e:
+        raise PolicyError(f"option {name} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'") from e
+    if moment.tzinfo is None:
+        whole = stripped if ":" in stripped else moment.isoformat()
+        raise PolicyError(f"option {name} is {text!r}, which has no time zone; add one, such as '{whole}Z'")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

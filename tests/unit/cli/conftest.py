@@ -15,6 +15,12 @@ def configured_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestLake
     return lake
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say how far a command is from the beginning: what the tests do takes less than the second after which it is said."""
+    monkeypatch.setattr("icelock.cli.output.SOON", 0.0)
+
+
 def configure(lake: TestLake, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a lake's catalog a name in PyIceberg's configuration."""
     for name, value in lake.properties().items():

@@ -67,7 +67,7 @@ def test_plain_files_elsewhere_are_named_until_they_are_gone(table: Any, tmp_pat
         assert "are left, until those elsewhere are gone: run it again" in shown
     outside.unlink()
     run("convert", "test.db.t", "--remove-plain")
-    assert "removed already" in run("convert", "test.db.t", "--remove-plain", code=1).stderr
+    assert "removed already" in run("convert", "test.db.t", "--remove-plain", code=2).stderr
 
 
 def test_an_empty_table_has_no_plain_files(configured_lake: TestLake) -> None:
@@ -93,7 +93,7 @@ def test_a_copy(table: Any, configured_lake: TestLake) -> None:
     catalog = configured_lake.catalog()
     assert ids(catalog.load_table("db.copy")) == list(range(20))
     assert catalog.load_table("db.t").metadata == table.metadata
-    assert "already exists" in run("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", code=1).stderr
+    assert "already exists" in run("convert", "test.db.t", "--key-id", "keyA", "--copy-to", "test.db.copy", code=2).stderr
 
 
 def test_a_copy_in_another_catalog(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,16 +108,16 @@ def test_a_copy_in_another_catalog(table: Any, tmp_path: Path, monkeypatch: pyte
 
 
 def test_wrong_input(table: Any, configured_lake: TestLake) -> None:
-    assert "--key-id is missing" in run("convert", "test.db.t", code=2).stderr
-    assert "steps of their own" in run("convert", "test.db.t", "--key-id", "keyA", "--remove-plain", code=2).stderr
-    assert "steps of their own" in run("convert", "test.db.t", "--copy-to", "test.db.u", "--undo", code=2).stderr
+    assert "--key-id is missing" in run("convert", "test.db.t", code=64).stderr
+    assert "steps of their own" in run("convert", "test.db.t", "--key-id", "keyA", "--remove-plain", code=64).stderr
+    assert "steps of their own" in run("convert", "test.db.t", "--copy-to", "test.db.u", "--undo", code=64).stderr
     for step in ("--remove-plain", "--undo"):
-        assert "test.db.t is plain: it was not converted" in run("convert", "test.db.t", step, code=1).stderr
-    assert "has no table db.u" in run("convert", "test.db.u", "--key-id", "keyA", code=1).stderr
+        assert "test.db.t is plain: it was not converted" in run("convert", "test.db.t", step, code=2).stderr
+    assert "has no table db.u" in run("convert", "test.db.u", "--key-id", "keyA", code=2).stderr
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "v1").commit()
-    assert "--drop-refs" in run("convert", "test.db.t", "--key-id", "keyA", code=1).stderr
+    assert "--drop-refs" in run("convert", "test.db.t", "--key-id", "keyA", code=2).stderr
     assert done("convert", "test.db.t", "--key-id", "keyA", "--drop-refs")["dropped-refs"] == ["v1"]
-    assert "encrypted already" in run("convert", "test.db.t", "--key-id", "keyA", code=1).stderr
+    assert "encrypted already" in run("convert", "test.db.t", "--key-id", "keyA", code=2).stderr
     assert ids(configured_lake.catalog().load_table("db.t")) == list(range(20))
 
 
@@ -125,8 +125,8 @@ def test_the_way_back(table: Any, configured_lake: TestLake) -> None:
     run("convert", "test.db.t", "--key-id", "keyA")
     made = configured_lake.catalog().load_table("db.t")
     made.append(people(50, 1))
-    assert "--drop-commits" in run("convert", "test.db.t", "--undo", code=1).stderr
-    assert "goes with --undo" in run("convert", "test.db.t", "--drop-commits", code=2).stderr
+    assert "--drop-commits" in run("convert", "test.db.t", "--undo", code=2).stderr
+    assert "goes with --undo" in run("convert", "test.db.t", "--drop-commits", code=64).stderr
     plan = done("convert", "test.db.t", "--undo", "--drop-commits", "--dry-run")
     assert plan["lost-snapshots"] == [made.metadata.current_snapshot_id]
     assert configured_lake.catalog().load_table("db.t").metadata == made.metadata
@@ -142,11 +142,11 @@ def test_a_call_that_failed_is_gone_on_with(table: Any, configured_lake: TestLak
     last = local([task.file.file_path for task in table.scan().plan_files()][-1])
     whole, place = last.read_bytes(), str(tmp_path / "progress")
     last.write_bytes(whole[:-9])
-    shown = run("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place, code=1).stderr
+    shown = run("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place, code=2).stderr
     assert "1 finished files stay for the next call with progress file" in shown
     last.write_bytes(whole)
-    assert "steps of their own" in run("convert", "test.db.t", "--progress-file", place, "--undo", code=2).stderr
-    assert "is of something else: key-id" in run("convert", "test.db.t", "--key-id", "keyB", "--progress-file", place, code=1).stderr
+    assert "steps of their own" in run("convert", "test.db.t", "--progress-file", place, "--undo", code=64).stderr
+    assert "is of something else: key-id" in run("convert", "test.db.t", "--key-id", "keyB", "--progress-file", place, code=2).stderr
     assert done("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place, "--dry-run")["reused"] == 0
     again = run("convert", "test.db.t", "--key-id", "keyA", "--progress-file", place).stdout
     assert "2 data files became 2" in again
@@ -166,7 +166,7 @@ NOT_TOGETHER = [
 
 @pytest.mark.parametrize(("options", "said"), NOT_TOGETHER, ids=[" ".join(options) for options, _ in NOT_TOGETHER])
 def test_options_that_do_not_go_are_named_with_the_way(table: Any, configured_lake: TestLake, options: tuple[str, ...], said: str) -> None:
-    result = run("convert", "test.db.t", "--key-id", "keyA", *options, code=1)
+    result = run("convert", "test.db.t", "--key-id", "keyA", *options, code=2)
     assert said in result.stderr
     assert configured_lake.catalog().load_table("db.t").metadata == table.metadata
 

@@ -87,7 +87,7 @@ def test_init_by_passphrase_from_the_environment(run, monkeypatch):
     kms = load_kms_client(made["catalog-properties"])
     assert kms.unwrap_key(kms.wrap_key(b"k" * 16, "orders"), "orders") == b"k" * 16
     monkeypatch.setenv("ICELOCK_KEYRING_PASSPHRASE", "wrong horse")
-    assert "the passphrase or key file is not this keyring's" in run("list", run.path, code=1).stderr
+    assert "the passphrase or key file is not this keyring's" in run("list", run.path, code=2).stderr
 
 
 def test_another_passphrase_variable_is_in_the_printed_properties(run, monkeypatch):
@@ -106,12 +106,12 @@ def test_init_takes_a_key_file_that_is_there(run, tmp_path):
 
 def test_init_does_not_overwrite(orders):
     before = Path(orders.path).read_bytes()
-    assert "already exists" in orders.unlocked("init", code=1).stderr
+    assert "already exists" in orders.unlocked("init", code=2).stderr
     assert Path(orders.path).read_bytes() == before
 
 
 def test_init_with_a_bad_key_id_makes_no_keyring(run):
-    assert "printable characters" in run.unlocked("init", " orders", code=1).stderr
+    assert "printable characters" in run.unlocked("init", " orders", code=2).stderr
     assert not Path(run.path).exists()
 
 
@@ -121,7 +121,7 @@ def test_add_and_list(orders):
 
 
 def test_add_refuses_an_id_that_is_taken(orders):
-    assert "already exists" in orders.unlocked("add", "orders", code=1).stderr
+    assert "already exists" in orders.unlocked("add", "orders", code=2).stderr
 
 
 def test_rotate_adds_a_version_and_old_blobs_still_open(orders):
@@ -135,7 +135,7 @@ def test_rotate_adds_a_version_and_old_blobs_still_open(orders):
 def test_disable_and_enable(orders):
     orders.unlocked("disable", "orders")
     assert orders.listed()[0]["state"] == "disabled"
-    assert "is disabled" in orders.unlocked("rotate", "orders", code=1).stderr
+    assert "is disabled" in orders.unlocked("rotate", "orders", code=2).stderr
     orders.unlocked("enable", "orders")
     assert orders.listed()[0]["state"] == "enabled"
 
@@ -143,13 +143,13 @@ def test_disable_and_enable(orders):
 @pytest.mark.parametrize("command", ["rotate", "disable", "enable"])
 def test_unknown_key_ids_are_refused(orders, command):
     before = Path(orders.path).read_bytes()
-    assert "no master key 'people'" in orders.unlocked(command, "people", code=1).stderr
+    assert "no master key 'people'" in orders.unlocked(command, "people", code=2).stderr
     assert Path(orders.path).read_bytes() == before
 
 
 @pytest.mark.parametrize(("command", "arguments"), [("list", ()), ("add", ("x",)), ("rotate", ("x",)), ("disable", ("x",))])
-def test_missing_keyring_is_one_line_and_exit_code_1(run, command, arguments):
-    result = run.unlocked(command, *arguments, code=1)
+def test_missing_keyring_is_one_line_and_exit_code_2(run, command, arguments):
+    result = run.unlocked(command, *arguments, code=2)
     assert result.stdout == ""
     assert result.stderr == (
         f"Error: keyring {run.path}: No such file or directory; make one with `icelock keyring init`, or correct kms.local.path\n"
@@ -157,19 +157,19 @@ def test_missing_keyring_is_one_line_and_exit_code_1(run, command, arguments):
 
 
 def test_errors_are_json_with_json(run):
-    error = json.loads(run.unlocked("list", "--json", code=1).stderr)
+    error = json.loads(run.unlocked("list", "--json", code=2).stderr)
     assert error["error"] == "KmsError"
     assert run.path in error["message"]
 
 
 def test_passphrase_variable_that_is_not_set_is_an_error_without_a_terminal(run):
-    assert "ICELOCK_KEYRING_PASSPHRASE is not set" in run("init", run.path, code=1).stderr
+    assert "ICELOCK_KEYRING_PASSPHRASE is not set" in run("init", run.path, code=2).stderr
     assert not Path(run.path).exists()
 
 
-def test_wrong_usage_is_exit_code_2(run):
-    run("add", run.path, code=2)
-    run("ad", run.path, code=2)
+def test_wrong_usage_is_exit_code_64(run):
+    run("add", run.path, code=64)
+    run("ad", run.path, code=64)
 
 
 def test_key_ids_with_brackets_are_shown_as_they_are(orders):
@@ -215,9 +215,9 @@ def test_passphrase_is_asked_for_at_a_terminal_twice_and_not_echoed(run):
 @pytest.mark.parametrize("arguments", [("away/keyring", "a"), ("keyring", "a", "a")], ids=["no folder", "an id twice"])
 def test_what_could_not_be_made_leaves_no_key_file(run, arguments):
     path, *ids = arguments
-    run("init", str(run.folder / path), *ids, "--key-file", run.key_file, code=1)
+    run("init", str(run.folder / path), *ids, "--key-file", run.key_file, code=2)
     assert not Path(run.key_file).exists()
     run.unlocked("init", "a")
     before = Path(run.key_file).read_bytes()
-    run("init", str(run.folder / "away" / "keyring"), "a", "--key-file", run.key_file, code=1)
+    run("init", str(run.folder / "away" / "keyring"), "a", "--key-file", run.key_file, code=2)
     assert Path(run.key_file).read_bytes() == before, "one that was there opens another keyring"

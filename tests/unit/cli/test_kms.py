@@ -91,10 +91,10 @@ def test_settings_come_from_pyicebergs_configuration_and_properties_win(tmp_path
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 1, "no KMS is configured"),
-        (("--property", "encryption.kms-typ=memory"), 1, "did you mean 'encryption.kms-type'"),
-        (("--property", "nonsense"), 2, "expected NAME=VALUE"),
-        ((*MEMORY, "--wrapped", "*"), 2, "expected base64"),
+        ((), 2, "no KMS is configured"),
+        (("--property", "encryption.kms-typ=memory"), 2, "did you mean 'encryption.kms-type'"),
+        (("--property", "nonsense"), 64, "expected NAME=VALUE"),
+        ((*MEMORY, "--wrapped", "*"), 64, "expected base64"),
     ],
 )
 def test_wrong_settings_end_with_one_line(arguments, code, message):

@@ -69,10 +69,10 @@ def test_delete_takes_those_of_three_days_unless_told_otherwise(configured: Test
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("db.none", "--catalog", "test"), 1, "no table db.none"),
-        (("db.plain", "--catalog", "test"), 1, "not encrypted"),
-        (("db.t", "--catalog", "test", "--older-than", "3"), 2, "no span of time"),
-        (("db.t", "--catalog", "test", "--older-than", "-3d"), 2, "no span of time"),
+        (("db.none", "--catalog", "test"), 2, "no table db.none"),
+        (("db.plain", "--catalog", "test"), 2, "not encrypted"),
+        (("db.t", "--catalog", "test", "--older-than", "3"), 64, "no span of time"),
+        (("db.t", "--catalog", "test", "--older-than", "-3d"), 64, "no span of time"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(configured: TestLake, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -32,7 +32,7 @@ def test_help_and_version_import_no_command(argument):
 def test_the_command_is_a_module_too(module):
     found = subprocess.run([sys.executable, "-m", module, "rotate", "--help"], capture_output=True, text=True, check=True)
     assert COMMANDS["rotate"] in found.stdout
-    assert subprocess.run([sys.executable, "-m", module, "rotatte"], capture_output=True, check=False).returncode == 2
+    assert subprocess.run([sys.executable, "-m", module, "rotatte"], capture_output=True, check=False).returncode == 64
 
 
 @pytest.mark.parametrize("name", COMMANDS)

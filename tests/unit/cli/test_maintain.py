@@ -92,26 +92,26 @@ def test_deletes_manifests_and_snapshots(table: Any) -> None:
 def test_one_snapshot_by_its_id(table: Any) -> None:
     first, *_, last = [snapshot.snapshot_id for snapshot in table.snapshots()]
     assert done("expire", "test.db.t", "--id", str(first))["snapshots"] == [first]
-    assert "cannot expire: 'main' names it" in run("expire", "test.db.t", "--id", str(last), code=1).stderr
-    assert "has no snapshot 5;" in run("expire", "test.db.t", "--id", "5", code=1).stderr
+    assert "cannot expire: 'main' names it" in run("expire", "test.db.t", "--id", str(last), code=2).stderr
+    assert "has no snapshot 5;" in run("expire", "test.db.t", "--id", "5", code=2).stderr
 
 
 @pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("compact", "test.db.none"), 1, "catalog test has no table db.none"),
-        (("compact", "test.db.plain"), 1, "not encrypted"),
-        (("compact", "tset.db.t"), 1, "did you mean 'test'?"),
-        (("expire", "t", "--catalog", "test"), 1, "not the name of a table"),
-        (("compact", "test.db.t", "--option", "rewrite-all"), 2, "not NAME=VALUE"),
-        (("compact", "test.db.t", "--option", "rewrite-al=true"), 1, "no option 'rewrite-al'"),
-        (("compact", "test.db.t", "--z-order-by", "id,,name"), 2, "commas between"),
-        (("compact", "test.db.t", "--sort-by", "id", "--z-order-by", "id"), 1, "not both"),
-        (("rewrite-deletes", "test.db.t", "--into", "air"), 2, "air"),
-        (("rewrite-manifests", "test.db.t", "--branch", "none"), 1, "no branch 'none'"),
-        (("expire", "test.db.t", "--older-than", "7"), 2, "no span of time"),
-        (("expire", "test.db.t", "--retain-last", "0"), 2, "--retain-last"),
+        (("compact", "test.db.none"), 2, "catalog test has no table db.none"),
+        (("compact", "test.db.plain"), 2, "not encrypted"),
+        (("compact", "tset.db.t"), 2, "did you mean 'test'?"),
+        (("expire", "t", "--catalog", "test"), 2, "not the name of a table"),
+        (("compact", "test.db.t", "--option", "rewrite-all"), 64, "not NAME=VALUE"),
+        (("compact", "test.db.t", "--option", "rewrite-al=true"), 2, "no option 'rewrite-al'"),
+        (("compact", "test.db.t", "--z-order-by", "id,,name"), 64, "commas between"),
+        (("compact", "test.db.t", "--sort-by", "id", "--z-order-by", "id"), 2, "not both"),
+        (("rewrite-deletes", "test.db.t", "--into", "air"), 64, "air"),
+        (("rewrite-manifests", "test.db.t", "--branch", "none"), 2, "no branch 'none'"),
+        (("expire", "test.db.t", "--older-than", "7"), 64, "no span of time"),
+        (("expire", "test.db.t", "--retain-last", "0"), 64, "--retain-last"),
     ],
 )
 def test_what_cannot_be_is_a_sentence_and_changes_nothing(

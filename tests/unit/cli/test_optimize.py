@@ -57,10 +57,10 @@ def test_one_that_fails_is_exit_code_1_and_the_others_are_done(tables: dict[str,
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("test.none",), 1, "no table and no namespace none"),
-        (("tset",), 1, "did you mean 'test'?"),
-        (("test.db", "--option", "compct=false"), 1, "did you mean 'compact'?"),
-        (("test.db", "--within", "soon"), 2, "no span of time"),
+        (("test.none",), 2, "no table and no namespace none"),
+        (("tset",), 2, "did you mean 'test'?"),
+        (("test.db", "--option", "compct=false"), 2, "did you mean 'compact'?"),
+        (("test.db", "--within", "soon"), 64, "no span of time"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(tables: dict[str, Any], arguments: tuple[str, ...], code: int, message: str) -> None:

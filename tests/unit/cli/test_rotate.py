@@ -98,7 +98,7 @@ def test_all_is_written_again(table: Any) -> None:
 
 
 def test_a_namespace_is_told_from_a_table(table: Any) -> None:
-    said = run("rotate", "test.db", "--level", "kek", code=1).stderr
+    said = run("rotate", "test.db", "--level", "kek", code=2).stderr
     assert "'test.db' names the namespace db of catalog test" in said
     assert "test.db.TABLE" in said
     assert table.refresh().current_snapshot() is not None
@@ -106,16 +106,16 @@ def test_a_namespace_is_told_from_a_table(table: Any) -> None:
 
 def test_a_namespace_of_the_default_catalog_may_have_the_name_of_a_catalog(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_DEFAULT_CATALOG", "test")
-    assert "names the namespace db" in run("rotate", "test.db", "--level", "kek", code=1).stderr
+    assert "names the namespace db" in run("rotate", "test.db", "--level", "kek", code=2).stderr
     table.catalog.create_namespace("test")
     table.catalog.create_table("test.db", people().schema, properties=KEYED).append(people())
     assert done("rotate", "test.db", "--level", "kek", "--dry-run")["table"] == "test.db"
 
 
 def test_what_is_refused(table: Any) -> None:
-    assert "--level" in run("rotate", "test.db.t", code=2).stderr
-    assert "use level 'wrap'" in run("rotate", "test.db.t", "--level", "kek", "--to-key", "keyB", code=1).stderr
-    assert "keyC" in run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyC", code=1).stderr
+    assert "--level" in run("rotate", "test.db.t", code=64).stderr
+    assert "use level 'wrap'" in run("rotate", "test.db.t", "--level", "kek", "--to-key", "keyB", code=2).stderr
+    assert "keyC" in run("rotate", "test.db.t", "--level", "wrap", "--to-key", "keyC", code=2).stderr
     assert table.refresh().properties["encryption.key-id"] == "keyA"
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final, Self
 
 from icelock.errors import PolicyError
-from icelock.properties import is_number
+from icelock.table.moments import parse_moment
 
 TABLE: Final = "table"
 PATH: Final = "path"
@@ -130,7 +129,7 @@ class ReadOptions:
         if limits and at:
             raise PolicyError(f"{limits[0]} reads what lies between snapshots, which excludes the option {at[0]}: keep one")
         snapshot_id, start_id, end_id = (_given(given, name, integer) for name in (SNAPSHOT_ID, START_SNAPSHOT_ID, END_SNAPSHOT_ID))
-        as_of, start, end = (_given(given, name, milliseconds) for name in (AS_OF_TIMESTAMP, START_TIMESTAMP, END_TIMESTAMP))
+        as_of, start, end = (_given(given, name, parse_moment) for name in (AS_OF_TIMESTAMP, START_TIMESTAMP, END_TIMESTAMP))
         return cls(
             table=named_table(given, "load"),
             columns=_columns(given[COLUMNS]) if COLUMNS in given else None,
@@ -223,18 +222,3 @@ def named_ref(given: Mapping[str, str], name: str) -> str | None:
     if value is not None and not value.strip():
         raise PolicyError(f"option {name} is empty; it must name a {name} of the table")
     return value
-
-
-def milliseconds(name: str, text: str) -> int:
-    """Return ms since 1970 of a number, or of ISO 8601 text with a time zone; other text is a PolicyError."""
-    stripped = text.strip()
-    if is_number(stripped.removeprefix("-")):
-        return int(stripped)
-    try:
-        moment = datetime.fromisoformat(stripped)
-    except ValueError as e:
-        raise PolicyError(f"option {name} is {text!r}; it must be milliseconds since 1970, or a time such as '2026-01-31T12:00:00Z'") from e
-    if moment.tzinfo is None:
-        raise PolicyError(f"option {name} is {text!r}, which has no time zone; add one, such as '{stripped}Z'")
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000

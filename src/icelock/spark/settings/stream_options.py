@@ -19,11 +19,11 @@ from icelock.spark.settings.options import (
     TableName,
     integer,
     known_options,
-    milliseconds,
     named_ref,
     named_table,
 )
 from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY, flag
+from icelock.table.moments import parse_moment
 from icelock.table.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
 
 MAX_FILES: Final = "streaming-max-files-per-micro-batch"
@@ -59,7 +59,7 @@ def stream_options(options: Mapping[str, str], branch: str | None) -> tuple[Stre
     rules = StreamRules(
         branch=branch or other or MAIN_BRANCH,
         after=integer(START_SNAPSHOT, given[START_SNAPSHOT]) if START_SNAPSHOT in given else None,
-        from_ms=None if since is None or now else milliseconds(FROM_TIMESTAMP, since),
+        from_ms=None if since is None or now else parse_moment(FROM_TIMESTAMP, since),
         now=now,
         skip_overwrites=flag(given.get(SKIP_OVERWRITES), f"option {SKIP_OVERWRITES}") or False,
         skip_deletes=flag(given.get(SKIP_DELETES), f"option {SKIP_DELETES}") or False,

@@ -16,7 +16,8 @@ from icelock.kms.client import KmsClient
 from icelock.table.maintenance.compact import Progress
 from icelock.table.maintenance.rotate_data import RotatedData
 from icelock.table.maintenance.rotate_history import RotatedHistory, check_files
-from icelock.table.maintenance.rotate_keys import LEVELS, OF_FILES, Level, Rotated, RotatedKeys
+from icelock.table.maintenance.rotate_keys import Rotated, RotatedKeys
+from icelock.table.maintenance.rotate_levels import LEVELS, OF_FILES, Level
 from icelock.table.maintenance.rotate_lists import RotatedLists, check_readable
 from icelock.table.maintenance.workers import Workers
 from icelock.table.state import OpenTable

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import update as ice
@@ -38,11 +38,8 @@ from icelock.shown import Shown
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.key_uses import KekUse, kek_uses, with_files
+from icelock.table.maintenance.rotate_levels import OF_FILES, Level
 from icelock.table.state import OpenTable
-
-Level = Literal["kek", "wrap", "lists", "data", "all"]
-LEVELS: Final[tuple[Level, ...]] = ("kek", "wrap", "lists", "data", "all")
-OF_FILES: Final = ("lists", "data", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
