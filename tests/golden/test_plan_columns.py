@@ -42,8 +42,9 @@ def test_both_ways_give_the_same_tasks(name: str, caplog: pytest.LogCaptureFixtu
         build = TaskBuilder(scan._manifest_planner.schemas).build
         with patch("icelock.plan.planner.columns_pay", lambda _: False):
             wanted = shown(build(task) for task in scan.plan_files())
-        assert shown(build(task) for task in scan.plan_files()) == wanted, row_filter
-        assert shown(scan.scan_tasks()) == wanted, row_filter
+        with patch("icelock.plan.columnar._FEW_OF_ONE", 0):
+            assert shown(build(task) for task in scan.plan_files()) == wanted, row_filter
+            assert shown(scan.scan_tasks()) == wanted, row_filter
         found += len(wanted)
     assert not caplog.messages, "Java's manifests are read as columns"
     assert found or name == "empty"

@@ -45,6 +45,7 @@ from icelock.io.plain_input import PlainBytes
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
+from icelock.plan.manifest_columns import ManifestColumns
 from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder
 from tests.lakes.sqlite import KEYED, TestLake
@@ -303,8 +304,9 @@ class Place:
         return [build(task) for task in self.planned]
 
     def by_columns(self, manifests: list[Any], row_filter: ex.BooleanExpression) -> list[ScanTask]:
-        found, planned = self.planner(row_filter).planned(manifests)
-        return [task for files in planned for task in files.tasks(found)]
+        with patch("icelock.plan.columnar._FEW_OF_ONE", 0):
+            found, planned = self.planner(row_filter).planned(manifests)
+            return [task for files in planned for task in files.tasks(found)]
 
 
 @pytest.fixture
@@ -499,6 +501,17 @@ def test_without_polars_the_plan_is_the_same(place: Place, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "polars", None)
     assert seen(place.by_columns, [manifest], ex.GreaterThan("number", 0)) == wanted
     assert len(wanted[0]) == 2
+
+
+@pytest.mark.parametrize(("listed", "as_columns"), [((20, 20, 9), 0), ((20, 20, 10), 1), ((None, None, None), 0)])
+def test_a_manifest_of_few_entries_is_read_row_by_row(place: Place, listed: tuple[int | None, ...], as_columns: int) -> None:
+    """As its list says: those that it has, takes along and removed. The tasks are the same."""
+    manifest = sample(place)
+    counts = dict(zip(("added_files_count", "existing_files_count", "deleted_files_count"), listed, strict=True))
+    with patch("icelock.plan.columnar.ManifestColumns", wraps=ManifestColumns) as read:
+        found, planned = place.planner(ex.AlwaysTrue()).planned([relisted(manifest, **counts)])
+        assert [repr(task) for files in planned for task in files.tasks(found)] == seen(place.by_row, [manifest], ex.AlwaysTrue())[0]
+    assert read.call_count == as_columns
 
 
 def with_block(place: Place, manifest: Any, change: Any) -> Any:
