@@ -85,6 +85,21 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
                 yield StoredFile(location=f"{place}/{name}", size=file[0], modified_ms=file[1])
 
 
+def written_ms(io: FileIO, location: str) -> int | None:
+    """Return when a file was last written, by the storage's clock, in ms since 1970 UTC; None if it does not say, or there is no file.
+
+    Raises:
+        OSError: the storage failed.
+    """
+    storage = storage_of(io)
+    if isinstance(storage, PyArrowFileIO):
+        scheme, authority, path = ArrowFileIO.parse_location(location, storage.properties)
+        modified = storage.fs_by_scheme(scheme, authority).get_file_info(path).mtime_ns
+        return None if modified is None else modified // 1_000_000
+    fsspec = _fsspec_of(storage, location)
+    return None if fsspec is None else _fsspec_time_ms(fsspec.info(fsspec._strip_protocol(location)))  # noqa: SLF001 - fsspec's way to a path
+
+
 def delete_files(io: FileIO, locations: Iterable[str], *, allowed: Callable[[str], bool] | None = None) -> list[str]:
     """Delete files and return the locations that could not be deleted. A missing file counts as deleted.
 
@@ -172,7 +187,8 @@ def _local_entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | Non
                 continue  # deleted meanwhile
 
 
-def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
+def _fsspec_of(storage: FileIO, location: str) -> Any:
+    """Return fsspec's file system of a location, without what it remembers; None if the storage is none of fsspec's."""
     try:
         from pyiceberg.io.fsspec import FsspecFileIO  # noqa: PLC0415 - fsspec may not be installed
 
@@ -184,6 +200,13 @@ def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | Non
     own = storage if isinstance(storage, storage_fsspec.FsspecFileIO) else storage_fsspec.FsspecFileIO(storage.properties)
     filesystem = own.filesystem_of(location)
     filesystem.invalidate_cache()
+    return filesystem
+
+
+def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
+    filesystem = _fsspec_of(storage, location)
+    if filesystem is None:
+        return None
 
     def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
         try:

@@ -99,10 +99,11 @@ def test_a_tag_keeps_its_snapshot_with_its_key(lake: TestLake) -> None:
 
 def test_old_keks_go_with_the_last_snapshot_that_needs_them(lake: TestLake) -> None:
     catalog = lake.catalog()
+    start = catalog.encryption.clock()
+    catalog.encryption.clock = lambda: start - 731 * 86_400_000
     table = catalog.create_table("db.t", people().schema, properties=QUIET)
     table.append(people(0))
-    start = catalog.encryption.clock()
-    catalog.encryption.clock = lambda: start + 731 * 86_400_000
+    catalog.encryption.clock = lambda: start
     table.append(people(10))
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "old").commit()
     assert expire(table).keys == ()

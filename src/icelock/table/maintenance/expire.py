@@ -38,6 +38,7 @@ from icelock.shown import Shown
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
+from icelock.table.maintenance.storage_clock import check_clock
 from icelock.table.moments import to_limit
 from icelock.table.state import OpenTable
 
@@ -157,6 +158,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
                 ``clean_expired_files(False)`` it is not read, and its files are left; so they are with ``drop_unreadable()``.
             CommitFailedException: the catalog refused each time; nothing was changed.
             CommitStateUnknownException: the outcome is unknown; nothing was deleted.
+            PolicyError: this machine's clock is ahead of the storage's, and something would expire for its age; nothing was changed.
             CommitError: a REST server dropped a branch or tag that another client made meanwhile; no file was deleted.
         """
         properties = self._table.metadata.properties
@@ -229,6 +231,8 @@ class ExpireSnapshots(IcebergExpireSnapshots):
         plan = self._plan(before)
         if not plan:
             return before, plan, None
+        if (plan.snapshots - self._snapshot_ids_to_expire or plan.refs) and not self._refused:
+            check_clock(self._table)
         expired = self._files_of(plan) if self._clean else None
         still = _StillExpirable(lambda metadata: self._may_expire(plan, metadata), table=".".join(self._table.name()))
         requirements = (ice.AssertTableUUID(uuid=before.table_uuid), still)

@@ -37,6 +37,7 @@ from icelock.table.maintenance.neighbours import OtherTables, refuse_other_table
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import kept_with_plain
 from icelock.table.maintenance.retention import dead_keys
+from icelock.table.maintenance.storage_clock import check_clock
 from icelock.table.moments import SAFE_AGE, to_limit
 from icelock.table.state import OpenTable
 
@@ -99,13 +100,14 @@ def remove_leftovers(table: OpenTable, *, older_than: timedelta | datetime = SAF
         KeyUnavailableError, IntegrityError, FormatError, OSError: see ``leftovers``; nothing was deleted.
         IntegrityError: the metadata file that a REST server names is not the table's; nothing was deleted.
         PolicyError: see ``leftovers``; or no ``older_than``, or the table has ``gc.enabled=false``, or another table lies at or below
-            its location; nothing was deleted.
+            its location, or this machine's clock is ahead of the storage's; nothing was deleted.
     """
     if older_than is None:
         raise PolicyError(
             f"table {_name(table)}: older_than is None, and files look left over until their writer commits: give an age, or omit it"
         )
     check_gc(table.metadata, table=_name(table))
+    check_clock(table)
     search = _Search(table, _limit_ms(table, older_than), deletes=True)
     found = [file for file in search.run() if file.kind is not Kind.OTHER]
     refuse_other_tables(search.foreign, table=_name(table))
