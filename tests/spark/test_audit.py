@@ -87,6 +87,15 @@ def test_what_is_wrong_with_files_is_found_by_tasks(spark: Any, sql: Any, table:
     }
 
 
+@pytest.mark.parametrize(
+    ("size", "parallelism", "tasks"),
+    [(0, 2, 2), (511 << 20, 2, 2), (800 << 20, 2, 3), (1 << 40, 2, 8), (1 << 30, 100, 100), (60 << 30, 100, 240)],
+)
+def test_few_bytes_are_not_cut_into_many_tasks(size: int, parallelism: int, tasks: int) -> None:
+    """A task more for each 256 MiB, from one to four for each that the cluster runs at once."""
+    assert audit_here.tasks_for(size, parallelism) == tasks
+
+
 @pytest.mark.usefixtures("jobs")
 def test_a_storage_that_fails_in_a_task_is_said(spark: Any, table: Any) -> None:
     first, *_ = files(table)

@@ -12,7 +12,7 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icelock.errors import PolicyError
-from icelock.io.listing import StoredFile, delete_files, list_files
+from icelock.io.listing import StoredFile, delete_files, list_files, written_ms
 from icelock.io.locations import lies_below, place_of
 
 NAMES = ("a.parquet", "data/x=1/b c.parquet", "data/x=%2F/ö.parquet", "metadata/v1.metadata.json")
@@ -41,6 +41,14 @@ def test_every_file_is_listed_by_the_locations_own_spelling(folder: Path, io: Fi
         for number, name in enumerate(NAMES)
     ]
     assert found == sorted(wanted, key=lambda file: file.location)
+
+
+@pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"], ids=["path", "file:", "file://"])
+def test_when_a_file_was_written(folder: Path, io: FileIO, prefix: str) -> None:
+    assert [written_ms(io, f"{prefix}{folder}/{name}") for name in NAMES[:2]] == [1_700_000_000_000, 1_700_000_001_000]
+    os.utime(folder / NAMES[0], (5, 5))
+    assert written_ms(io, f"{prefix}{folder}/{NAMES[0]}") == 5_000, "as it is now, not as it was listed"
 
 
 @pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])

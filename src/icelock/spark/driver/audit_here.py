@@ -31,6 +31,7 @@ _JOB: Final = "audit"
 _MOST: Final = 20_000
 _OPENING: Final = 64 << 10  # what is read of a file at least
 _SHARES: Final = 4  # tasks for each that the cluster runs at once, so that one of slow storage does not end last
+_WORTH_A_TASK: Final = 256 << 20  # bytes: a task more costs 60 ms of CPU, a fifth of what so many take to authenticate
 
 
 class CheckByTasks:
@@ -56,8 +57,9 @@ class CheckByTasks:
 
     def _by_tasks(self, io: FileIO, tasks: Sequence[FileTask], threads: int) -> Iterator[Checked]:
         recipient = Recipient.new(str(uuid.uuid4()), _JOB)
-        number = min(len(tasks), settings_of(self._spark).parallelism * _SHARES)
-        divided = [[tasks[place] for place in share] for share in shares([_cost(task) for task in tasks], number)]
+        costs = [_cost(task) for task in tasks]
+        number = min(len(tasks), tasks_for(sum(costs), settings_of(self._spark).parallelism))
+        divided = [[tasks[place] for place in share] for share in shares(costs, number)]
         plan = CheckPlan(
             storage=storage_for_tasks(io, self._catalog),
             location=tasks[0].path,
@@ -72,6 +74,11 @@ class CheckByTasks:
                 raise IntegrityError(f"task {task} of the audit was given {len(share)} files and tells of {told.count}")
             wrong = {path: Checked(path, code, sentence) for path, code, sentence in told.wrong}
             yield from (wrong.get(file.path, Checked(file.path)) for file in share)
+
+
+def tasks_for(size: int, parallelism: int) -> int:
+    """Return how many tasks open files of so many bytes: one for each that the cluster runs at once, or several if they are worth it."""
+    return max(parallelism, min(parallelism * _SHARES, size // _WORTH_A_TASK))
 
 
 def _cost(task: FileTask) -> int:
