@@ -8,7 +8,8 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from icelock.io.limits import gunzip
 
 _GZIP: Final = b"\x1f\x8b"
 _ENCRYPTED_FROM: Final = 3
+_MAIN: Final = "main"
 _STATISTICS: Final = ("statistics", "partition-statistics")
 
 
@@ -37,7 +39,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A metadata file that was read: ``text`` is its bytes, unpacked."""
+    """A metadata file that was read: ``text`` is its bytes, unpacked; ``incoherent`` says where its parts do not go together."""
 
     text: bytes
     location: str
@@ -51,6 +53,7 @@ class Document:
     older_files: tuple[str, ...]
     last_sequence_number: int
     log_begins_ms: int | None
+    incoherent: tuple[str, ...] = ()
 
     @property
     def master_key_id(self) -> str | None:
@@ -104,7 +107,21 @@ def _document(text: bytes) -> Document:
         older_files=tuple(str(row["metadata-file"]) for row in log),
         last_sequence_number=int(body.get("last-sequence-number", 0)),
         log_begins_ms=int(log[0]["timestamp-ms"]) if log else None,
+        incoherent=tuple(_incoherent(body)),
     )
+
+
+def _incoherent(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what no writer leaves: somebody who edits one part of the file has to know the others."""
+    ids = [int(row["snapshot-id"]) for row in body.get("snapshots") or ()]
+    yield from (f"it has snapshot {one} {count} times" for one, count in Counter(ids).items() if count > 1)
+    refs = {str(name): int(ref["snapshot-id"]) for name, ref in (body.get("refs") or {}).items()}
+    yield from (f"it has no snapshot {one}, which {name!r} names" for name, one in refs.items() if one not in ids)
+    current = int(body.get("current-snapshot-id") or -1)
+    if current != -1 and current not in ids:
+        yield f"it has no snapshot {current}, which it says is the current one"
+    if _MAIN in refs and refs[_MAIN] != current:
+        yield f"its current snapshot is {current}, and the branch main is at {refs[_MAIN]}"
 
 
 def _snapshot(row: Mapping[str, Any], refs: Mapping[int, list[str]]) -> SnapshotRow:

@@ -46,6 +46,7 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "pin-version-differs": (Severity.ERROR, "restore what the catalog named before, or forget the pin if that is intended"),
     "metadata-missing": (Severity.ERROR, "restore the metadata file"),
     "metadata-damaged": (Severity.ERROR, "restore the metadata file"),
+    "metadata-incoherent": (Severity.ERROR, _METADATA),
     "key-length-invalid": (Severity.ERROR, "set encryption.data-key-length back to 16, 24 or 32"),
     "statistics-in-the-clear": (Severity.WARNING, "remove the statistics, and the file: it has values of columns; Java writes it plain"),
     # Keys.
@@ -89,6 +90,7 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "algorithm-without-authentication": (Severity.ERROR, _FATAL),
     "format-not-encryptable": (Severity.ERROR, _REWRITE),
     "record-count-differs": (Severity.ERROR, _FATAL),
+    "manifest-list-exchanged": (Severity.ERROR, _METADATA),
     "manifest-damaged": (Severity.ERROR, _FATAL),
     # Objects below the location that no snapshot reaches; those that are encrypted are counted only.
     "plain-object": (Severity.WARNING, "look at it, and remove it if it is nobody's: icelock leftovers TABLE --delete"),

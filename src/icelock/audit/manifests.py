@@ -74,13 +74,13 @@ class FileRow:
         return "data files" if self.content == 0 else "delete files"
 
 
-def manifest_rows(plain: BinaryIO) -> Iterator[ManifestRow]:
-    """Yield the rows of a manifest list.
+def manifest_rows(plain: BinaryIO, told: Callable[[str], None] = lambda _whose: None) -> Iterator[ManifestRow]:
+    """Yield the rows of a manifest list; first ``told`` gets the id of the snapshot whose list it says that it is, if it says so.
 
     Raises:
         Fault: it is no manifest list.
     """
-    for row in _rows(plain, _LIST):
+    for row in _rows(plain, _LIST, lambda header: told(str(header["snapshot-id"])) if "snapshot-id" in header else None):
         try:
             yield ManifestRow(
                 path=str(row["manifest_path"]),
@@ -115,9 +115,12 @@ def file_rows(plain: BinaryIO) -> Iterator[FileRow]:
             raise _damaged(e) from e
 
 
-def _rows(plain: BinaryIO, names: frozenset[str]) -> Iterator[dict[str, Any]]:
+def _rows(
+    plain: BinaryIO, names: frozenset[str], told: Callable[[Mapping[str, Any]], None] = lambda _header: None
+) -> Iterator[dict[str, Any]]:
     try:
         reader: Any = fastavro.block_reader(plain)
+        told(reader.metadata)
         stored = json.loads(reader.metadata["avro.schema"])
         _check_finite(stored, set())
         writer = fastavro.parse_schema(_as_stored(stored, set()))

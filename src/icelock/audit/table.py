@@ -85,6 +85,8 @@ class _Audit:
 
     def run(self, report: TableReport, progress: Progress | None) -> TableReport:
         document, findings, kept = self._document, self._findings, self._subject.kept
+        for sentence in document.incoherent:
+            findings.add("metadata-incoherent", kept.location, sentence)
         report = replace(
             report,
             uuid=document.uuid,

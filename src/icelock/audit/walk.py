@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO, Final, TypeVar, cast
 
 from pyiceberg.io import FileIO
@@ -68,7 +69,13 @@ class Walk:
         if key is not None:
             self.reached.check_key(path, key, None)
         self.reached.meet(path, "manifest lists", 0 if key is None else key.encrypted_length or 0, key, mask)
-        for row in self._rows(path, key, manifest_rows):
+
+        def told(whose: str) -> None:
+            if whose != str(snapshot.id):
+                sentence = f"snapshot {snapshot.id} names it, and it says that it is the list of snapshot {whose}"
+                self._findings.add("manifest-list-exchanged", path, sentence)
+
+        for row in self._rows(path, key, partial(manifest_rows, told=told)):
             manifest = self._manifests.get(row.path)
             if manifest is None:
                 manifest = self._manifests[row.path] = Manifest(row)

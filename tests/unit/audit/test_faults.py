@@ -25,7 +25,7 @@ from icelock.kms.keyring_file import create_keyring
 from icelock.kms.local import LocalKms
 from icelock.kms.unlock import KeyFileUnlocker, make_key_file
 from icelock.secret import SecretBytes
-from tests.lakes.sqlite import people
+from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.unit.audit.conftest import look
 from tests.unit.audit.surgery import Patient, open_stream, path_of, seal_stream
 
@@ -175,6 +175,27 @@ def snapshot_of_version_1(patient: Patient) -> str:
     return "snapshot 77"
 
 
+def current_snapshot_lost(patient: Patient) -> str:
+    """All rows gone, by one who has no key: the snapshot that has them is not the current one any more."""
+    patient.metadata["current-snapshot-id"] = patient.metadata["refs"]["main"]["snapshot-id"] = 5
+    return str(patient.file)
+
+
+def current_snapshot_is_not_mains(patient: Patient) -> str:
+    patient.metadata["current-snapshot-id"] = -1
+    return str(patient.file)
+
+
+def tag_of_no_snapshot(patient: Patient) -> str:
+    patient.metadata["refs"]["gone"] = {"snapshot-id": 5, "type": "tag"}
+    return str(patient.file)
+
+
+def snapshot_twice(patient: Patient) -> str:
+    patient.metadata["snapshots"].append(dict(patient.snapshot))
+    return str(patient.file)
+
+
 Fault = Callable[[Patient], str]
 METADATA: list[tuple[str, Fault, set[str]]] = [
     ("statistics-in-the-clear", statistics, set()),
@@ -193,7 +214,11 @@ METADATA: list[tuple[str, Fault, set[str]]] = [
     ("key-length-invalid", short_key_length, set()),
     ("key-id-removed", stripped, set()),
     ("key-id-removed", downgraded, set()),
-    ("plain-table", plain_table, set()),
+    ("plain-table", plain_table, {"metadata-incoherent"}),
+    ("metadata-incoherent", current_snapshot_lost, set()),
+    ("metadata-incoherent", current_snapshot_is_not_mains, set()),
+    ("metadata-incoherent", tag_of_no_snapshot, set()),
+    ("metadata-incoherent", snapshot_twice, set()),
     ("plain-manifest-list", snapshot_of_version_1, set()),
     ("snapshot-under-old-kek", old_kek_in_use, set()),
 ]
@@ -664,3 +689,19 @@ def test_findings_of_a_code_are_kept_up_to_a_number_and_counted_beyond(patient: 
         (patient.file.parent / f"{number}.csv").write_text("x")
     report = look(patient.file, "foreign")
     assert (report.counts, len(report.findings), report.wrong) == ({"plain-object": 25}, 10, 25)
+
+
+def test_a_list_that_was_given_to_another_snapshot(lake: TestLake) -> None:
+    """Rolled back by one who has no key: the newest snapshot gets the list and the key entry of an older one, which authenticate."""
+    table = lake.catalog().create_table("db.t", people().schema, properties=KEYED)
+    table.append(people(0, 30))
+    table.append(people(30, 30))
+    file = path_of(table.refresh().metadata_location)
+    metadata = json.loads(file.read_text(encoding="utf-8"))
+    older, newer = sorted(metadata["snapshots"], key=lambda one: one["sequence-number"])
+    for name in ("manifest-list", "key-id"):
+        older[name], newer[name] = newer[name], older[name]
+    file.write_text(json.dumps(metadata), encoding="utf-8")
+    report = look(file, "open")
+    assert report.counts == {"manifest-list-exchanged": 2}
+    assert {finding.what for finding in report.findings} == {older["manifest-list"], newer["manifest-list"]}
