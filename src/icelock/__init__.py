@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from icelock import _moved
 from icelock.errors import (
+    CatalogUnreachableError,
     CommitError,
     ExpiredSnapshotError,
     FormatError,
@@ -30,6 +31,7 @@ _moved.install()
 
 __all__ = [
     "Catalog",
+    "CatalogUnreachableError",
     "CommitError",
     "ExpiredSnapshotError",
     "FormatError",

@@ -1,7 +1,7 @@
 """The whole exception tree.
 
-``IcelockError`` has six branches. A message names the file or key id, what was expected, what was found and what to do; it
-never contains key bytes. Causes are chained.
+``IcelockError`` has six branches, and ``CatalogUnreachableError`` stands beside it. A message names the file or key id, what was expected,
+what was found and what to do; it never contains key bytes. Causes are chained.
 
 Not here: PyIceberg's own exceptions (``NoSuchTableError``, ``CommitFailedException`` ...), which pass through unchanged.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 __all__ = [
+    "CatalogUnreachableError",
     "CommitError",
     "ExpiredSnapshotError",
     "FormatError",
@@ -69,6 +70,14 @@ class ExpiredSnapshotError(PolicyError):
 
 class KmsClientError(KeyUnavailableError, PolicyError):
     """A KMS client cannot be constructed: the configured class failed. So keys are unavailable, and the setting is wrong."""
+
+
+class CatalogUnreachableError(ConnectionError):
+    """No server of a catalog answers at its address: the request never left. What the library raised is its ``__cause__``.
+
+    It is no ``IcelockError``: that is an answer, which stays the same, and this may be over in a moment. It is also of the class that the
+    library raised (``requests.ConnectionError``, Thrift's ``TTransportException``), for who expects that.
+    """
 
 
 class CommitError(IcelockError):

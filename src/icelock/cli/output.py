@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from icelock.cli.exit_codes import Code
-from icelock.errors import IcelockError
+from icelock.errors import CatalogUnreachableError, IcelockError
 from icelock.shown import visible
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def fail(error: Exception) -> NoReturn:
     if not isinstance(error, IcelockError) and os.environ.get(TRACEBACK):
         raise error
     message = " ".join(str(error).split())
-    if not isinstance(error, IcelockError):
+    if not isinstance(error, IcelockError | CatalogUnreachableError):
         kind = type(error).__name__
         message = f"{kind}: {message[:_LONGEST]}" if message else kind
     notes = [" ".join(text.split()) for text in getattr(error, "__notes__", ())]

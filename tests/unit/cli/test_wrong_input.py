@@ -37,7 +37,7 @@ WRONG = [
         ("leftovers", "db.t", "--catalog", "folder"),
         "sqlite:////nonexistent/dir/catalog.db cannot be used: (sqlite3.OperationalError) unable to",
     ),
-    (("leftovers", "db.t", "--catalog", "away"), "ConnectionError: "),
+    (("leftovers", "db.t", "--catalog", "away"), "catalog away: no server answers at http://127.0.0.1:9 ("),
     (("leftovers", "db.t", "--catalog", "place"), "a relative path means a different folder in each process"),
     (("leftovers", "db.t", "--catalog", "s"), "catalog s has no table db.t"),
     (("leftovers", "t", "--catalog", "s"), "'t' is not the name of a table: write NAMESPACE.TABLE"),

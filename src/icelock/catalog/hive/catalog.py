@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from hive_metastore import ttypes
 from pyiceberg.catalog import hive as ice
@@ -69,6 +69,7 @@ class HiveCatalog(EncryptedCatalog, ice.HiveCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
+        cast("MetastoreClient", self._client).catalog = name
         self._require_hash = names.flag(properties, names.HIVE_REQUIRE_HASH, default=True)
 
     def _make_store(self) -> HiveStore:

@@ -22,7 +22,7 @@ from pyiceberg.utils.properties import property_as_bool
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from icelock.errors import PolicyError
+from icelock.errors import CatalogUnreachableError, PolicyError
 
 # The timeout of Hive's own client: a call to a metastore that does not finish its answer ends then.
 TIMEOUT_MS: Final = 600_000
@@ -30,11 +30,20 @@ MAX_ANSWER: Final = 64 * 2**20
 _CHUNK: Final = 2**20
 
 
+class MetastoreUnreachableError(CatalogUnreachableError, TTransportException):  # type: ignore[misc]  # thrift has no types
+    """No metastore of a catalog answers; nothing was sent."""
+
+    type = TTransportException.NOT_OPEN
+    inner = None
+
+
 class MetastoreClient(_HiveClient):
     """PyIceberg's client whose every ``with`` opens and closes a connection of its own. Safe to share between threads."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._uris = _uris(properties)
+        self.catalog = "of Hive"
+        """The catalog's name, for messages."""
         self._properties = dict(properties)
         self._local = threading.local()
 
@@ -42,14 +51,19 @@ class MetastoreClient(_HiveClient):
         """Open a connection to the first metastore that answers.
 
         Raises:
-            TTransportException: none does; the last one's error.
+            MetastoreUnreachableError: none does; its cause is the last one's error.
         """
-        for uri in self._uris[:-1]:
+        failure: Exception | None = None
+        for uri in self._uris:
             try:
                 return self._enter(uri)
-            except TTransportException:
-                continue
-        return self._enter(self._uris[-1])
+            except TTransportException as e:
+                failure = e
+        where = ", ".join(f"{url.hostname}:{url.port}" for url in map(urlsplit, self._uris))
+        raise MetastoreUnreachableError(
+            f"catalog {self.catalog}: no metastore answers at {where}. Nothing was sent: start it, or correct the catalog's uri or the "
+            "network's settings, and try again"
+        ) from failure
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close the connection that this thread opened last."""

@@ -38,7 +38,7 @@ from urllib3.exceptions import HTTPError as TransportError
 from urllib3.exceptions import MaxRetryError, NewConnectionError, ReadTimeoutError
 
 from icelock import properties as names
-from icelock.errors import FormatError
+from icelock.errors import CatalogUnreachableError, FormatError
 
 _CHUNK: Final = 65_536
 # What an error has to say, and the headers of an answer (http.client: 100 of 64 KiB).
@@ -61,6 +61,12 @@ class AnswerError(FormatError, RequestException):
 
 class RedirectError(AnswerError):
     """The server redirects a request elsewhere, or in a way that would turn a change into a read; it was not followed."""
+
+
+class ServerUnreachableError(CatalogUnreachableError, RequestsConnectionError):
+    """No REST server, or server of tokens, has an open port at the address; nothing was sent."""
+
+    request = response = None
 
 
 class _TooLargeError(Exception):
@@ -109,8 +115,8 @@ _LISTING: ContextVar[_Exchange | None] = ContextVar("listing", default=None)
 class BoundedSender:
     """Takes the place of a session's ``send``."""
 
-    def __init__(self, session: Session, limits: Limits) -> None:
-        self._session, self._limits = session, limits
+    def __init__(self, session: Session, limits: Limits, catalog: str) -> None:
+        self._session, self._limits, self._catalog = session, limits, catalog
         self._send = session.send
         # requests would follow, with its rules, and read the answer to the end whatever its size.
         session.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005
@@ -129,7 +135,7 @@ class BoundedSender:
         """Send a request.
 
         Raises:
-            AnswerError, requests.RequestException: no valid answer came.
+            ServerUnreachableError, AnswerError, requests.RequestException: no valid answer came.
         """
         exchange = _LISTING.get() or self._new()
         _turn_page(exchange, request)
@@ -140,7 +146,9 @@ class BoundedSender:
                 try:
                     response = self._once(request, exchange, options)
                 except Exception as e:
-                    if left is not None and not _unconnected(e):
+                    if _unconnected(e):
+                        raise _unreachable(self._catalog, request, e) from e
+                    if left is not None:
                         left.append(True)
                     raise
                 if left is not None:
@@ -280,8 +288,19 @@ def not_sent(error: Exception) -> bool:
     return not getattr(error, "icelock_left", False) and _unconnected(error)
 
 
+def _unreachable(catalog: str, request: PreparedRequest, error: Exception) -> ServerUnreachableError:
+    """Return the error that names the catalog and the address, without a user's name and password that a URL may have."""
+    place = urlsplit(str(request.url))
+    why = "no connection in time" if isinstance(error, ConnectTimeout) else str(error.args[0].reason).rpartition(": ")[2]
+    address = f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
+    return ServerUnreachableError(
+        f"catalog {catalog}: no server answers at {address} ({why}). Nothing was sent: start the server, or correct the catalog's uri or "
+        "the network's settings, and try again"
+    )
+
+
 def _unconnected(error: Exception) -> bool:
-    if isinstance(error, ConnectTimeout):
+    if isinstance(error, ConnectTimeout | ServerUnreachableError):
         return True
     cause = error.args[0] if isinstance(error, RequestsConnectionError) and error.args else None
     return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)

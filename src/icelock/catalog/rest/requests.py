@@ -114,14 +114,14 @@ class RestRequests(ice.RestCatalog):
 
     def _config_headers(self, session: Session) -> None:
         # The first thing that PyIceberg does with a session: before a token is asked for.
-        BoundedSender(session, self._limits)
+        BoundedSender(session, self._limits, self.name)
         super()._config_headers(session)
 
     def _create_session(self) -> Session:
         with answers("the request for a token"):
             session = super()._create_session()
         if isinstance(self._auth_manager, OAuth2AuthManager):
-            self._auth_manager.token_provider = BoundedTokens.like(self._auth_manager.token_provider, self._limits)
+            self._auth_manager.token_provider = BoundedTokens.like(self._auth_manager.token_provider, self._limits, self.name)
         return session
 
     def _fetch_config(self) -> None:
@@ -220,11 +220,11 @@ class BoundedTokens(OAuth2TokenProvider):
     _session: Session
 
     @classmethod
-    def like(cls, given: OAuth2TokenProvider, limits: Limits) -> Self:
+    def like(cls, given: OAuth2TokenProvider, limits: Limits, catalog: str) -> Self:
         """Return a provider with the settings of another one."""
         made = cls(given.client_id, given.client_secret, given.token_url, given.scope, given.refresh_margin, given.expires_in)
         made._session = Session()
-        BoundedSender(made._session, limits)
+        BoundedSender(made._session, limits, catalog)
         return made
 
     def _refresh_token(self) -> None:
