@@ -67,7 +67,7 @@ class FakeTable:
         self.encryption: Any = SimpleNamespace(clock=lambda: 200)
         self.metadata = metadata(1, **properties)
         self.metadata_location = "v1"
-        self.catalog: Any = self
+        self.catalog: Any = SimpleNamespace(name="test", turn=self.turn)
         self.current: tuple[str | None, TableMetadataV3] = ("v1", self.metadata)
         self.answers: list[BaseException | None] = []
         self.sent: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
