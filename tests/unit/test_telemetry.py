@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from icelock import telemetry
+from icelock import metrics, telemetry
 from icelock.errors import IntegrityError, KmsError
 from icelock.kms import ask
 from icelock.kms.retry import RetryingKms, RetryPolicy
@@ -196,3 +198,28 @@ def test_a_program_without_opentelemetry_never_loads_it(tmp_path: Path):
     code += WITH_METER[WITH_METER.index("lake =") : WITH_METER.index("icelock.metrics")] + "print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "False\n"
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")
+
+
+def rows_of(heading: str) -> list[str]:
+    """The first cells of the table under a heading row of the page."""
+    lines = PAGE[PAGE.index(heading) :].splitlines()[2:]
+    return [line.split("|")[1] for line in itertools.takewhile(lambda line: line.startswith("|"), lines)]
+
+
+def test_the_page_has_every_event_logger_and_counter():
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src" / "icelock").rglob("*.py")}
+    told = {
+        name
+        for text in sources.values()
+        for name in re.findall(r'\bevent\(\s*"?\w+"?,\s*(?:level|logging\.[^,]+|[^,"]+),\s*"([a-z-]+)"', text)
+    }
+    assert told >= {"commit", "kms-call", "refusal", "fallback", "key-use"}
+    assert set(re.findall(r"`([a-z-]+)`", " ".join(rows_of("| event |")))) == told
+    layers = {path.relative_to(ROOT / "src").parts[1] for path, text in sources.items() if "logging.getLogger(__name__)" in text}
+    layers |= set(re.findall(r'telemetry\.(?:event|Operation|on_table|refused|fallback)\(\s*"(\w+)"', "\n".join(sources.values())))
+    assert set(re.findall(r"`icelock\.(\w+)`", " ".join(rows_of("| logger |")))) == layers
+    assert set(re.findall(r"`(\w+)`", " ".join(rows_of("| counters |")))) == set(metrics.NAMES)
