@@ -34,6 +34,12 @@ lake.create_table("shop.new", schema, properties={"encryption.key-id": "lake-key
     Mistake(title="A database that is not there", code='icelock.load_catalog("lake", **{**settings, "uri": "sqlite:////nowhere/lake.db"})', says=("catalog lake", "sqlite:////nowhere/lake.db", "correct its uri"), why="The folder is not there, or this user may not write in it.", remedy="Correct `uri`, or make the folder."),
     Mistake(title="No type and no uri", code='icelock.load_catalog("other", warehouse="file:///lake")', says=("catalog other", "type", "uri"), why="Nothing says what catalog it is.", remedy="Set `type`, and `uri` to where it is."),
     Mistake(title="A block of settings in Python", code='icelock.load_catalog("lake", **{**settings, "encryption": {"kms-type": "local"}})', says=("encryption",), why="Settings are flat names with dots here; blocks are for YAML.", remedy='Write `"encryption.kms-type": "local"`.'),
+    Mistake(title="Two catalogs of one name", code='icelock.load_catalog("lake")', before="""
+import os
+from pathlib import Path
+Path("twice").mkdir(exist_ok=True)
+Path("twice/.pyiceberg.yaml").write_text("catalog:\\n  lake:\\n    type: sql\\n  lake:\\n    type: rest\\n")
+os.environ['PYICEBERG_HOME'] = 'twice'""", says=("twice/.pyiceberg.yaml", "line 4", "'lake'"), why="The file has the catalog twice, and one would hide the other.", remedy="Give one of them another name."),
     Mistake(title="A REST server that does not answer", code='icelock.load_catalog("lake", type="rest", uri="http://127.0.0.1:1/api")', says=("catalog lake", "http://127.0.0.1:1", "start the server", "correct the catalog's uri"), why="Nobody listens at that address, or a firewall drops what is sent there. It is a `CatalogUnreachableError`.", remedy="Start the server, or correct `uri`."),
     Mistake(title="A metastore that does not answer", code='icelock.load_catalog("lake", type="hive", uri="thrift://127.0.0.1:1").list_namespaces()', says=("catalog lake", "127.0.0.1:1", "start it", "correct the catalog's uri"), why="The same; of several addresses none answers.", remedy="Start it, or correct `uri`."),
 )
@@ -43,7 +49,12 @@ KEYS: Final = (
     Mistake(title="A key file that is not there", code='icelock.load_catalog("lake", **{**settings, "kms.local.key-file": "nowhere.key"})', says=("nowhere.key", "kms.local.key-file"), why="As above; without the key file the keyring cannot be opened.", remedy="Correct the path, or restore the file."),
     Mistake(title="A key file that others may read", code="""lake = icelock.load_catalog("lake", **{**settings, "kms.local.key-file": "shared.key"})
 lake.load_table("shop.orders").scan().to_arrow()""", before="import shutil\nfrom pathlib import Path\nshutil.copy('keyring.key', 'shared.key')\nPath('shared.key').chmod(0o644)", says=("shop.orders", "shared.key", "chmod 600"), why="Whoever reads the key file opens the keyring.", remedy="Take the right away from others, as the message says."),
-    Mistake(title="A key service that does not answer", code="""vault = {"encryption.kms-type": "vault", "kms.vault.address": "https://127.0.0.1:1", "kms.vault.token-file": "token", "kms.retry.attempts": "1"}
+    Mistake(title="A key service that does not answer", code="""vault = {
+    "encryption.kms-type": "vault",
+    "kms.vault.address": "https://127.0.0.1:1",
+    "kms.vault.token-file": "token",
+    "kms.retry.attempts": "1",
+}
 lake = icelock.load_catalog("lake", type="sql", uri=settings["uri"], warehouse=settings["warehouse"], **vault)
 lake.create_table("shop.other", schema, properties={"encryption.key-id": "lake-key"})""", before="from pathlib import Path\nPath('token').write_text('hvs.x')\nPath('token').chmod(0o600)", says=("shop.other", "'lake-key'", "service unavailable", "kms.vault.address"), why="Nobody listens at that address, or Vault is sealed. Without `kms.retry.attempts` it is asked five times.", remedy="Start or unseal it, or correct the address."),
     Mistake(title="A master key that is not there", code='catalog.create_table("shop.new", schema, properties={"encryption.key-id": "lake-kye"})', says=("'lake-kye'", "'lake-key'", "encryption.key-id"), why="The keyring has no key of that name.", remedy="Take one that it has, or add it with `icelock keyring add`."),
