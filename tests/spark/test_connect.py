@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.newest, pytest.mark.slow]
 CREDENTIAL = "catalog-password-4711"
 SCRIPT = """
 import json, sys
+from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import AnalysisException
 from pyspark.sql.connect.client import DefaultChannelBuilder
 import icelock.errors
@@ -73,6 +74,11 @@ for statement in (
         spark.sql(statement).collect()
     except AnalysisException as e:
         found["statements"].append("USING icelock OPTIONS (path" in str(e))
+for name, use in (("read", icelock.spark.read), ("load", lambda spark, table: spark.read.format("icelock").load(table))):
+    try:
+        use(spark, "test.db.tt").count()
+    except NoSuchTableError as e:
+        found[name + " missing"] = str(e)
 try:
     spark.read.format("icelock").option("snapshotid", "1").load("test.db.t").count()
 except Exception as e:
@@ -125,6 +131,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     assert found == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
         "view": [[4, "by-statement"]], "statements": [True, True, True, True, True, True, False, False],
+        **dict.fromkeys(("read missing", "load missing"), "there is no table test.db.tt; did you mean table db.t?"),
         "made": [902, 110, 2, 0], "twice": True, "done": [[1000, 0, 0], [0, 0, 101], [100, 10, 0], [2, 0, 99], [0, 0, 0]],
     }  # fmt: skip
     logged = b"".join(path.read_bytes() for path in Path(log).rglob("*") if path.is_file())

@@ -213,13 +213,13 @@ TASK = """Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.Python
     ],
 )
 def test_tracebacks_of_workers(raised, kind, said):
-    found = errors_of_jvm._in_traceback(TASK.format(raised=raised, place="/lib/icelock/task/read.py"))
+    found = errors_of_jvm.in_traceback(TASK.format(raised=raised, place="/lib/icelock/task/read.py"))
     assert isinstance(found, kind)
     assert str(found).startswith(f"{said}\n\nIn Spark's Python worker:\nTraceback")
 
 
 def test_what_the_user_asked_for_is_refused_in_a_sentence():
-    found = errors_of_jvm._in_traceback(TASK.format(raised="icelock.errors.PolicyError: no column 'a',\nbut b", place="read.py"))
+    found = errors_of_jvm.in_traceback(TASK.format(raised="icelock.errors.PolicyError: no column 'a',\nbut b", place="read.py"))
     assert isinstance(found, PolicyError)
     assert str(found) == "no column 'a',\nbut b"
 
@@ -236,5 +236,5 @@ def test_what_the_user_asked_for_is_refused_in_a_sentence():
     ],
 )
 def test_tracebacks_of_others(raised):
-    assert errors_of_jvm._in_traceback(TASK.format(raised=raised, place="/home/icelock.py")) is None
-    assert errors_of_jvm._in_traceback("icelock.errors.IntegrityError: said by a column's name") is None
+    assert errors_of_jvm.in_traceback(TASK.format(raised=raised, place="/home/icelock.py")) is None
+    assert errors_of_jvm.in_traceback("icelock.errors.IntegrityError: said by a column's name") is None

@@ -1,6 +1,6 @@
-"""``checked``: a public function says in one sentence which argument has the wrong type, also where arguments were swapped.
+"""``checked``: a public function says in one sentence which argument has the wrong type, or that a session was stopped.
 
-It goes by the annotations of the function's parameters. A kind that is not in ``_KINDS`` is not checked here.
+Arguments may be swapped. It goes by the annotations of the function's parameters. A kind that is not in ``_KINDS`` is not checked here.
 
 Not here: what values mean, such as names and filters.
 """
@@ -27,6 +27,12 @@ _Made = TypeVar("_Made")
 def is_session(value: object) -> bool:
     """Whether a value is a Spark session, classic or of Spark Connect."""
     return hasattr(value, "createDataFrame") and hasattr(value, "conf")
+
+
+def is_stopped(value: object) -> bool:
+    """Whether a value is a classic session that was stopped, or rows of one: its context has no Java context any more."""
+    session = getattr(value, "sparkSession", value)
+    return is_session(session) and getattr(getattr(session, "sparkContext", None), "_jsc", session) is None
 
 
 def _is_rows(value: object) -> bool:
@@ -83,6 +89,11 @@ def checked(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
             known = [_KINDS[kind] for kind in kinds[name] if kind in _KINDS]
             if len(known) == len(kinds[name]) and not any(fits(value) for fits, _ in known):
                 raise PolicyError(_refusal(function.__name__, signature, name, value, [said for _, said in known]))
+            if is_stopped(value):
+                raise PolicyError(
+                    f"{function.__name__}: the Spark session was stopped, and nothing can be asked of it; build a new one with "
+                    "SparkSession.builder.getOrCreate(), and call icelock.spark.register(spark) for it"
+                )
         return function(*args, **kwargs)
 
     return call

@@ -3,7 +3,8 @@
 A Connect server's JVM has no Python process that answers for icelock's catalogs (docs/adr/0018-statements.md), so Spark takes
 ``lake.shop.sales`` for a table of its own: ``REQUIRES_SINGLE_PART_NAMESPACE``, which says nothing of the reason. The client converts the
 server's errors in one function, ``pyspark.sql.connect.client.core.convert_exception``. ``explain_statements`` wraps it: the error stays
-what it is, with a sentence more.
+what it is, with a sentence more. Of a table or namespace that is not there the server tells by the traceback of a Python process: it comes
+as the error that it is in a classic session, with the name that may be meant.
 
 Not here: classic sessions, which have statements (``statements``), and their errors (``jvm.errors``).
 """
@@ -29,8 +30,11 @@ _known: set[str] = set()
 
 def explain_statements(catalogs: Iterable[str]) -> None:
     """Let errors of a Connect client that name one of these catalogs, or any catalog that Spark does not know, say what to do instead."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
     from pyspark.errors import AnalysisException
     from pyspark.sql.connect.client import core
+
+    from icelock.spark.jvm.errors import in_traceback
 
     _known.update(catalogs)
     original: Callable[..., Any] | None = getattr(core, _CONVERT, None)
@@ -41,6 +45,9 @@ def explain_statements(catalogs: Iterable[str]) -> None:
     def convert_exception(*arguments: Any, **named: Any) -> Any:
         error = original(*arguments, **named)
         text = str(getattr(error, "_message", ""))
+        found = in_traceback(text)
+        if isinstance(found, NoSuchTableError | NoSuchNamespaceError):
+            return found
         if isinstance(error, AnalysisException) and (error.getCondition() in _OF_UNKNOWN_CATALOGS or _names_a_catalog(text)):
             error._message = f"{text}\n\n{_HINT}"  # noqa: SLF001 - it is the text, and has no setter
         return error

@@ -100,14 +100,14 @@ def error_in(error: Any) -> Exception | None:
                 raise planned from planned.__cause__
             return _made(str(error.kind()), str(error.getMessage()))
         if name == _OF_WORKERS or (name.endswith(_ANALYSIS) and _OF_SOURCES in str(error.getCondition())):
-            found = _in_traceback(str(error.getMessage()))
+            found = in_traceback(str(error.getMessage()))
             if found is not None:
                 return found
         error = error.getCause()
     return None
 
 
-def _in_traceback(text: str) -> Exception | None:
+def in_traceback(text: str) -> Exception | None:
     """Return the error that the last traceback in a text ends with, if it is icelock's."""
     _, start, last = text.rpartition(_TRACEBACK)
     lines = last.splitlines(keepends=True)[1:]
