@@ -1,6 +1,6 @@
 """A driver of its own that copies a table by a stream: ``python -m tests.spark.stream_driver``.
 
-It kills itself and its JVM at a step; or it says when it begins, and goes on until it is killed.
+It kills itself and its JVM at a step, or hangs there until it is told to go on; or it goes on until it is killed. It says when it begins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from icelock.spark.statements import streams, tables
 from tests.helpers.spark import session
 
 STEPS = ("stream opened", "offsets asked for", "files planned", "batch begun", "files written", "commit begun", "batch committed")
+HANGS = "hangs: "  # before a step: there the driver and its JVM stop
 # In the place of a step: the stream does not end; or it takes all that is there at once.
 ENDLESS = "endless"
 REST = "rest"
@@ -28,14 +29,16 @@ NOT_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 
 
 def killed(step: str, wanted: str, act: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
-    """Return a function that does the same, and ends all of this process group when it is its turn."""
+    """Return a function that does the same, and ends or stops all of this process group when it is its turn, once."""
+    turn = {step: signal.SIGKILL, HANGS + step: signal.SIGSTOP}
+    sent = [turn[wanted]] if wanted in turn else []
 
     def do(*arguments: Any, **named: Any) -> Any:
-        if step == wanted and not after:
-            os.killpg(0, signal.SIGKILL)
+        if sent and not after:
+            os.killpg(0, sent.pop())
         done = act(*arguments, **named)
-        if step == wanted:
-            os.killpg(0, signal.SIGKILL)
+        if sent:
+            os.killpg(0, sent.pop())
         return done
 
     return do

@@ -1,5 +1,7 @@
 """A driver that is killed, with its JVM, at each step of a stream from one table into another, and at any moment: no row is lost or twice.
 
+And one that hangs while another one takes its checkpoint over, and two that use one checkpoint by mistake.
+
 The moments of all restarts come from ``ICELOCK_SEED``, or from a number that is printed.
 """
 
@@ -11,9 +13,11 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections import Counter
+from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -22,11 +26,13 @@ from tests.helpers.spark import WARM, spark_environment
 from tests.helpers.turns import WHOLE, todays
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED
-from tests.spark.stream_driver import BEGINS, ENDLESS, REST, STEPS
+from tests.spark.stream_driver import BEGINS, ENDLESS, HANGS, REST, STEPS
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([pa.field("id", pa.int64())])
 RESTARTS = 100 if WHOLE else 2
+SLOW = 600.0  # seconds that a driver may take where others use the machine
+HANG_AT = ("batch begun", "files written", "commit begun", "batch committed")
 START, BATCH = 6.0, 2.0  # seconds: within so long after the beginning of a query, or of a batch, its driver is killed
 
 
@@ -64,7 +70,16 @@ def test_a_driver_that_is_killed_at_each_step(lake, tmp_path):
 
 def begun(checkpoint):
     """Return how many batches have begun."""
-    return sum(path.name.isdecimal() for path in (checkpoint / "offsets").glob("*"))
+    return numbered(checkpoint / "offsets")
+
+
+def committed(checkpoint):
+    """Return how many batches Spark has noted as done."""
+    return numbered(checkpoint / "commits")
+
+
+def numbered(folder):
+    return sum(path.name.isdecimal() for path in folder.glob("*"))
 
 
 def killed_after(lake, checkpoint, batches, seconds, meanwhile):
@@ -78,7 +93,7 @@ def killed_after(lake, checkpoint, batches, seconds, meanwhile):
         try:
             assert BEGINS in running.stdout.readline(), errors.read_text()
             meanwhile()
-            assert wait_until(lambda: begun(checkpoint) >= wanted or running.poll() is not None)
+            assert wait_until(lambda: begun(checkpoint) >= wanted or running.poll() is not None, SLOW)
             meanwhile()
             time.sleep(seconds)
             assert running.poll() is None, errors.read_text()
@@ -87,12 +102,81 @@ def killed_after(lake, checkpoint, batches, seconds, meanwhile):
                 os.killpg(running.pid, signal.SIGKILL)
 
 
+@contextmanager
+def started(lake, checkpoint, step):
+    """Start a driver; yield its process, and a function that returns what it has said of errors. It is killed at the end."""
+    arguments, environment = driver(lake, checkpoint, step)
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as running,
+    ):
+
+        def said():
+            errors.seek(0)
+            return errors.read()
+
+        try:
+            assert BEGINS in running.stdout.readline(), said()
+            yield running, said
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def hangs(running):
+    return Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def two_tables(lake, rows):
+    """Make both tables, and fill the first with so many snapshots of one row; return a function that returns the copied ids, sorted."""
+    catalog = lake.catalog()
+    for name in ("db.t", "db.copy"):
+        catalog.create_table(name, SCHEMA, properties=KEYED)
+    for one in range(rows):
+        catalog.load_table("db.t").append(pa.table({"id": [one]}, schema=SCHEMA))
+    return lambda: sorted(catalog.load_table("db.copy").scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.turns(8)
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("step", HANG_AT)
+def test_a_driver_that_hangs_while_its_successor_goes_on(lake, tmp_path, step, batches):
+    """It wakes up with a batch that the table has, and writes nothing: Spark's log ends it, or, if there are later batches, the mark."""
+    copied = two_tables(lake, batches)
+    with started(lake, tmp_path / "checkpoint", HANGS + step) as (running, said):
+        assert wait_until(lambda: hangs(running) or running.poll() is not None, SLOW)
+        assert run(lake, tmp_path / "checkpoint") == 0
+        os.killpg(running.pid, signal.SIGCONT)
+        assert wait_until(lambda: running.poll() is not None, SLOW)
+        assert running.returncode == 1
+        by_mark = batches > 1 and step != "batch committed"
+        assert ("another process runs this query" if by_mark else "CONCURRENT_STREAM_LOG_UPDATE") in said()
+    assert copied() == list(range(batches))
+    assert len(lake.catalog().load_table("db.copy").snapshots()) == batches
+
+
+def test_two_drivers_of_one_checkpoint(lake, tmp_path):
+    """Two processes: rows come in, one of the two is ended by Spark, and the other one copies each row once."""
+    copied = two_tables(lake, 1)
+    more = count(1)
+    with started(lake, tmp_path / "c", ENDLESS) as one, started(lake, tmp_path / "c", ENDLESS) as other:
+        while not (ended := [said for running, said in (one, other) if running.poll() is not None]):
+            lake.catalog().load_table("db.t").append(pa.table({"id": [next(more)]}, schema=SCHEMA))
+            time.sleep(1)
+        assert any(text in ended[0]() for text in ("CONCURRENT_STREAM_LOG_UPDATE", "another process runs this query"))
+    assert run(lake, tmp_path / "c", REST) == 0
+    assert copied() == list(range(next(more)))
+
+
 def test_a_driver_that_is_killed_at_any_moment(lake, tmp_path):
-    """Rows come in while it runs, one snapshot after the other; at the end each of them is in the copy once."""
+    """Rows come in while it runs, one snapshot after the other. After each kill the copy has the first of them, each once; at the end all.
+
+    Each kill is printed with what was there then, so a run that is ended before its last kill has proved what it printed.
+    """
     seed = int(os.environ.get("ICELOCK_SEED") or random.randrange(1 << 32))
     print(f"ICELOCK_SEED={seed}")
-    moments, numbers, wanted = random.Random(seed), count(), Counter()
-    catalog = lake.catalog()
+    moments, numbers, wanted = random.Random(seed), count(), []
+    catalog, checkpoint = lake.catalog(), tmp_path / "checkpoint"
     for name in ("db.t", "db.copy"):
         catalog.create_table(name, SCHEMA, properties=KEYED)
     table = catalog.load_table("db.t")
@@ -101,14 +185,18 @@ def test_a_driver_that_is_killed_at_any_moment(lake, tmp_path):
         for _ in range(3):
             some = [next(numbers), next(numbers)]
             table.append(pa.table({"id": some}, schema=SCHEMA))
-            wanted.update(some)
+            wanted.extend(some)
 
-    for _ in range(RESTARTS):
+    def copied():
+        return sorted(catalog.load_table("db.copy").scan().to_arrow()["id"].to_pylist())
+
+    in_a_batch = 0
+    for kill in range(1, RESTARTS + 1):
         batches = moments.randrange(4)
-        seconds = moments.uniform(0, BATCH if batches else START)
-        killed_after(lake, tmp_path / "checkpoint", batches, seconds, append)
-    assert run(lake, tmp_path / "checkpoint", REST) == 0
-    copy = catalog.load_table("db.copy")
-    found = Counter(copy.scan().to_arrow()["id"].to_pylist())
-    assert found == wanted, f"lost: {wanted - found}, twice: {found - wanted}"
-    print(f"{found.total()} rows in {len(copy.snapshots())} batches after {RESTARTS} kills")
+        killed_after(lake, checkpoint, batches, moments.uniform(0, BATCH if batches else START), append)
+        ids = copied()
+        assert ids == wanted[: len(ids)], f"after {kill} kills"
+        in_a_batch += begun(checkpoint) > committed(checkpoint)
+        print(f"{kill} kills, {in_a_batch} of them in a batch: {len(ids)} of {len(wanted)} rows are there, each once", flush=True)
+    assert run(lake, checkpoint, REST) == 0
+    assert copied() == wanted

@@ -38,9 +38,10 @@ OFFSETS: Final = "icelock.stream-offsets"
 _MARK: Final = re.compile(r"([0-9]{1,19}) (-?[0-9]{1,19})(?: ([0-9a-f]{64}))?")
 _NAME: Final = re.compile(r"[\w.:/-]{1,128}")
 _WHY: Final = (
-    "the checkpoint was changed or put back from a copy, or is a new one under an old id, or two queries go on from copies of one. Nothing "
-    "was written, since rows would be lost or come twice. Begin with a new checkpoint (and for foreachBatch a new id) from where the table "
-    f"stands; or, if the table's mark is wrong, remove its property {STREAM_PREFIX}<id>"
+    "another process runs this query and has gone on, or the checkpoint was changed or put back from a copy, or is a new one under an old "
+    "id. Nothing was written, since rows would be lost or come twice. If another process runs the query, leave it to that one. Else begin "
+    "with a new checkpoint (and for foreachBatch a new id) from where the table stands; or, if the table's mark is wrong, remove its "
+    f"property {STREAM_PREFIX}<id>"
 )
 
 
