@@ -102,7 +102,7 @@ class StreamRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
-    """How much a batch takes at most (None: all), but one file at least; ``last`` is the snapshot that the stream ends with."""
+    """How much a batch takes at most (None: all), but one file at least; ``last`` is the snapshot that the stream ends with (``head``)."""
 
     files: int | None = None
     rows: int | None = None
@@ -142,9 +142,9 @@ class TableStream:
         self._history = _history(metadata, rules.branch)
 
     @property
-    def head(self) -> int | None:
-        """The newest snapshot."""
-        return self._history[-1].snapshot_id if self._history else None
+    def head(self) -> int:
+        """The newest snapshot; that of ``BEGINNING`` if there is none."""
+        return self._history[-1].snapshot_id if self._history else BEGINNING.snapshot_id
 
     def initial(self) -> StreamOffset:
         """Return where a new stream begins.
@@ -183,10 +183,10 @@ class TableStream:
             start = self._first() if self._history else BEGINNING
         if start == BEGINNING:
             return None
-        end, files, rows = start, 0, 0
-        for _, snapshot, begin in self._from(start):
-            if end != start and self._refusal(snapshot, begin):
-                break  # what came before it is read first
+        end, files, rows, last = start, 0, 0, self._last_place(limits)
+        for place, snapshot, begin in self._from(start):
+            if place > last or (end != start and self._refusal(snapshot, begin)):
+                break  # what came before a snapshot that is refused is read first
             found = self._of(snapshot, begin)
             position = begin.position
             for task in found[position:]:
@@ -194,9 +194,13 @@ class TableStream:
                     return StreamOffset(snapshot.snapshot_id, position, begin.scan_all_files)
                 files, rows, position = files + 1, rows + task.record_count, position + 1
             end = StreamOffset(snapshot.snapshot_id, max(position, _PASSED), begin.scan_all_files)
-            if snapshot.snapshot_id == limits.last:
-                break
         return None if end == start else end
+
+    def _last_place(self, limits: StreamLimits) -> int:
+        """Return the place in the history that the stream ends with: -1 if there was no snapshot when it began."""
+        if limits.last == BEGINNING.snapshot_id:
+            return -1
+        return next((place for place, one in enumerate(self._history) if one.snapshot_id == limits.last), len(self._history))
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[ScanTask]:
         """Return the files between two offsets; errors as ``latest``."""

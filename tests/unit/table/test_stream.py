@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from dataclasses import replace
 
 import pyarrow as pa
@@ -272,3 +273,16 @@ def test_the_last_snapshot_of_a_stream_that_ends(table):
     end = stream(table).latest(BEGINNING, StreamLimits(last=head))
     assert ids(stream(table), BEGINNING, end) == [1]
     assert stream(table).latest(end, StreamLimits(last=head)) is None
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_stream_that_ends_takes_nothing_that_came_after_its_beginning(table, before):
+    """Of a table that was empty, or that had older rows only than those that it begins with: it would not end while others append."""
+    for one in range(before):
+        table.append(rows(one))
+    since = {"from_ms": table.metadata.last_updated_ms + 1} if before else {}
+    head = stream(table, **since).head
+    time.sleep(0.01)
+    table.append(rows(2))
+    assert ids(stream(table, **since), BEGINNING, stream(table, **since).latest(BEGINNING, StreamLimits())) == [2]
+    assert stream(table, **since).latest(BEGINNING, StreamLimits(last=head)) is None
