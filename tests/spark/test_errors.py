@@ -210,6 +210,9 @@ TASK = """Task 0 in stage 1.0 failed 1 times: org.apache.spark.api.python.Python
         ("icelock.errors.KmsError: KMS refused keyA", KeyUnavailableError, "KMS refused keyA"),
         ("FileNotFoundError: [Errno 2] no f", FileNotFoundError, "[Errno 2] no f"),
         ("PermissionError: [Errno 13] f", PermissionError, "[Errno 13] f"),
+        ("OSError: [Errno 28] No space left on device", OSError, "[Errno 28] No space left on device"),
+        ("OSError: [Errno 30] Read-only file system: 'f'", OSError, "[Errno 30] Read-only file system: 'f'"),
+        ("NotADirectoryError: [Errno 20] f", NotADirectoryError, "[Errno 20] f"),
     ],
 )
 def test_tracebacks_of_workers(raised, kind, said):
@@ -232,6 +235,7 @@ def test_what_the_user_asked_for_is_refused_in_a_sentence():
         "icelock.errors.Unknown: x",
         "icelock.errorsIntegrityError: x",
         "FileNotFoundError: a UDF's own",
+        "OSError: [Errno 28] a UDF's own",
         "OSError: a UDF's own",
     ],
 )

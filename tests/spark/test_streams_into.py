@@ -98,6 +98,24 @@ def test_each_batch_is_one_snapshot_and_is_written_once(town, source, into, tmp_
     assert summaries(spark_lake)[2:] == [(Operation.APPEND, "2")]
 
 
+def test_storage_that_fails_ends_the_query_which_goes_on_afterwards(town, source, into, spark_lake):
+    """The error is what storage said, of the file, not Spark's about a worker; no file is left, and no row is lost or twice."""
+    source.add(row(1))
+    into(source.rows())
+    data = spark_lake.warehouse / "db" / "t" / "data"
+    data.rename(data.with_name("away"))
+    data.write_text("no folder")
+    source.add(row(2))
+    with pytest.raises(OSError, match=r"\[Errno \d+\].*db/t/data"):
+        into(source.rows())
+    data.unlink()
+    data.with_name("away").rename(data)
+    source.add(row(3))
+    into(source.rows())
+    assert town("select id from test.db.t order by id") == [(1,), (2,), (3,)]
+    assert len(list(data.rglob("*.parquet"))) == 3
+
+
 def test_a_batch_is_known_after_its_snapshot_was_expired(town, source, into, tmp_path, spark_lake):
     source.add(row(1))
     source.add(row(2))

@@ -40,14 +40,17 @@ _DEEP: Final = 30
 _MARK: Final = "_icelock"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The traceback's line with the error: its class, and a message that may continue on later lines.
-_RAISED: Final = re.compile(r"^(?:((?:icelock\.errors|pyiceberg\.exceptions)\.\w+)|(FileNotFoundError|PermissionError)): (.*)", re.DOTALL)
-# A missing file is our error only if our code looked for it; a UDF's error is PySpark's.
+_OF_FILES: Final = (FileNotFoundError, PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError, OSError)
+_RAISED: Final = re.compile(
+    rf"^(?:((?:icelock\.errors|pyiceberg\.exceptions)\.\w+)|({'|'.join(kind.__name__ for kind in _OF_FILES)})): (.*)", re.DOTALL
+)
+# What storage says, such as that it is full, is our error only if our code asked it; a UDF's error is PySpark's.
 _OURS: Final = re.compile(r'^  File "[^"\n]*\bicelock[/\\]', re.MULTILINE)
 # What may follow a traceback in the JVM's text.
 _AFTER: Final = re.compile(r"\n\s*\n|\n\tat |\n\s*SQLSTATE: |\n\s*\Z")
 
 _KINDS: Final[dict[str, type[Exception]]] = {
-    **{f"builtins.{kind.__name__}": kind for kind in (FileNotFoundError, PermissionError, OSError)},
+    **{f"builtins.{kind.__name__}": kind for kind in _OF_FILES},
     **{
         f"icelock.errors.{kind.__name__}": kind
         for kind in (
