@@ -120,16 +120,19 @@ def _refuse_namespace(name: str) -> None:
     """Refuse ``CATALOG.NAMESPACE`` where the default catalog, if there is one, has no namespace of the catalog's name.
 
     Raises:
-        PolicyError: says that a namespace was named.
+        PolicyError: says that a namespace was named, or that there is no default catalog, but another one.
     """
     from icelock.catalog.configuration import default_catalog, known_catalogs, read_configuration
 
     first, _, rest = name.partition(".")
     config = read_configuration()
     known = {one.lower() for one in known_catalogs(config)}
+    default = default_catalog(config)
+    if rest and len(known) == 1 and default.lower() not in known and first.lower() not in known:
+        only = "".join(known)
+        raise PolicyError(f"{name!r} names no catalog, and there is no default-catalog: write {only}.{name}")
     if not rest or first.lower() not in known:
         return
-    default = default_catalog(config)
     if default.lower() not in known or not load_catalog(default).namespace_exists(first):
         raise PolicyError(
             f"{name!r} names the namespace {rest} of catalog {first}, and this command works on one table: write {name}.TABLE, such as "

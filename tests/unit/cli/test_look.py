@@ -235,6 +235,7 @@ MISTAKES = [
     (("count", "test.db.t", "--as-of", "yesterday"), 64, "such as '2026-01-31T12:00:00Z'"),
     (("describe", "test.db.t", "--ref", ""), 2, "no branch or tag ''"),
     (("history", "test.db.t", "--limit", "0"), 64, "--limit"),
+    (("head", "db.t"), 2, "'db.t' names no catalog, and there is no default-catalog: write test.db.t"),
     (("keys", "t"), 2, "'t' is not the name of a table"),
     (("heat", "test.db.t"), 64, "did you mean 'head'?"),
     (("completion", "powershell"), 64, "bash"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -9,23 +10,55 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from icelock.cli import output
 from icelock.cli.main import COMMANDS, main
 
 CODE = """
 import sys
 from click.testing import CliRunner
-from icelock.cli.main import main
-assert CliRunner().invoke(main, [{argument!r}]).exit_code == 0
+from icelock.cli.main import COMMANDS, main
+from icelock.cli.exit_codes import Code
+assert CliRunner().invoke(main, ["--version"]).exit_code == 0
+for command in sorted({*COMMANDS} - {"pyiceberg", "demo", "keyring"}):
+    assert CliRunner().invoke(main, [command, "--help"]).exit_code == 0, command
+    assert CliRunner().invoke(main, [command, "--nonsense"]).exit_code == Code.USAGE, command
 print(*sys.modules)
 """
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_and_version_import_no_command(argument):
-    loaded = subprocess.run(
-        [sys.executable, "-c", CODE.format(argument=argument)], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not {"pyiceberg", "pyarrow", "pandas", "pydantic", "sqlalchemy", "cryptography"} & set(loaded)
+def test_help_version_and_wrong_usage_import_nothing_that_takes_long():
+    loaded = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True).stdout.split()
+    assert "icelock.cli.audit" in loaded
+    assert not {"pyiceberg", "pyarrow", "pandas", "pydantic", "sqlalchemy", "cryptography", "rich", "numpy"} & set(loaded)
+
+
+def test_an_interrupt_ends_with_a_word_and_code_130(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Command, "invoke", interrupted)
+    monkeypatch.setattr(click.Group, "resolve_command", interrupted)
+    text = CliRunner().invoke(main, ["head", "a.b.c"])
+    assert (text.exit_code, text.stdout, text.stderr.strip()) == (130, "", "Error: interrupted (Ctrl-C); what was committed stays")
+    said = json.loads(CliRunner().invoke(main, ["head", "a.b.c", "--json"]).stderr)
+    assert (said["error"], said["exit-code"]) == ("KeyboardInterrupt", 130)
+
+
+def test_progress_is_told_after_a_second_and_as_json_with_json(monkeypatch):
+    @click.command()
+    @output.json_option
+    def slow():
+        with output.progress("work") as told:
+            told(1, 2)
+            told(2, 2)
+        output.emit({"done": True}, lambda: "done")
+
+    monkeypatch.setattr(output, "SOON", 60.0)
+    assert CliRunner().invoke(slow).stderr == ""
+    monkeypatch.setattr(output, "SOON", 0.0)
+    assert CliRunner().invoke(slow).stderr == "work: 50 %\nwork: 100 %\n"
+    lines = CliRunner().invoke(slow, ["--json"]).stderr.splitlines()
+    assert [json.loads(line) for line in lines] == [{"progress": "work", "percent": 50}, {"progress": "work", "percent": 100}]
 
 
 @pytest.mark.parametrize("module", ["icelock", "icelock.cli.main"])
