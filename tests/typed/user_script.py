@@ -77,7 +77,7 @@ def describe(table: icelock.Table) -> str:
     columns = [(field.name, str(field.field_type)) for field in table.schema().fields]
     places: tuple[str, ...] = (table.location(), table.metadata_location, ".".join(table.name()))
     shape = (table.format_version, len(table.schemas()), len(table.specs()), len(table.sort_orders()), table.last_sequence_number)
-    key: str | None = table.properties.get("encryption.key-id")
+    key: str | None = table.properties.get("encryption.key-id") if table.encrypted else None
     heads = {name: ref.snapshot_id for name, ref in table.refs().items()}
     print(table.spec().fields, table.sort_order().fields, table.name_mapping(), table.metadata.table_uuid)
     table.refresh()

@@ -53,7 +53,8 @@ def test_tables_of_a_catalog_are_tables(tmp_path):
     assert isinstance(made, icelock.Table)
     assert isinstance(catalog.load_table("db.t"), icelock.Table)
     assert isinstance(icelock.StaticTable.from_metadata(made.metadata_location), icelock.Table)
-    assert not isinstance(plain, icelock.Table)  # PyIceberg's own
+    assert (made.encrypted, plain.encrypted) == (True, False)
+    assert not isinstance(plain, icelock.Table)  # it has the methods, and PyIceberg writes it
 
 
 def test_completion_of_the_packages_offers_what_is_public():

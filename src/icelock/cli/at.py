@@ -72,12 +72,11 @@ def scan_at(table: AnyTable, at: At, columns: tuple[str, ...] = ("*",)) -> DataS
         PolicyError: there is no such snapshot, branch, tag or column.
     """
     from icelock.metadata.schema_paths import column_list
-    from icelock.table.plain import engine_scan
 
     snapshot_id = at.snapshot_id
     if at.as_of_ms is not None:
         snapshot_id = snapshot_as_of(table, at.as_of_ms)
-    scan = engine_scan(table, column_list(columns, argument="--columns"), snapshot_id)
+    scan = table.scan(selected_fields=column_list(columns, argument="--columns"), snapshot_id=snapshot_id)
     scan = scan if at.ref is None else scan.use_ref(at.ref)
     _ = scan.full_schema  # refuses a snapshot that is not there
     return scan

@@ -6,13 +6,15 @@ Not here: what Spark's tasks count (``spark.driver.result``), who returns it (``
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Self
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Self
 
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icelock.shown import Shown
+
+_COUNTS: Final = ("rows_inserted", "rows_updated", "files_added", "files_removed", "delete_files_added", "delete_files_removed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -55,6 +57,23 @@ class ChangeResult(Shown):
             delete_files_added=_number(summary, "added-delete-files"),
             delete_files_removed=_number(summary, "removed-delete-files"),
         )
+
+    @classmethod
+    def of_snapshots(cls, snapshots: Iterable[Snapshot]) -> Self:
+        """Return what PyIceberg's snapshots of one change did together: it adds rows by appends, and copies them by other operations."""
+        done = cls()
+        for snapshot in snapshots:
+            summary = snapshot.summary
+            appended = summary is not None and summary.operation == Operation.APPEND
+            added = _number(summary.additional_properties, "added-records") if summary is not None and appended else 0
+            done = done._then(cls.of_snapshot(snapshot, added))
+        return done
+
+    def _then(self, other: Self) -> Self:
+        unknown = self.rows_deleted is None or other.rows_deleted is None
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        deleted = None if unknown else (self.rows_deleted or 0) + (other.rows_deleted or 0)
+        return replace(other, rows_deleted=deleted, **counts)
 
     def to_json(self) -> str:
         """Return it as text."""

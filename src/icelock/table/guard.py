@@ -229,3 +229,11 @@ def _check_same(base: TableMetadata, staged: TableMetadata, *, table: str, rotat
 def refuse_statistics(table: str) -> NoReturn:
     """Refuse to add statistics files."""
     raise PolicyError(f"table {table}: statistics files would be plain; there is no encrypted form of them yet")
+
+
+def refuse_plain(table: str) -> NoReturn:
+    """Refuse what icelock does with encrypted tables only, as a PolicyError that says what does it with plain ones."""
+    raise PolicyError(
+        f"table {table} is plain (no encryption.key-id), and icelock does this with encrypted tables only: icelock convert makes it one; "
+        "Iceberg's own Spark runtime does it with plain ones"
+    )

@@ -1,23 +1,14 @@
-"""Methods of PyIceberg's tables that would hand encrypted files to a reader without keys: refused, or read by icelock."""
+"""Methods of PyIceberg's tables that would hand encrypted files to a reader without keys: refused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from icelock.errors import PolicyError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class NoOtherReaders:
     """A table whose files only icelock reads."""
-
-    def to_polars(self) -> pl.LazyFrame:
-        """Return a Polars lazy frame of the table, see ``icelock.polars.scan``."""
-        from icelock.polars import scan  # noqa: PLC0415 - an extra, and slow to import
-
-        return scan(self)  # type: ignore[arg-type]  # PyIceberg's table
 
     def to_daft(self) -> NoReturn:
         """Refused: Daft's own reader has no keys."""

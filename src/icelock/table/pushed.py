@@ -65,9 +65,7 @@ class PushedScan:
 
 
 def _scan_of(source: Any) -> DataScan:
-    if hasattr(source, "engine_scan"):  # a plain table, whose scan is PyIceberg's
-        source = source.engine_scan()
-    elif hasattr(source, "scan"):
+    if hasattr(source, "scan"):
         source = source.scan()
     if isinstance(source, DataScan) and not isinstance(source, AddedFiles):
         return source

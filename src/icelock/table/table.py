@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table import StaticTable as IcebergStaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.spec import UpdateSpec
@@ -38,23 +34,18 @@ from icelock.io.file_io import EncryptingFileIO
 from icelock.io.storage import open_storage
 from icelock.kms.client import KmsClient
 from icelock.metadata.entry_reader import checked_avro
-from icelock.metadata.schema_paths import column_list
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, name_mapping_of, read_metadata
-from icelock.plan.filters.text import parse_filter
 from icelock.table.commit.branches import ManageSnapshots
-from icelock.table.described import CATALOG, DescribedTable
+from icelock.table.described import DescribedTable
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import check_metadata, refuse_statistics
-from icelock.table.inspect import InspectTable
-from icelock.table.moments import to_millis
+from icelock.table.guard import check_metadata, refuse_plain, refuse_statistics
 from icelock.table.named_updates import NamedUpdateSpec
 from icelock.table.other_readers import NoOtherReaders
+from icelock.table.readable import ReadableTable
 from icelock.table.reported_changes import ReportedChanges
-from icelock.table.scan import DataScan, IncrementalAppendScan, checked_limit
 from icelock.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
-    from icelock.table.changes.changelog import Changes
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
 
 
@@ -71,7 +62,7 @@ class _Version:
         return any(entry.metadata_file == self.location for entry in other.metadata.metadata_log)
 
 
-class Table(DescribedTable, NoOtherReaders, ReportedChanges, IcebergTable):  # type: ignore[misc]  # PyIceberg's return nothing
+class Table(DescribedTable, ReadableTable, NoOtherReaders, ReportedChanges, IcebergTable):  # type: ignore[misc]  # PyIceberg's return nothing
     """A table of format version 3, encrypted or plain; a plain one can only be read (there is no plaintext writer).
 
     Safe to share between threads: every scan and every transaction has one version, and versions only go forward.
@@ -132,7 +123,7 @@ class Table(DescribedTable, NoOtherReaders, ReportedChanges, IcebergTable):  # t
     def io_for(self, metadata: TableMetadata, *, unused_keks: tuple[EncryptedKey, ...] = ()) -> EncryptingFileIO:
         """Return storage access with the keys of ``metadata``; ``unused_keks`` were minted for a commit. Refused for a plain table."""
         if not is_encrypted(metadata):
-            raise PolicyError(f"table {'.'.join(self.name())} is plain (no encryption.key-id): icelock writes encrypted tables only")
+            refuse_plain(".".join(self.name()))
         return self.encryption.wrap(self.storage, metadata, table=".".join(self.name()), unused_keks=unused_keks)  # type: ignore[return-value]
 
     def location_provider(self) -> LocationProvider:
@@ -181,117 +172,9 @@ class Table(DescribedTable, NoOtherReaders, ReportedChanges, IcebergTable):  # t
         self.storage = getattr(fresh, "storage", self.storage)  # a REST server lends credentials anew
         return self._made(fresh.metadata, fresh.metadata_location)
 
-    def scan(
-        self,
-        row_filter: str | BooleanExpression = ALWAYS_TRUE,
-        selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,
-        snapshot_id: int | None = None,
-        options: Mapping[str, str] | None = None,
-        limit: int | None = None,
-    ) -> DataScan:
-        """Return a scan of the table's current metadata, or of one snapshot.
-
-        Raises:
-            PolicyError: the filter is text that cannot be parsed.
-        """
+    def _at_once(self) -> tuple[TableMetadata, FileIO]:
         version = self._version
-        return DataScan(
-            table_metadata=version.metadata,
-            io=version.io,
-            row_filter=parse_filter(row_filter),
-            selected_fields=column_list(selected_fields, argument="selected_fields"),
-            case_sensitive=case_sensitive,
-            snapshot_id=snapshot_id,
-            options={**(options or {}), **({} if self.catalog is None else {CATALOG: self.catalog.name})},
-            limit=checked_limit(limit),
-            catalog=None,
-            table_identifier=self._identifier,
-        )
-
-    def snapshot_as_of_timestamp(self, timestamp_ms: int | datetime, inclusive: bool = True) -> Snapshot | None:
-        """Return the snapshot that was current at a time, if any: ms since 1970, or a ``datetime`` with a zone.
-
-        Raises:
-            PolicyError: a time without a zone.
-        """
-        return super().snapshot_as_of_timestamp(to_millis(timestamp_ms, name="timestamp_ms"), inclusive)
-
-    @property
-    def inspect(self) -> InspectTable:
-        """Tables of files, manifests, snapshots and entries, without keys."""
-        return InspectTable(self)
-
-    def incremental_append_scan(
-        self,
-        *,
-        from_snapshot_id_exclusive: int | None = None,
-        to_snapshot_id_inclusive: int | None = None,
-        row_filter: str | BooleanExpression = ALWAYS_TRUE,
-        selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,
-        options: Mapping[str, str] | None = None,
-        limit: int | None = None,
-    ) -> IncrementalAppendScan:
-        """Return a scan of the rows that append snapshots added, after one snapshot and up to another.
-
-        Raises:
-            PolicyError: the filter is text that cannot be parsed.
-        """
-        version = self._version
-        return IncrementalAppendScan(
-            table_metadata=version.metadata,
-            io=version.io,
-            row_filter=parse_filter(row_filter),
-            selected_fields=column_list(selected_fields, argument="selected_fields"),
-            case_sensitive=case_sensitive,
-            from_snapshot_id=from_snapshot_id_exclusive,
-            from_snapshot_inclusive=False,
-            to_snapshot_id=to_snapshot_id_inclusive,
-            options=dict(options or {}),
-            limit=checked_limit(limit),
-        )
-
-    def changes(
-        self,
-        *,
-        start_snapshot_id: int | None = None,
-        end_snapshot_id: int | None = None,
-        start_timestamp: int | datetime | None = None,
-        end_timestamp: int | datetime | None = None,
-        branch: str | None = None,
-        row_filter: str | BooleanExpression = ALWAYS_TRUE,
-        selected_fields: tuple[str, ...] = ("*",),
-        case_sensitive: bool = True,
-        identifier_fields: Sequence[str] = (),
-        updates: bool = True,
-        net_changes: bool = False,
-    ) -> Changes:
-        """Return the rows that changed after one snapshot and up to another, see ``table.changes``.
-
-        Args:
-            start_snapshot_id: changes after this snapshot; without a start, since the oldest one that is left.
-            end_snapshot_id: up to and with this one; without an end, the branch's last.
-            start_timestamp: a time instead of a snapshot: ms since 1970, or a ``datetime`` with a zone.
-            end_timestamp: likewise.
-            branch: ``main`` if None.
-            row_filter: changes of the rows that match; a row that no longer does was deleted.
-            selected_fields: as of a scan; the columns of the changelog always follow.
-            case_sensitive: as of a scan.
-            identifier_fields: a deleted and an inserted row that are equal in these columns are an update; without any, rows of one row id.
-            updates: whether there are UPDATE_BEFORE and UPDATE_AFTER, or each is a DELETE and an INSERT.
-            net_changes: what is different at the end, instead of each snapshot's changes.
-
-        Raises:
-            PolicyError: what is asked for does not fit the table.
-            ExpiredSnapshotError: the range begins before the oldest snapshot that is left.
-        """
-        from icelock.table.changes import bounds, changelog  # noqa: PLC0415 - not with every table that is loaded
-
-        scan = self.scan(row_filter, tuple(selected_fields), case_sensitive)
-        between = bounds.Bounds(start=start_snapshot_id, end=end_snapshot_id, since=start_timestamp, until=end_timestamp, branch=branch)
-        wanted = changelog.Wanted(identifier_fields=tuple(identifier_fields), updates=updates, net_changes=net_changes)
-        return changelog.Changes(scan, between, wanted)
+        return version.metadata, version.io
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)

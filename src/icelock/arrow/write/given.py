@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pat
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
+from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
+from pyiceberg.utils.config import Config
 
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
@@ -38,6 +40,11 @@ _CALLS: Final = {
 _TAKEN: Final = "give a pyarrow Table, a frame of pandas or Polars, a list of dicts, or anything with __arrow_c_stream__"
 _EXACT: Final = 2**53
 _WRONG: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def downcasts_ns() -> bool:
+    """Whether the client's settings round nanoseconds down to microseconds."""
+    return bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
 
 
 def as_arrow(rows: Any, schema: Schema, *, downcast_ns: bool = False) -> pa.Table | pa.RecordBatchReader:

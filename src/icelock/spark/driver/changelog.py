@@ -36,7 +36,7 @@ from icelock.spark.task.splits import Split, share_files
 from icelock.table.changes.changelog import Changes, Wanted
 from icelock.table.changes.sides import Side
 from icelock.table.changes.versions import LINEAGE
-from icelock.table.plain import AnyTable, engine_scan
+from icelock.table.plain import AnyTable
 
 _FEW_ROWS: Final = 500_000  # their ids are read here in less time than a job takes to start
 _LEFT_BYTES: Final = 64 << 20  # of ids that go to all tasks: half a billion of neighbours, or some thirty million that are far apart
@@ -45,7 +45,7 @@ _SPARK_TYPES: Final = {pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boo
 
 def changes_between(table: AnyTable, options: ReadOptions) -> Changes:
     """Return the changes of a table that options ask for; errors as those of ``Changes``."""
-    return Changes(engine_scan(table), bounds_of(options), Wanted())
+    return Changes(table.scan(), bounds_of(options), Wanted())
 
 
 def changelog_schema(changes: Changes, name: str) -> sp.StructType:

@@ -25,7 +25,7 @@ from icelock.spark.settings.session import Settings
 from icelock.table.changes.appends import AppendedFiles
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
-from icelock.table.plain import AnyTable, PlainTable, engine_scan
+from icelock.table.plain import AnyTable, PlainTable
 from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
@@ -102,7 +102,7 @@ def _of_a_table(catalog: EncryptedCatalog, name: TableName) -> str:
 
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
     """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
-    scan = engine_scan(table, options.columns or ("*",), _snapshot_id(table, options))
+    scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
     refs = ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref))
     named = [(kind, ref) for kind, ref in refs if ref is not None]
     for kind, ref in named:

@@ -46,7 +46,7 @@ from icelock.table.metadata_tables.columns import ENTRIES, FILES, PARTITIONS, PO
 from icelock.table.metadata_tables.partitions import commit_times
 from icelock.table.metadata_tables.position_deletes import delete_manifests, position_delete_files, position_delete_rows
 from icelock.table.metadata_tables.rows import manifests_of, rows_of, rows_of_manifests
-from icelock.table.plain import AnyTable, engine_scan
+from icelock.table.plain import AnyTable
 
 MANY: Final = 20_000
 _LISTED: Final = FILES | ENTRIES | {PARTITIONS, POSITION_DELETES}
@@ -128,7 +128,7 @@ def _by_tasks(spark: SparkSession, table: AnyTable, kind: str, manifests: list[M
         parts = sealed.mapInArrow(partial(sum_partitions, sums, key), SEALED).repartition(1)
         return parts.mapInArrow(partial(merge_partitions, sums, key), schema)
     if kind == POSITION_DELETES:
-        read = ReadPlan.of(engine_scan(table).read_context(Schema()), StructType(), storage, table.metadata.location)
+        read = ReadPlan.of(table.scan().read_context(Schema()), StructType(), storage, table.metadata.location)
         deletes = sealed.mapInArrow(partial(list_deletes, plan, key), DELETES).repartition(settings_of(spark).parallelism, PLACE)
         return deletes.mapInArrow(partial(read_deletes, plan, read, key), schema)
     return sealed.mapInArrow(partial(list_files, plan, key), schema)
@@ -139,7 +139,7 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _position_deletes(table: AnyTable, manifests: Iterable[ManifestFile], schema: pa.Schema) -> pa.Table:
-    context = engine_scan(table).read_context(Schema())
+    context = table.scan().read_context(Schema())
     files = position_delete_files(table.metadata, table.io, manifests)
     batches = (batch for row, delete in files for batch in position_delete_rows(context, row, delete, schema))
     return pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])  # Spark wants a batch in any case

@@ -8,11 +8,10 @@ Not here: reading, which is that of encrypted tables (``tables``); UPDATE and ME
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
@@ -26,13 +25,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame
 
-from icelock.arrow.read.task import read_task
 from icelock.arrow.write.options import PARQUET
-from icelock.arrow.write.row_rewrite import mark_deleted
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
-from icelock.plan.task import TaskBuilder
-from icelock.plan.whole_files import split_by_coverage
 from icelock.spark.driver.commit import remove
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
@@ -45,9 +40,10 @@ from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.settings.options import TABLE, TableName
 from icelock.spark.settings.session import settings_of
 from icelock.spark.settings.write_options import WRITE_FORMAT, WriteOptions, distribution_options, properties_for
-from icelock.spark.task.write_plain import PlainWritePlan, data_files, write_plain_rows
+from icelock.spark.task.write_plain import PlainWritePlan, write_plain_rows
 from icelock.table.change_result import ChangeResult
-from icelock.table.plain import PlainTable, engine_scan
+from icelock.table.plain import PlainTable
+from icelock.table.rows.plain_rewrite import check_removable, without_rows
 from icelock.table.scan import DataScan
 
 _FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[2].fields)
@@ -110,7 +106,7 @@ def insert(table: PlainTable, rows: DataFrame, write: PlainWrite, replaced: Bool
         else:
             removed, kept = _without(table, replaced, write)
             added += kept
-        _check_removed(removed, write)
+        check_removable(removed, table=str(write.name))
     with _deleted_if_refused(table.io, added, write):
         _commit(table, added, removed, write)
     return _result(before, table.metadata, write, inserted, added)
@@ -121,11 +117,12 @@ def delete(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> Ch
     table = table.at_one_version()
     table.check_write()
     before = table.metadata
-    removed, kept = _without(table, found, write)
+    kept: list[DataFile] = []
+    with _before_commit(table.io, kept):
+        removed, new = _without(table, found, write)
+        kept += new
     if not removed:
         return ChangeResult()
-    with _before_commit(table.io, kept):
-        _check_removed(removed, write)
     with _deleted_if_refused(table.io, kept, write):
         _commit(table, kept, removed, write)
     return _result(before, table.metadata, write, 0, kept)
@@ -202,14 +199,6 @@ def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[Data
                 change.append_data_file(file)
 
 
-def _check_removed(removed: Sequence[DataFile], write: PlainWrite) -> None:
-    if any(isinstance(value, float) and math.isnan(value) for file in removed for value in file.partition._data):
-        raise PolicyError(
-            f"table {write.name} is plain, and PyIceberg cannot take files out of its partition of NaN: nothing was "
-            "committed; change these rows with Iceberg's own Spark runtime"
-        )
-
-
 def _add(transaction: Transaction, files: Sequence[DataFile], write: PlainWrite) -> None:
     update = transaction.update_snapshot(dict(write.snapshot_properties), branch=write.branch)
     merged = property_as_bool(
@@ -234,8 +223,14 @@ def _check_own_rows(rows: DataFrame, metadata: TableMetadata, write: PlainWrite)
 
 
 def _planned(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> DataScan:
-    scan = engine_scan(table)
+    scan = table.scan()
     return (scan if write.branch == MAIN else scan.use_ref(write.branch)).filter(found)
+
+
+def _without(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> tuple[list[DataFile], list[DataFile]]:
+    if found == AlwaysFalse() or table.metadata.snapshot_by_name(write.branch) is None:
+        return [], []
+    return without_rows(_planned(table, found, write), table=str(write.name))
 
 
 def _of_partitions(table: PlainTable, files: Sequence[DataFile], write: PlainWrite) -> list[DataFile]:
@@ -247,30 +242,6 @@ def _of_partitions(table: PlainTable, files: Sequence[DataFile], write: PlainWri
 
 def _key(file: DataFile) -> str:
     return repr(file.partition._data)  # tells 0.0 from -0.0, and NaN from nothing
-
-
-def _without(table: PlainTable, found: BooleanExpression, write: PlainWrite) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files that hold rows that a filter finds, and new ones with their other rows; on an error no new file is left."""
-    if found == AlwaysFalse() or table.metadata.snapshot_by_name(write.branch) is None:
-        return [], []
-    scan = _planned(table, found, write)
-    whole, searched = split_by_coverage(scan.plan_files(), scan.full_schema, scan.exact_filter)
-    context = scan.read_context()
-    every_row = replace(context, schema=table.schema(), row_filter=AlwaysTrue())
-    builder = TaskBuilder([scan.full_schema, *table.metadata.schemas])
-    removed, kept = [task.file for task in whole], list[DataFile]()
-    try:
-        for planned in searched:
-            task = builder.build(planned)
-            marked = mark_deleted(context, task)
-            if marked.removed or marked.deleted is not None:
-                removed.append(planned.file)
-            if marked.deleted is not None:
-                kept += data_files(table.metadata, table.io, read_task(every_row, task, without=marked.deleted))
-    except BaseException:
-        remove(table.io, [file.file_path for file in kept])
-        raise
-    return removed, kept
 
 
 def _data_file(file: Any) -> DataFile:

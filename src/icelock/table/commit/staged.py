@@ -25,16 +25,15 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent
-from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
-from pyiceberg.utils.config import Config
 
 from icelock import properties as names
+from icelock.arrow.write.given import downcasts_ns
 from icelock.arrow.write.writer import WriteContext
 from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
@@ -123,7 +122,7 @@ class Staged:
     @property
     def downcast_ns(self) -> bool:
         """Whether the client's settings round nanoseconds down to microseconds."""
-        return bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
+        return downcasts_ns()
 
     def now_ms(self) -> int:
         """Return the time."""

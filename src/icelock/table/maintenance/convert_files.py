@@ -41,7 +41,7 @@ from icelock.metadata.table_metadata import TableMetadataV3, name_mapping_of
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.kept_copies import KeptCopies, are_there
-from icelock.table.plain import AnyTable, engine_scan
+from icelock.table.plain import AnyTable
 
 _AT_ONCE: Final = 4
 _EMPTY_FILES: Final = "include_empty_files"
@@ -87,7 +87,7 @@ class Plan:
         Raises:
             FormatError, OSError: a manifest cannot be read.
         """
-        scan, form = engine_scan(table), form_of(table.metadata)
+        scan, form = table.scan(), form_of(table.metadata)
         scan = scan.update(options={**scan.options, _EMPTY_FILES: "true"})
         listed: Counter[Source] = Counter()
         tasks: dict[Source, ScanTask] = {}

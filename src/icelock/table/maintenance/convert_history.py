@@ -40,7 +40,7 @@ from icelock.table.commit.conversion import stage_converted
 from icelock.table.commit.converted_history import ConvertedHistory, history_of
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.convert_files import Plan, Source, WriteFiles, Written, form_of
-from icelock.table.plain import AnyTable, engine_scan
+from icelock.table.plain import AnyTable
 from icelock.table.rows.file_rewrite import vector_entry
 from icelock.table.table import Table
 
@@ -83,7 +83,7 @@ class KeptHistory:
                 listed.setdefault(entry.data_file.file_path, []).append(manifest.manifest_path)
                 tasks[source_of_path(entry.data_file.file_path)] = build(_AsTask(entry.data_file))
         _check_once(manifests, listed, table=".".join(table.name()))
-        return Plan(tasks=tasks, read=engine_scan(table).read_context(), form=form_of(table.metadata), snapshots=snapshots)
+        return Plan(tasks=tasks, read=table.scan().read_context(), form=form_of(table.metadata), snapshots=snapshots)
 
     def written_by(self, files_by: WriteFiles) -> WriteFiles:
         """Return what has ``files_by`` write whole data files of the newest plan."""
