@@ -31,10 +31,13 @@ from icelock.arrow.write.given import as_arrow, downcasts_ns
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.io.listing import delete_files
+from icelock.metadata.schema_paths import find_column
 from icelock.metadata.table_metadata import unshared
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.table.change_result import ChangeResult
+from icelock.table.commit.branches import check_branch
+from icelock.table.commit.row_delta import check_partitioned
 from icelock.table.described import DescribedTable
 from icelock.table.guard import refuse_plain
 from icelock.table.readable import ReadableTable
@@ -159,6 +162,7 @@ class PlainTransaction(Transaction):
         """
         found = exact_filter(parse_filter(delete_filter), self.table_metadata.schema(), case_sensitive=case_sensitive)
         self._table.check_write()
+        check_branch(self.table_metadata.refs, branch, table=".".join(self._table.name()))
         if branch is not None and self.table_metadata.snapshot_by_name(branch) is None:
             return
         scan = DataScan(table_metadata=self.table_metadata, io=self._table.io, row_filter=found)
@@ -175,12 +179,16 @@ class PlainTransaction(Transaction):
             for file in kept:
                 change.append_data_file(file)
 
-    def upsert(self, df: Any, *args: Any, **kwargs: Any) -> UpsertResult:
+    def upsert(self, df: Any, join_cols: list[str] | None = None, *args: Any, **kwargs: Any) -> UpsertResult:
         """Update and insert rows as PyIceberg does, after ``PlainTable.check_write``."""
-        return super().upsert(_whole(self._rows(df)), *args, **kwargs)
+        rows, schema = _whole(self._rows(df)), self.table_metadata.schema()
+        for name in join_cols or ():
+            find_column(schema, name, case_sensitive=True)
+        return super().upsert(rows, join_cols, *args, **kwargs)
 
     def dynamic_partition_overwrite(self, df: Any, *args: Any, **kwargs: Any) -> None:
         """Replace partitions as PyIceberg does, after ``PlainTable.check_write``."""
+        check_partitioned(self.table_metadata.spec())
         super().dynamic_partition_overwrite(_whole(self._rows(df)), *args, **kwargs)
 
     def add_files(

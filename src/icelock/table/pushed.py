@@ -69,6 +69,8 @@ def _scan_of(source: Any) -> DataScan:
         source = source.scan()
     if isinstance(source, DataScan) and not isinstance(source, AddedFiles):
         return source
+    if isinstance(source, str):
+        raise PolicyError(f"expected a table, got its name: catalog.load_table({source!r}) loads it")
     raise PolicyError(
         f"expected a table, or a scan of one, got {type(source).__name__}: an incremental scan and changes are Arrow streams, which others "
         "take as they are (polars.DataFrame(scan))"

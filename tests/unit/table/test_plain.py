@@ -89,6 +89,10 @@ def test_every_read_is_that_of_an_encrypted_table(read_only: dict[str, Any], wha
         (lambda table: table.scan(snapshot_id=1).to_arrow(), "snapshot 1 is not in the table's metadata"),
         (lambda table: table.scan(limit=-1), "limit is -1"),
         (lambda table: table.snapshot_as_of_timestamp("now"), "datetime with a time zone"),
+        (lambda table: table.delete("id = 1", branch="side"), "has no branch 'side'"),
+        (lambda table: table.upsert(people(), join_cols=["idd"]), "column 'idd' does not exist; did you mean 'id'"),
+        (lambda table: table.dynamic_partition_overwrite(people()), "spec 0 is unpartitioned"),
+        (lambda table: icelock.polars.scan(table.name()[1]), r"got its name: catalog\.load_table\('t\d'\) loads it"),
     ],
 )
 def test_every_mistake_is_told_as_of_an_encrypted_table(read_only: dict[str, Any], wrong: Callable[[Any], Any], message: str) -> None:
