@@ -45,6 +45,14 @@ def test_java_writes_and_sql_reads(engines, new_table, open_lake, version):
     assert open_lake.sql(f"SELECT count(*) FROM open.{DATABASE}.{name} WHERE city = 'town-0' AND id < 7").first()[0] == 2
     first = java.sql("SELECT snapshot_id FROM {t}.snapshots ORDER BY committed_at", t=name).first()[0]
     assert open_lake.sql(f"SELECT count(*) FROM open.{DATABASE}.{name} VERSION AS OF {first}").first()[0] == 12
+    here = engines.ours.table(name)
+    assert (here.encrypted, here.scan(snapshot_id=first).count()) == (False, 12)
+    columns = ("id", "city", "d", "more")
+    assert sorted(zip(*(here.scan(selected_fields=columns).to_arrow()[column].to_pylist() for column in columns), strict=True)) == [
+        (row["id"], row["city"], row["d"], row["more"]) for row in sorted(java.sql("SELECT * FROM {t}", t=name).collect())
+    ]
+    gone = here.changes(start_snapshot_id=first, end_snapshot_id=here.snapshots()[1].snapshot_id).to_arrow()
+    assert sorted(zip(gone["id"].to_pylist(), gone["_change_type"].to_pylist(), strict=True)) == [(n, "DELETE") for n in (3, 4, 11)]
 
 
 @pytest.mark.parametrize("version", [1, 2])
