@@ -118,6 +118,9 @@ class History:
     def maintain(self, how: str) -> None:
         MAINTENANCE[how](self.table.maintenance)
         self.model.add([], self.table)
+        now = self.model.snapshots[self.table.current_snapshot().snapshot_id]
+        for snapshot in self.table.snapshots():  # it may have taken several
+            self.model.snapshots.setdefault(snapshot.snapshot_id, now)
 
     def reload(self, _: None) -> None:
         self.table = self.lake.catalog().load_table("db.t")
