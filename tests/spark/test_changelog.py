@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 
 import icelock.spark.driver.changelog as driver_changelog
 from icelock.errors import ExpiredSnapshotError, PolicyError
-from icelock.spark.columns.changelog import changelog
+from icelock.spark.columns.changelog import Told, changelog
 from tests.golden.test_static_table import open_table
 from tests.lakes.sqlite import KEY
 
@@ -173,9 +173,9 @@ def test_rows_that_were_moved_are_not_compared(sql, monkeypatch, few):
     sql("delete from test.db.t where id = 8")
     compared = []
 
-    def compare(rows, told):
+    def compare(rows, told, *, numbered):
         compared.append(rows.count())
-        return changelog(rows, told)
+        return changelog(rows, told, numbered=numbered)
 
     monkeypatch.setattr(driver_changelog, "_FEW_ROWS", few)
     monkeypatch.setattr(driver_changelog, "changelog", compare)
@@ -189,3 +189,41 @@ def test_rows_that_were_moved_are_not_compared(sql, monkeypatch, few):
     ]
     assert sql("select count(*) from test.db.t.changes where _change_type = 'DELETE'") == [(3,)], "jobs run while Spark plans"
     assert compared == [5, 5]
+
+
+ROWS_WITHOUT_IDS = """
+    select id, x, s, cast(null as bigint) _icelock_row_id, cast(null as bigint) _icelock_last_updated,
+           kind _change_type, ordinal _change_ordinal, 7L + ordinal _commit_snapshot_id
+    from values
+        (1, double(0), 'same', 'DELETE', 0), (1, double(0), 'same', 'INSERT', 0),
+        (2, double(0), 'zero', 'DELETE', 0), (2, double('-0.0'), 'zero', 'INSERT', 0),
+        (3, double('NaN'), 'nan', 'DELETE', 0), (3, double('NaN'), 'nan', 'INSERT', 0),
+        (4, null, null, 'DELETE', 0), (4, null, null, 'INSERT', 0),
+        (5, double(1), 'twice', 'DELETE', 0), (5, double(1), 'twice', 'DELETE', 0), (5, double(1), 'twice', 'INSERT', 0),
+        (6, double(1), 'came', 'INSERT', 0), (6, double(1), 'came', 'DELETE', 1)
+    as t(id, x, s, kind, ordinal)
+"""
+
+
+LEFT_OF_EACH = [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0)]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (
+            {},
+            [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0), (6, "1.0", "DELETE", 1), (6, "1.0", "INSERT", 0)],
+        ),
+        ({"net": True}, [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0)]),
+        (
+            {"net": True, "updates": True, "identifiers": ("id",)},
+            [(2, "-0.0", "UPDATE_AFTER", 0), (2, "0.0", "UPDATE_BEFORE", 0), (5, "1.0", "DELETE", 0)],
+        ),
+    ],
+)
+def test_rows_without_ids_are_compared_by_their_values(spark, told, wanted, numbered):
+    """Each lost row takes one equal gained one away; zeros of two signs differ, NaN and null are what they are."""
+    found = changelog(spark.sql(ROWS_WITHOUT_IDS), Told(**told), numbered=numbered)
+    assert sorted(map(tuple, found.selectExpr("id", "string(x)", "_change_type", "_change_ordinal").collect())) == wanted

@@ -6,7 +6,8 @@
 4. With identifier columns, in place of 2: a lost and a gained row of one identifier are an update.
 
 All within one snapshot, or for net changes within all of them. Each is a window: Spark shuffles, sorts and, if rows do not fit into
-memory, spills as for any query. Equal values are as for ``arrow.row_texts``.
+memory, spills as for any query. Where no row has an id (before format version 3), 1 and 2 are left out. A window's first column is one
+that tells rows apart, since Spark's sort compares its first eight bytes first. Equal values are as for ``arrow.row_texts``.
 
 Not here: reading the rows (``spark.task.read_changes``).
 """
@@ -45,24 +46,21 @@ class Told:
     net: bool = False
 
 
-def changelog(rows: DataFrame, told: Told) -> DataFrame:
+def changelog(rows: DataFrame, told: Told, *, numbered: bool = True) -> DataFrame:
     """Return the changes in rows that files lost and gained; both have the table's columns and those of a changelog.
 
-    ``rows`` also have row ids and last updates, under the names here.
+    ``rows`` also have row ids and last updates, under the names here; if they are not ``numbered``, all of these are null.
     """
     names = [name for name in rows.columns if name not in {ROW_ID, UPDATED}]
     of_table = [field for field in rows.schema.fields if field.name in names and field.name not in {TYPE, ORDINAL, SNAPSHOT}]
     values = f.struct(*(_comparable(f.col(quoted(field.name)), field.dataType) for field in of_table))
     within = [] if told.net else [f.col(ORDINAL)]
-    found = rows.withColumn(_VALUES, values).withColumn(_PLACE, f.coalesce(f.col(ROW_ID), f.xxhash64(_VALUES)))
-    found = found.repartition(*within, f.col(_PLACE))
-    version = [f.col(_PLACE), f.col(ROW_ID), f.col(UPDATED)]
-    for snapshots in ([f.col(ORDINAL)], []) if told.net else ([f.col(ORDINAL)],):  # within each, then of all
-        found = _without_equal(found, [*snapshots, *version], only=f.col(ROW_ID).isNotNull())
-    found = (
-        found.withColumn(_PAIR, f.lit(None).cast("long")) if told.identifiers else _updated(found, [*within, f.col(_PLACE), f.col(ROW_ID)])
-    )
-    found = _without_equal(found, [*within, f.col(_PAIR), f.col(_VALUES)], only=f.col(_PAIR).isNull())
+    place = f.coalesce(f.col(ROW_ID), f.xxhash64(values)) if numbered else f.xxhash64(values)
+    found = rows.withColumn(_PLACE, place).repartition(*within, f.col(_PLACE)).withColumn(_VALUES, values)
+    found = _paired(found, told) if numbered else found.withColumn(_PAIR, f.lit(None).cast("long"))
+    # Equal rows that have an id may have two, and so stand at two places.
+    equal = f.xxhash64(_VALUES) if numbered else f.col(_PLACE)
+    found = _without_equal(found, [equal, *within, f.col(_PAIR), f.col(_VALUES)], only=f.col(_PAIR).isNull())
     if told.identifiers:
         found = _identified(found, within, told.identifiers, of_table)
     if told.updates:
@@ -70,6 +68,16 @@ def changelog(rows: DataFrame, told: Told) -> DataFrame:
         label = label.otherwise(ChangeType.UPDATE_AFTER.value)
         found = found.withColumn(TYPE, label)
     return found.select(*(quoted(name) for name in names))
+
+
+def _paired(rows: DataFrame, told: Told) -> DataFrame:
+    """Take out what row ids say is no change, and mark updates as pairs, unless identifier columns do."""
+    version = [f.col(_PLACE), f.col(ROW_ID), f.col(UPDATED)]
+    for snapshots in ([f.col(ORDINAL)], []) if told.net else ([f.col(ORDINAL)],):  # within each, then of all
+        rows = _without_equal(rows, [*version, *snapshots], only=f.col(ROW_ID).isNotNull())
+    if told.identifiers:
+        return rows.withColumn(_PAIR, f.lit(None).cast("long"))
+    return _updated(rows, [f.col(_PLACE), f.col(ROW_ID), *([] if told.net else [f.col(ORDINAL)])])
 
 
 def _is_lost() -> Column:
@@ -103,7 +111,7 @@ def _updated(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
 
 def _identified(rows: DataFrame, within: Sequence[Column], identifiers: Sequence[str], of_table: Sequence[sp.StructField]) -> DataFrame:
     kinds = {field.name: field.dataType for field in of_table}
-    counted = _counted(rows, [*within, *(_comparable(f.col(quoted(name)), kinds[name]) for name in identifiers)])
+    counted = _counted(rows, [*(_comparable(f.col(quoted(name)), kinds[name]) for name in identifiers), *within])
     both = (f.col(_LOST) > 0) & (f.col(_GAINED) > 0)
     twice = f.raise_error(
         f"identifier columns ({', '.join(identifiers)}) do not tell rows apart: several rows with one identifier changed at once, so it is "
@@ -113,9 +121,9 @@ def _identified(rows: DataFrame, within: Sequence[Column], identifiers: Sequence
 
 
 def _comparable(column: Column, kind: sp.DataType) -> Column:
-    """Return a value that Spark compares and sorts: floats as texts, since it takes -0.0 for 0.0; maps as their entries."""
+    """Return a value that Spark compares and sorts: zeros of floats as texts too, since it takes -0.0 for 0.0; maps as their entries."""
     if isinstance(kind, (sp.FloatType, sp.DoubleType)):
-        return column.cast("string")
+        return f.struct(column.alias("value"), f.when(column == 0, column.cast("string")).alias("zero"))
     if isinstance(kind, sp.StructType):
         fields = [_comparable(column.getField(field.name), field.dataType).alias(f"f{number}") for number, field in enumerate(kind.fields)]
         return f.when(column.isNull(), f.lit(None)).otherwise(f.struct(*fields)) if fields else column

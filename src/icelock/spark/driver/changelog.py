@@ -70,7 +70,8 @@ def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name:
     reader = _Reader(spark, table, changes, name)
     parts = [] if compared and not alone else [reader.rows(alone).select(*columns)]
     if compared:
-        parts.append(changelog(reader.rows(compared, reader.changed(compared)), told))
+        changed = reader.changed(compared)
+        parts.append(changelog(reader.rows(compared, changed), told, numbered=changed is not None))
     return reduce(DataFrame.unionAll, parts)
 
 
