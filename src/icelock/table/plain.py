@@ -188,8 +188,9 @@ class PlainTransaction(Transaction):
 
     def dynamic_partition_overwrite(self, df: Any, *args: Any, **kwargs: Any) -> None:
         """Replace partitions as PyIceberg does, after ``PlainTable.check_write``."""
+        rows = _whole(self._rows(df))
         check_partitioned(self.table_metadata.spec())
-        super().dynamic_partition_overwrite(_whole(self._rows(df)), *args, **kwargs)
+        super().dynamic_partition_overwrite(rows, *args, **kwargs)
 
     def add_files(
         self,
