@@ -31,6 +31,7 @@ TABLE = [
             "at_one_version": lambda p: p.table.at_one_version(),
             "changes": lambda p: p.table.changes(start_snapshot_id=p.first).to_arrow(),
             "current_snapshot": lambda p: p.table.current_snapshot().snapshot_id,
+            "encrypted": lambda p: p.table.encrypted,
             "follow": lambda p: p.table.follow(p.table),
             "format_version": lambda p: p.table.format_version,
             "history": lambda p: p.table.history(),

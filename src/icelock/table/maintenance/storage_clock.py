@@ -1,7 +1,8 @@
 """Whether this machine's clock is ahead of the storage's, before something is removed for its age.
 
-With a clock that is ahead, all looks old: files of writers at work look left over, and every snapshot has expired. A small file is written
-beside the table's metadata, looked at and removed: its time is the storage's.
+With a clock that is ahead, all looks old: files of writers at work look left over, and every snapshot has expired. A file is written
+beside the table's metadata, looked at and removed: its time is the storage's. It is an encrypted stream of no bytes under a manifest's
+name, so that one that stays, of a process that was killed, is encrypted as all is, and is found and removed like a writer's.
 
 Not here: ages that are compared with a clock and remove nothing (KEKs: ``keys.kek``).
 """
@@ -18,8 +19,7 @@ from icelock.io.listing import delete_files, written_ms
 from icelock.keys.kek import CLOCKS_DIFFER_MS
 from icelock.table.state import OpenTable
 
-_CONTENT: Final = b"written to learn the storage's time, and removed at once"
-_logger = logging.getLogger(__name__)
+_logger: Final = logging.getLogger(__name__)
 
 
 def check_clock(table: OpenTable) -> None:
@@ -41,10 +41,10 @@ def check_clock(table: OpenTable) -> None:
 
 
 def _storage_time_ms(table: OpenTable) -> int | None:
-    location = table.location_provider().new_metadata_location(f"{uuid.uuid4()}.clock")
+    location = table.location_provider().new_metadata_location(f"{uuid.uuid4()}-m0.avro")
     try:
-        with table.storage.new_output(location).create() as stream:
-            stream.write(_CONTENT)
+        with table.io.new_encrypted_output(location).written():
+            pass
         return written_ms(table.storage, location)
     except Exception as e:  # noqa: BLE001 - storage clients raise what they like; what comes next needs the storage, and says why it fails
         _logger.debug("the time of the storage of %s is not known: %s", location, e)
