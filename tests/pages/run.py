@@ -50,6 +50,7 @@ def run_page(page: Page, folder: Path, patch: pytest.MonkeyPatch, stand_ins: Map
     patch.syspath_prepend(str(folder))
     patch.setenv("PYTHONPATH", python_path())
     patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    patch.delenv("COLUMNS", raising=False)  # pytest-xdist's, for its own output
     before = [read_page(ROOT / name).blocks for name in page.begin_with]
     _check_stand_ins(page, stand_ins or {})
     patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # PyIceberg reads its file when it is imported: now, for a reader
