@@ -81,7 +81,7 @@ def _view(name: str, rows: list[dict[str, Any]], whole: int) -> RenderableType:
     columns = {"snapshot": "snapshot-id", "at (UTC)": "at", "operation": "operation", "rows": "rows", "added": "added-rows"}
     columns |= {"deleted": "deleted-rows", "refs": "refs"}
     cells = [[_cell(row[key]) for key in columns.values()] for row in rows]
-    title = f"{name}: {whole} snapshots" + (f", the newest {len(rows)}" if len(rows) < whole else "")
+    title = f"{name}: {whole} {'snapshot' if whole == 1 else 'snapshots'}" + (f", the newest {len(rows)}" if len(rows) < whole else "")
     return Grid([*columns], cells, title=title, right=frozenset({"rows", "added", "deleted"}))
 
 
