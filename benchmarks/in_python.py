@@ -187,8 +187,10 @@ def _first(lake: Lake) -> list[Way]:
     """A process from its start to the rows of one column."""
     properties = {ICELOCK: TestLake(lake.folder).properties(), PYICEBERG: _plain_properties(lake.folder)}
 
+    catalogs = {ICELOCK: "test", PYICEBERG: "plain"}
+
     def run(name: str) -> int:
-        command = [sys.executable, "-c", _FIRST[name], "lake", json.dumps(properties[name])]
+        command = [sys.executable, "-c", _FIRST[name], catalogs[name], json.dumps(properties[name])]
         return int(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
 
     return [Way(name=name, run=lambda name=name: run(name)) for name in _FIRST]
