@@ -80,7 +80,8 @@ def _view(name: str, rows: list[dict[str, Any]], whole: int) -> RenderableType:
         return escape(f"{name} has no snapshots: nothing was written to it")
     columns = {"snapshot": "snapshot-id", "at (UTC)": "at", "operation": "operation", "rows": "rows", "added": "added-rows"}
     columns |= {"deleted": "deleted-rows", "refs": "refs"}
-    cells = [[_cell(row[key]) for key in columns.values()] for row in rows]
+    named = [{**row, "snapshot-id": str(row["snapshot-id"])} for row in rows]  # an id is a name, whatever its size
+    cells = [[_cell(row[key]) for key in columns.values()] for row in named]
     title = f"{name}: {whole} {'snapshot' if whole == 1 else 'snapshots'}" + (f", the newest {len(rows)}" if len(rows) < whole else "")
     return Grid([*columns], cells, title=title, right=frozenset({"rows", "added", "deleted"}))
 
@@ -88,4 +89,4 @@ def _view(name: str, rows: list[dict[str, Any]], whole: int) -> RenderableType:
 def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value)
-    return "" if value is None else f"{value:,}" if isinstance(value, int) and value < 1 << 40 else str(value)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
