@@ -70,27 +70,21 @@ class TableCreation(NamedTables):
         """
         with telemetry.on_table("catalog", "create", self._given_name(identifier).split("."), self.name):
             wanted = self.check_create(identifier, properties or {}, location)
+            form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
             if names.ENCRYPTION_KEY_ID in wanted:
-                form = TableForm(schema=schema, location=location, partition_spec=partition_spec, sort_order=sort_order, properties=wanted)
                 made = cast("Table", self._store.create(self._store.name_of(identifier), form))
             else:
-                made = self._create_plain(identifier, schema, location, partition_spec, sort_order, wanted)
+                made = self._create_plain(identifier, form)
         key_id = wanted.get(names.ENCRYPTION_KEY_ID)
         telemetry.event("catalog", logging.INFO, "create", catalog=self.name, table=".".join(made.name()), key_id=key_id)
         return made
 
-    def _create_plain(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None,
-        partition_spec: PartitionSpec,
-        sort_order: SortOrder,
-        wanted: dict[str, str],
-    ) -> Table:
+    def _create_plain(self, identifier: str | Identifier, form: TableForm) -> Table:
         self._store.before_plain(identifier)
-        place = self._store.place(self._store.name_of(identifier), location)
-        made: Table = self._iceberg.create_table(identifier, schema, place, partition_spec, sort_order, wanted)
+        place = self._store.place(self._store.name_of(identifier), form.location)
+        made: Table = self._iceberg.create_table(
+            identifier, form.schema, place, form.partition_spec, form.sort_order, dict(form.properties)
+        )
         self.pins.gone(made.name())  # there was no table of this name
         self.pins.made_plain(made.name(), made.metadata.table_uuid)
         return made

@@ -28,26 +28,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def table_argument(command: F) -> F:
     """Give a command the argument ``TABLE`` and the option ``--catalog``."""
-    option = click.option(
-        "--catalog",
-        metavar="NAME",
-        shell_complete=names_of_catalogs,
-        help="Catalog of PyIceberg's configuration; TABLE is then NAMESPACE.TABLE. Without it see TABLE.",
-    )
-    return click.argument("table", callback=_noted, shell_complete=names_of_tables)(option(command))
+    return _named("table", "TABLE is then NAMESPACE.TABLE. Without it see TABLE.")(command)
 
 
 def tables_argument(*, required: bool = True) -> Callable[[F], F]:
     """Give a command the argument ``NAME``, of a table, a namespace or a catalog, and the option ``--catalog``."""
+    return _named("name", "NAME is then NAMESPACE.TABLE or NAMESPACE.", required=required)
+
+
+def _named(argument: str, then: str, *, required: bool = True) -> Callable[[F], F]:
+    """Return what gives a command an argument, and ``--catalog``; ``then`` is what the argument is with that option."""
 
     def given(command: F) -> F:
         option = click.option(
-            "--catalog",
-            metavar="NAME",
-            shell_complete=names_of_catalogs,
-            help="Catalog of PyIceberg's configuration; NAME is then NAMESPACE.TABLE or NAMESPACE.",
+            "--catalog", metavar="NAME", shell_complete=names_of_catalogs, help=f"Catalog of PyIceberg's configuration; {then}"
         )
-        return click.argument("name", required=required, callback=_noted, shell_complete=names_of_tables)(option(command))
+        return click.argument(argument, required=required, callback=_noted, shell_complete=names_of_tables)(option(command))
 
     return given
 

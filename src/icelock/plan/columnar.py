@@ -80,6 +80,10 @@ def _entries(manifest: ManifestFile) -> int:
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0) + (manifest.deleted_files_count or 0)
 
 
+def _is_large(manifest: ManifestFile) -> bool:
+    return _entries(manifest) >= _FEW_OF_ONE
+
+
 def plan_manifest(  # noqa: PLR0913 - the last says how
     io: FileIO,
     manifest: ManifestFile,
@@ -94,7 +98,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
     Raises:
         IntegrityError, PolicyError, FormatError: see ``ManifestFile.fetch_manifest_entry``; or it holds delete files.
     """
-    if as_columns and _entries(manifest) >= _FEW_OF_ONE:
+    if as_columns and _is_large(manifest):
         try:
             columns, frame, metrics = _needed(io, manifest, entry_filter, deletes.field_ids)
             return _ByColumn(columns, frame, metrics)
@@ -105,7 +109,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
 
 def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
     """Return the needed entries of a manifest of data files; with a filter, only blocks that have such entries are read row by row."""
-    if as_columns and entry_filter.field_ids and _entries(manifest) >= _FEW_OF_ONE:
+    if as_columns and entry_filter.field_ids and _is_large(manifest):
         try:
             columns, frame, _ = _needed(io, manifest, entry_filter, ())
             return list(columns.entries(frame))
@@ -130,7 +134,7 @@ def data_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter) 
 
 def entries_at(io: FileIO, manifest: ManifestFile, paths: Collection[str], *, as_columns: bool) -> list[ManifestEntry]:
     """Return the live entries of a manifest of data files whose file is one of ``paths``; errors are those of ``plan_manifest``."""
-    if as_columns and isinstance(manifest, ManifestFile) and _entries(manifest) >= _FEW_OF_ONE:
+    if as_columns and isinstance(manifest, ManifestFile) and _is_large(manifest):
         try:
             columns = ManifestColumns(io, manifest)
             live = columns.live()

@@ -43,7 +43,7 @@ _Catalog = TypeVar("_Catalog", bound="EncryptedCatalog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm:
-    """A new encrypted table as it was asked for; ``properties`` are checked, with the catalog's defaults and overrides."""
+    """A new table as it was asked for; ``properties`` are checked, with the catalog's defaults and overrides."""
 
     schema: Schema | pa.Schema
     location: str | None
