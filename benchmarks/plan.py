@@ -1,12 +1,13 @@
 """How long planning takes, beside Java Iceberg 1.12.0, on the same tables in the same run.
 
 Makes tables of 1,000, 10,000 and 100,000 data files (their manifests only: ten columns with metrics, 1,000 partitions, 10,000 files a
-manifest, sorted by partition) in a Hive catalog, and plans them with both by turns: all files, and one partition of the largest table.
+manifest, sorted by partition) in a Hive catalog, and plans them with both by turns: all files, and one partition of the largest table;
+then tables each of whose files has a deletion vector, a thousand of them in a Puffin file.
 A plan is counted when every task of it has been made, and both let go of them. CPU time is that of all threads of a process, so other
 work on the machine hardly changes it. The last rows are the first plan of the largest table in a process of its own: from start to end,
 the plan alone, and the most memory that the process had (VmHWM, so on Linux).
 
-    python benchmarks/plan.py [--json] [--rounds 9] [--fresh 3] [--sizes 1000,10000,100000] [--folder DIR]
+    python benchmarks/plan.py [--json] [--rounds 9] [--fresh 3] [--sizes 1000,10000,100000] [--vectors 10000,100000] [--folder DIR]
 
 With ``--folder`` the tables are kept there and found again. Needs what the interop tests need: a JDK and, once, Maven.
 """
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from rich.table import Table
 import icelock
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile
+from icelock.table.commit.row_delta import Change
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -62,6 +64,7 @@ COLUMNS = {
 }
 PARTITIONS = 1000
 FILES_A_MANIFEST = 10_000
+VECTORS_A_FILE = 1000
 ROWS = 1000
 ONE_PARTITION = 500
 ONCE = """
@@ -116,7 +119,7 @@ def data_file(table: Any, number: int, files: int) -> DataFile:
     size = 123_456 + number
     made = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=f"{table.location()}/data/part={part}/00000-{number}-0c6a8a5e-6a0b-4ed0-9f2b-0d9a3f1d0000-00001.parquet",
+        file_path=path_of(table, number, files),
         file_format=FileFormat.PARQUET,
         partition=Record(part),
         record_count=ROWS,
@@ -135,6 +138,59 @@ def data_file(table: Any, number: int, files: int) -> DataFile:
     return made
 
 
+def path_of(table: Any, number: int, files: int) -> str:
+    part = number * PARTITIONS // files
+    return f"{table.location()}/data/part={part}/00000-{number}-0c6a8a5e-6a0b-4ed0-9f2b-0d9a3f1d0000-00001.parquet"
+
+
+def vectors(table: Any, numbers: range, files: int) -> Iterator[DataFile]:
+    """Entries of a deletion vector for each of some data files; there is no such Puffin file either."""
+    keys: dict[int, bytes] = {}
+    for number in numbers:
+        group = number // VECTORS_A_FILE
+        if group not in keys:
+            keys[group] = mint_file_key(SystemEntropy(), 16).closed(60_000).encode()  # type: ignore[assignment]
+        made = DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=f"{table.location()}/data/00000-{group}-0c6a8a5e-6a0b-4ed0-9f2b-0d9a3f1d0001-00001.puffin",
+            file_format=FileFormat.PUFFIN,
+            partition=Record(number * PARTITIONS // files),
+            record_count=3,
+            file_size_in_bytes=60_000,
+            key_metadata=keys[group],
+            referenced_data_file=path_of(table, number, files),
+            content_offset=4 + 50 * (number % VECTORS_A_FILE),
+            content_size_in_bytes=50,
+        )
+        made.spec_id = table.spec().spec_id
+        yield made
+
+
+class Given:
+    """A change that adds delete files (``table.commit.row_delta.RowChange``)."""
+
+    def __init__(self, deletes: Sequence[DataFile]) -> None:
+        self._deletes = deletes
+
+    def resolve(self) -> Change:
+        return Change(deletes=self._deletes)
+
+    def obsolete(self) -> list[str]:
+        return []
+
+    def touches(self, data_file: str) -> bool:
+        return bool(data_file)
+
+
+def with_vectors(catalog: Any, name: str, files: int) -> Any:
+    """Give each data file of a table that ``made_table`` made a vector."""
+    table = catalog.load_table(name)
+    for start in range(0, files, FILES_A_MANIFEST):
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
+            producer.apply(Given(list(vectors(table, range(start, min(files, start + FILES_A_MANIFEST)), files))))
+    return catalog.load_table(name)
+
+
 def made_table(catalog: Any, name: str, files: int) -> Any:
     spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="part"))
     table = catalog.create_table(name, schema(), partition_spec=spec, properties={"encryption.key-id": "keyA"})
@@ -145,18 +201,19 @@ def made_table(catalog: Any, name: str, files: int) -> Any:
     return catalog.load_table(name)
 
 
-def tables(session: Session, folder: Path, sizes: list[int]) -> dict[int, str]:
-    """Names by size; tables that an earlier run left in the folder are registered again."""
+def tables(session: Session, folder: Path, sizes: list[int], *, deleted: bool = False) -> dict[int, str]:
+    """Names by size; tables that an earlier run left in the folder are registered again. ``deleted``: with a vector for each file."""
     catalog = icelock.load_catalog("ours", **session.properties)
     kept_in = folder / "tables.json"
     kept = json.loads(kept_in.read_text()) if kept_in.exists() else {}
     names = {}
     for files in sizes:
-        name = f"{DATABASE}.files_{files}"
+        name = f"{DATABASE}.{'vectors' if deleted else 'files'}_{files}"
         if name in kept:
             catalog.register_table(name, kept[name])
         else:
-            kept[name] = made_table(catalog, name, files).metadata_location
+            made = made_table(catalog, name, files)
+            kept[name] = (with_vectors(catalog, name, files) if deleted else made).metadata_location
         names[files] = name
     kept_in.write_text(json.dumps(kept))
     return names
@@ -190,7 +247,7 @@ def by_turns(what: str, ours: Callable[[], int], java: Callable[[], int], *, exp
     return Row(what=what, unit="ms", ours=[pair[0] for pair in pairs], java=[pair[1] for pair in pairs], cpu=cpu)
 
 
-def warm_rows(session: Session, names: dict[int, str], rounds: int) -> list[Row]:
+def warm_rows(session: Session, names: dict[int, str], deleted: dict[int, str], rounds: int) -> list[Row]:
     catalog, java = icelock.load_catalog("ours", **session.properties), Java(session)
     iceberg = java.jvm.org.apache.iceberg
     jvm = int(java.jvm.java.lang.ProcessHandle.current().pid())
@@ -217,7 +274,7 @@ def warm_rows(session: Session, names: dict[int, str], rounds: int) -> list[Row]
     rows = [row(f"{files:,} files", name, files) for files, name in names.items()]
     largest = max(names)
     rows.append(row(f"one partition of {largest:,} files", names[largest], max(1, largest // PARTITIONS), ONE_PARTITION))
-    return rows
+    return rows + [row(f"{files:,} files, a vector each", name, files) for files, name in deleted.items()]
 
 
 def once(command: list[str], files: int, folder: Path) -> tuple[float, float, float]:
@@ -275,16 +332,17 @@ def shown(rows: list[Row]) -> Table:
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(min=1), help="Rounds that count, after three that do not.")
 @click.option("--fresh", default=3, show_default=True, type=click.IntRange(min=1), help="Processes that plan once, of each.")
 @click.option("--sizes", default="1000,10000,100000", show_default=True, help="Files of the tables.")
+@click.option("--vectors", "deleted", default="10000,100000", show_default=True, help="Files of the tables with vectors.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where the tables are kept.")
-def main(*, as_json: bool, rounds: int, fresh: int, sizes: str, folder: Path | None) -> None:
+def main(*, as_json: bool, rounds: int, fresh: int, sizes: str, deleted: str, folder: Path | None) -> None:  # noqa: PLR0913 - click's
     """Time planning beside Java Iceberg."""
-    counts = [int(size) for size in sizes.split(",")]
+    counts, with_each = ([int(size) for size in given.split(",") if size] for given in (sizes, deleted))
     with tempfile.TemporaryDirectory() as scratch:
         place = (folder or Path(scratch)).resolve()
         place.mkdir(parents=True, exist_ok=True)
         with interop_session(place) as session:
             names = tables(session, place, counts)
-            rows = warm_rows(session, names, rounds)
+            rows = warm_rows(session, names, tables(session, place, with_each, deleted=True), rounds)
             rows += fresh_rows(session, Path(scratch), names[max(counts)], max(counts), fresh)
     if as_json:
         click.echo(json.dumps({"rows": [row.as_json() for row in rows]}, indent=2))

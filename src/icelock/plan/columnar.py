@@ -28,10 +28,10 @@ from pyiceberg.typedef import Record
 from icelock import telemetry
 from icelock.io.avro.columns import NotColumnarError
 from icelock.metadata.manifest import ManifestFile, checked_entries
-from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.plan.metrics_mask import FileMetrics, ManifestMetrics, may_match
-from icelock.plan.task import DeleteFile, ScanTask, make_tasks, secret
+from icelock.plan.plan_deletes import PUFFIN, VECTOR_COLUMNS, FilesOfSpec, PlanDeletes, VectorsOfManifest
+from icelock.plan.task import POSITION_DELETES, DeleteFile, ScanTask, TaskBuilder, make_tasks, secret
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,16 +84,8 @@ def _is_large(manifest: ManifestFile) -> bool:
     return _entries(manifest) >= _FEW_OF_ONE
 
 
-def plan_manifest(  # noqa: PLR0913 - the last says how
-    io: FileIO,
-    manifest: ManifestFile,
-    entry_filter: EntryFilter,
-    deletes: PlanDeletes,
-    build: Callable[[ManifestEntry], ScanTask],
-    *,
-    as_columns: bool,
-) -> PlannedFiles:
-    """Return the needed files of a manifest of data files; ``build`` makes the task of an entry from the row-wise reader.
+def plan_manifest(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, deletes: PlanDeletes, *, as_columns: bool) -> PlannedFiles:
+    """Return the needed files of a manifest of data files.
 
     Raises:
         IntegrityError, PolicyError, FormatError: see ``ManifestFile.fetch_manifest_entry``; or it holds delete files.
@@ -104,7 +96,7 @@ def plan_manifest(  # noqa: PLR0913 - the last says how
             return _ByColumn(columns, frame, metrics)
         except NotColumnarError as e:
             _tell(manifest, e)
-    return _ByRow(data_entries(io, manifest, entry_filter), build)
+    return _ByRow(data_entries(io, manifest, entry_filter))
 
 
 def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
@@ -116,6 +108,42 @@ def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, 
         except NotColumnarError as e:
             _tell(manifest, e)
     return data_entries(io, manifest, entry_filter)
+
+
+def plan_deletes(
+    io: FileIO, manifest: ManifestFile, partition: Callable[[Any], bool] | None, *, as_columns: bool
+) -> tuple[list[ManifestEntry], VectorsOfManifest | None]:
+    """Return the needed entries of a manifest of delete files, and its vectors, as far as they were read as columns.
+
+    ``partition`` is that of ``EntryFilter``.
+
+    Raises:
+        IntegrityError, PolicyError, FormatError: see ``ManifestFile.fetch_manifest_entry``; or it holds data files.
+    """
+    if as_columns and _is_large(manifest):
+        try:
+            return _needed_deletes(io, manifest, partition)
+        except NotColumnarError as e:
+            _tell(manifest, e)
+    return [entry for entry in checked_entries(manifest, io) if partition is None or partition(entry.data_file)], None
+
+
+def _needed_deletes(
+    io: FileIO, manifest: ManifestFile, partition: Callable[[Any], bool] | None
+) -> tuple[list[ManifestEntry], VectorsOfManifest]:
+    columns = _columns_of(io, manifest)
+    frame = columns.live(VECTOR_COLUMNS)
+    if (frame.get_column("content") == 0).any():
+        raise NotColumnarError("it holds data files")
+    _check_formats(frame)
+    if partition is not None:
+        frame = kept(frame, _partition_mask(columns, frame, partition))
+    is_vector = (frame.get_column("content") == POSITION_DELETES) & (frame.get_column("file_format").str.to_uppercase() == PUFFIN)
+    others: list[ManifestEntry] = [] if is_vector.all() else list(columns.entries(frame.filter(~is_vector)))
+    vectors = kept(frame, is_vector)
+    partitions = columns.partitions.of(vectors)
+    identities = columns.partitions.identities(vectors, partitions)
+    return others, VectorsOfManifest.of(vectors, manifest.partition_spec_id, partitions, identities)
 
 
 def _tell(manifest: ManifestFile, why: NotColumnarError) -> None:
@@ -151,9 +179,8 @@ def entries_at(io: FileIO, manifest: ManifestFile, paths: Collection[str], *, as
 class _ByRow:
     """The needed data files of one manifest, in its order; ``record_count`` is the number of their rows, including deleted ones."""
 
-    def __init__(self, entries: list[ManifestEntry], build: Callable[[ManifestEntry], ScanTask]) -> None:
+    def __init__(self, entries: list[ManifestEntry]) -> None:
         self._entries = entries
-        self._build = build
 
     @property
     def record_count(self) -> int:
@@ -161,24 +188,24 @@ class _ByRow:
 
     def tasks(self, deletes: PlanDeletes) -> Iterator[ScanTask]:
         """Yield their tasks, made a few at a time."""
-        del deletes  # ``build`` looks for them
-        return map(self._build, self._entries)
+        for start in range(0, len(self._entries), _TASKS_AT_ONCE):
+            some = self._entries[start : start + _TASKS_AT_ONCE]
+            vectors = deletes.vectors_of(FilesOfSpec.of(some))
+            yield from (TaskBuilder.of_file(entry.data_file, deletes.of(entry, own)) for entry, own in zip(some, vectors, strict=True))
 
 
 def _needed(
     io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, more_field_ids: Iterable[int]
 ) -> tuple[ManifestColumns, pl.DataFrame, list[FileMetrics] | None]:
     """Return the columns of the needed entries, and their metrics of some columns if any are named."""
-    if not isinstance(manifest, ManifestFile):
-        raise NotColumnarError("its table is of version 1 or 2")
-    columns = ManifestColumns(io, manifest)
+    columns = _columns_of(io, manifest)
     field_ids = entry_filter.field_ids.union(more_field_ids)
     # With a filter on partitions, metrics are read later, for what is left.
     at_once = METRICS if field_ids and entry_filter.partition is None else ()
     frame = columns.live(at_once)
     if (frame.get_column("content") != 0).any():
         raise NotColumnarError("it holds delete files")
-    file_formats(frame.get_column("file_format").unique().to_list())  # the row-wise reader refuses an unknown one
+    _check_formats(frame)
     if entry_filter.partition is not None:
         frame = kept(frame, _partition_mask(columns, frame, entry_filter.partition))
     metrics = _no_metrics(frame)
@@ -190,6 +217,17 @@ def _needed(
     if more_field_ids:
         files = [found for found, needed in zip(metrics.of_files(more_field_ids), mask, strict=True) if needed]
     return columns, kept(frame, mask), files
+
+
+def _columns_of(io: FileIO, manifest: ManifestFile) -> ManifestColumns:
+    if not isinstance(manifest, ManifestFile):
+        raise NotColumnarError("its table is of version 1 or 2")
+    return ManifestColumns(io, manifest)
+
+
+def _check_formats(frame: pl.DataFrame) -> None:
+    """Leave unknown formats to the row-wise reader, which refuses them."""
+    file_formats(frame.get_column("file_format").unique().to_list())
 
 
 def _no_metrics(frame: pl.DataFrame) -> ManifestMetrics:
@@ -236,16 +274,26 @@ class _ByColumn:
     def _tasks(self, frame: pl.DataFrame, deletes: PlanDeletes, first: int) -> list[ScanTask]:
         stored = {name: frame.get_column(name).to_list() for name in _STORED.values()}
         partitions = self._partitions.of(frame)
-        found: Iterable[tuple[DeleteFile, ...]] = itertools.repeat(_NO_DELETES)
-        if not deletes.empty:
-            metrics = itertools.repeat(FileMetrics()) if self._metrics is None else self._metrics[first : first + len(frame)]
-            entries = map(self._entry, stored["file_path"], partitions, stored["sequence_number"], metrics)
-            found = [deletes.of(entry) for entry in entries]
+        found = itertools.repeat(_NO_DELETES) if deletes.empty else self._deletes(frame, stored, partitions, deletes, first)
         columns: dict[str, Iterable[Any]] = {name: stored[column] for name, column in _STORED.items()}
         columns["file_format"] = file_formats(stored["file_format"])
         columns["key_metadata"] = map(secret, stored["key_metadata"])
         columns |= {"spec_id": itertools.repeat(self._spec_id), "partition": partitions, "deletes": found}
         return make_tasks(len(frame), columns)
+
+    def _deletes(
+        self, frame: pl.DataFrame, stored: Mapping[str, list[Any]], partitions: list[tuple[Any, ...]], deletes: PlanDeletes, first: int
+    ) -> Iterable[tuple[DeleteFile, ...]]:
+        paths, sequences = stored["file_path"], stored["sequence_number"]
+        identities = self._partitions.identities(frame, partitions)
+        vectors = deletes.vectors_of(
+            FilesOfSpec(paths=paths, spec_id=self._spec_id, partitions=partitions, identities=identities, sequences=sequences)
+        )
+        if deletes.only_vectors:
+            return [_NO_DELETES if own is None else (own,) for own in vectors]
+        metrics = itertools.repeat(FileMetrics()) if self._metrics is None else self._metrics[first : first + len(frame)]
+        entries = map(self._entry, paths, partitions, sequences, metrics)
+        return list(map(deletes.of, entries, vectors))
 
     def _entry(self, path: str, partition: tuple[Any, ...], sequence_number: int | None, metrics: FileMetrics) -> _Entry:
         return _Entry(data_file=_File(path, self._spec_id, Record(*partition), metrics), sequence_number=sequence_number)

@@ -7,7 +7,8 @@
 A deletion vector or position deletes that name a data file must have its spec and partition; otherwise they are refused, as in Java.
 Equality deletes are skipped if counts and bounds show that they share no value with the data file.
 
-Not here: pruning by a scan's filter (``plan.planner``), reading deletes (``arrow.read.deletes``).
+Not here: pruning by a scan's filter (``plan.planner``), vectors without an object for each (``plan.plan_deletes``), reading deletes
+(``arrow.read.deletes``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
@@ -26,7 +27,6 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, UUIDType
 from icelock.errors import FormatError
 from icelock.metadata.sound_bounds import decoded_bounds
 from icelock.plan.partition_set import identity_of, partition_values
-from icelock.plan.task import DeleteFile, TaskBuilder
 
 PATH_FIELD_ID: Final = 2147483546
 _REMEDY: Final = "the table's metadata is damaged; go back to an earlier snapshot"
@@ -101,18 +101,28 @@ class DeleteIndex:
             FormatError: one that names the data file but has another spec or partition, or is older.
         """
         file, sequence = entry.data_file, entry.sequence_number or 0
-        key = _partition(file)
-        equality = [*self._global.newer(sequence), *self._of(self._equality, key).newer(sequence)]
-        metrics = _Metrics(file, self._type_of)
-        found = {delete for delete in equality if self._may_match(metrics, delete)}
+        found = self.equality_of(entry)
         vector = self._vectors.get(file.file_path)
         if vector is not None:
             return found | {self._checked(vector[1], vector[0], file, sequence)}
-        found.update(
-            delete for delete in self._of(self._positions, key).newer_or_equal(sequence) if _path_in_bounds(delete, file.file_path)
-        )
+        in_partition = self._of(self._positions, _partition(file)).newer_or_equal(sequence)
+        found.update(delete for delete in in_partition if _path_in_bounds(delete, file.file_path))
         by_path = self._of(self._by_path, file.file_path).newer_or_equal(sequence)
         return found | {self._checked(delete, sequence, file, sequence) for delete in by_path}
+
+    def equality_of(self, entry: ManifestEntry) -> set[DataFile]:
+        """Return the equality delete files that may delete rows of a data file."""
+        file, sequence = entry.data_file, entry.sequence_number or 0
+        equality = [*self._global.newer(sequence), *self._of(self._equality, _partition(file)).newer(sequence)]
+        if not equality:
+            return set()
+        metrics = _Metrics(file, self._type_of)
+        return {delete for delete in equality if self._may_match(metrics, delete)}
+
+    def vector_of(self, path: str) -> str | None:
+        """Return the file with the deletion vector of a data file."""
+        found = self._vectors.get(path)
+        return None if found is None else found[1].file_path
 
     @staticmethod
     def _of(index: Mapping[Any, _BySequence], key: Any) -> _BySequence:
@@ -121,22 +131,14 @@ class DeleteIndex:
     def _add_vector(self, sequence: int, file: DataFile) -> None:
         path: str | None = getattr(file, "referenced_data_file", None)
         if path is None:
-            raise FormatError(f"deletion vector in {file.file_path} names no data file (referenced_data_file): {_REMEDY}")
+            refuse_nameless(file.file_path)
         if path in self._vectors:
-            raise FormatError(f"{path} has two deletion vectors, in {self._vectors[path][1].file_path} and {file.file_path}: {_REMEDY}")
+            refuse_second(path, self._vectors[path][1].file_path, file.file_path)
         self._vectors[path] = (sequence, file)
 
-    def _checked(self, delete: DataFile, sequence: int, file: DataFile, file_sequence: int) -> DataFile:
-        if _partition(delete) != _partition(file):
-            raise FormatError(
-                f"{delete.file_path} deletes rows of {file.file_path}, but is in partition {delete.partition} of spec {delete.spec_id}, "
-                f"not {file.partition} of spec {file.spec_id}: {_REMEDY}"
-            )
-        if sequence < file_sequence:
-            raise FormatError(
-                f"deletion vector in {delete.file_path} has sequence number {sequence}, below that of its data file "
-                f"{file.file_path} ({file_sequence}): {_REMEDY}"
-            )
+    @staticmethod
+    def _checked(delete: DataFile, sequence: int, file: DataFile, file_sequence: int) -> DataFile:
+        check_applies(Placed.of(delete, sequence), Placed.of(file, file_sequence))
         return delete
 
     def _may_match(self, file: _Metrics, delete: DataFile) -> bool:
@@ -147,38 +149,48 @@ class DeleteIndex:
         return all(_share(file.column(field_id), theirs.column(field_id)) for field_id in delete.equality_ids or ())
 
 
-class PlanDeletes:
-    """The delete files of a plan; ``empty``: there are none."""
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A file, its partition and its sequence number; ``identity`` is that of the partition's ``values``."""
 
-    def __init__(self, index: DeleteIndex, builder: TaskBuilder) -> None:
-        self.index = index
-        self.builder = builder
-        self.empty = True
-        self._equality: set[int] = set()
+    path: str
+    spec_id: int
+    values: Any
+    identity: Hashable
+    sequence: int
 
-    def add(self, entry: ManifestEntry) -> None:
-        """Add a delete file.
+    @classmethod
+    def of(cls, file: DataFile, sequence: int) -> Placed:
+        """Return where a file is."""
+        return cls(file.file_path, file.spec_id or 0, file.partition, identity_of(partition_values(file)), sequence)
 
-        Raises:
-            FormatError: see ``DeleteIndex.add``.
-        """
-        self.index.add(entry)
-        self.empty = False
-        if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-            self._equality.update(entry.data_file.equality_ids or ())
 
-    @property
-    def field_ids(self) -> frozenset[int]:
-        """The columns that equality deletes compare: metrics of data files may say that they do not apply."""
-        return frozenset(self._equality)
+def check_applies(delete: Placed, file: Placed) -> None:
+    """Check that a delete file which names a data file may do so.
 
-    def of(self, entry: Any) -> tuple[DeleteFile, ...]:
-        """Return those that apply to a data file; ``entry`` has the attributes of a ``ManifestEntry`` that the index reads.
+    Raises:
+        FormatError: it has another spec or partition, or is older.
+    """
+    if (delete.spec_id, delete.identity) != (file.spec_id, file.identity):
+        raise FormatError(
+            f"{delete.path} deletes rows of {file.path}, but is in partition {delete.values} of spec {delete.spec_id}, "
+            f"not {file.values} of spec {file.spec_id}: {_REMEDY}"
+        )
+    if delete.sequence < file.sequence:
+        raise FormatError(
+            f"deletion vector in {delete.path} has sequence number {delete.sequence}, below that of its data file "
+            f"{file.path} ({file.sequence}): {_REMEDY}"
+        )
 
-        Raises:
-            FormatError: see ``DeleteIndex.for_data_file``, ``TaskBuilder.build``.
-        """
-        return self.builder.deletes(self.index.for_data_file(entry))
+
+def refuse_nameless(path: str) -> NoReturn:
+    """Raise the FormatError for a deletion vector without a data file."""
+    raise FormatError(f"deletion vector in {path} names no data file (referenced_data_file): {_REMEDY}")
+
+
+def refuse_second(path: str, one: str, other: str) -> NoReturn:
+    """Raise the FormatError for a data file with two deletion vectors."""
+    raise FormatError(f"{path} has two deletion vectors, in {one} and {other}: {_REMEDY}")
 
 
 class _BySequence:

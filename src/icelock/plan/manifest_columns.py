@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
@@ -33,6 +33,7 @@ from icelock.io.limits import Limits
 from icelock.metadata.entry_reader import open_whole
 from icelock.metadata.manifest import MOST, NEVER_NEGATIVE, ManifestEntry, ManifestFile, decode_entries, inherit
 from icelock.metadata.stored_schema import DATA_FILE, PARTITION, StoredForm, forms
+from icelock.plan.partition_set import identity_of
 from icelock.properties import ENCRYPTED_VERSION
 
 if TYPE_CHECKING:
@@ -174,6 +175,11 @@ class Partitions:
             return [()] * len(frame)
         stored = frame.select_seq(self.columns).rows()
         return [self._converted(values) for values in stored] if any(self._converters) else stored
+
+    @staticmethod
+    def identities(frame: pl.DataFrame, partitions: Sequence[tuple[Any, ...]]) -> Sequence[Hashable]:
+        """Return ``identity_of`` of the partitions that ``of`` gave for the frame."""
+        return partitions if not any(kind.is_float() for kind in frame.dtypes) else list(map(identity_of, partitions))
 
     def _converted(self, stored: tuple[Any, ...]) -> tuple[Any, ...]:
         pairs = zip(self._converters, stored, strict=True)

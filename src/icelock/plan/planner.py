@@ -36,14 +36,14 @@ from pyiceberg.types import IcebergType, strtobool
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from icelock.metadata.manifest import ManifestFile as EncryptedManifestFile
-from icelock.metadata.manifest import checked_entries
 from icelock.metadata.sound_bounds import on_sound_files, on_sound_manifests
-from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_entries, plan_manifest
-from icelock.plan.delete_index import DeleteIndex, PlanDeletes
+from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_deletes, plan_entries, plan_manifest
+from icelock.plan.delete_index import DeleteIndex
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.metrics_visitor import MetricsEvaluator
 from icelock.plan.partition_filter import may_be_wrapped, partition_filter
-from icelock.plan.task import ScanTask, TaskBuilder
+from icelock.plan.plan_deletes import PlanDeletes, VectorsOfManifest
+from icelock.plan.task import TaskBuilder
 from icelock.plan.whole_files import null_safe
 
 _T = TypeVar("_T")
@@ -97,14 +97,30 @@ class Planner(ManifestGroupPlanner):
         Raises:
             FormatError: as ``plan_files``, here or from the iterator; or a manifest whose content is not the listed one.
         """
-        wanted = self._wanted(manifests)
-        index = DeleteIndex(self.table_metadata.specs(), self._types.get)
-        deletes = PlanDeletes(index, TaskBuilder(self.schemas))
+        wanted: list[Any] = self._wanted(manifests)
+        as_columns = columns_pay(wanted)
+        deletes = PlanDeletes(DeleteIndex(self.table_metadata.specs(), self._types.get), TaskBuilder(self.schemas))
         listed = [manifest for manifest in wanted if manifest.content == ManifestContent.DELETES]
+        vectors = []
+        for entries, found in side_by_side(partial(self._plan_deletes, as_columns), listed):
+            vectors.append(found)
+            for entry in entries:
+                deletes.add(entry)
+        deletes.add_vectors(found for found in vectors if found is not None)
+        data = [manifest for manifest in wanted if manifest.content == ManifestContent.DATA]
+        return deletes, side_by_side(partial(self._plan_manifest, deletes, as_columns), data)
+
+    def delete_index(self, manifests: Iterable[ManifestFile]) -> DeleteIndex:
+        """Return the delete files as PyIceberg's objects, with all that their manifests say of them.
+
+        Raises:
+            FormatError: as ``planned``.
+        """
+        index = DeleteIndex(self.table_metadata.specs(), self._types.get)
+        listed = [manifest for manifest in self._wanted(manifests) if manifest.content == ManifestContent.DELETES]
         for entry in chain.from_iterable(side_by_side(self._delete_entries, listed)):
-            deletes.add(entry)
-        data: list[Any] = [manifest for manifest in wanted if manifest.content == ManifestContent.DATA]
-        return deletes, side_by_side(partial(self._plan_manifest, deletes, columns_pay(data)), data)
+            index.add(entry)
+        return index
 
     def plan_manifest_entries(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
         """Return the needed entries of one manifest after the other, of data and delete files, each read shortly before.
@@ -136,15 +152,14 @@ class Planner(ManifestGroupPlanner):
         return [manifest for manifest in kept if self._check_sequence_number(oldest, manifest)]
 
     def _plan_manifest(self, deletes: PlanDeletes, as_columns: bool, manifest: EncryptedManifestFile) -> PlannedFiles:  # noqa: FBT001
-        def build(entry: ManifestEntry) -> ScanTask:
-            return deletes.builder.build(FileScanTask(entry.data_file, deletes.index.for_data_file(entry)))
-
         entry_filter = self._entry_filter(manifest.partition_spec_id)
-        return plan_manifest(self.io, manifest, entry_filter, deletes, build, as_columns=as_columns)
+        return plan_manifest(self.io, manifest, entry_filter, deletes, as_columns=as_columns)
+
+    def _plan_deletes(self, as_columns: bool, manifest: Any) -> tuple[list[ManifestEntry], VectorsOfManifest | None]:  # noqa: FBT001
+        return plan_deletes(self.io, manifest, self._entry_filter(manifest.partition_spec_id).partition, as_columns=as_columns)
 
     def _delete_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        partition = self._entry_filter(manifest.partition_spec_id).partition
-        return [entry for entry in checked_entries(manifest, self.io) if partition is None or partition(entry.data_file)]
+        return self._plan_deletes(False, manifest)[0]  # noqa: FBT003 - as ``partial`` passes it
 
     def _entry_filter(self, spec_id: int) -> EntryFilter:
         if spec_id not in self._entry_filters:

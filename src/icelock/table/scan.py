@@ -43,9 +43,9 @@ from icelock.metadata.metadata_columns import metadata_column
 from icelock.metadata.schema_paths import find_column
 from icelock.metadata.table_metadata import name_mapping_of
 from icelock.plan.columnar import PlannedFiles
-from icelock.plan.delete_index import PlanDeletes
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
+from icelock.plan.plan_deletes import PlanDeletes
 from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder, counted
 from icelock.table.changes.bounds import Bounds

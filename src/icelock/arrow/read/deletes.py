@@ -270,20 +270,21 @@ def _stored(context: ReadContext, delete: DeleteFile) -> StoredFile:
 
 
 def _deletion_vector(context: ReadContext, delete: DeleteFile) -> BitMap64:
-    stored = _stored(context, delete)
     offset, size = delete.content_offset or 0, delete.content_size or 0
     if delete.file_size <= KEPT_PUFFIN_BYTES:
-        # One short file holds the vectors of many data files: it is read once.
-        whole = context.delete_cache.get((PUFFIN, delete.path, delete.key_metadata), partial(_whole_file, context, stored))
+        # One short file holds the vectors of many data files: it is read once, and its key metadata decoded once.
+        whole = context.delete_cache.get((PUFFIN, delete.path, delete.key_metadata), partial(_whole_file, context, delete))
         blob = read_blob(whole, offset, size)
     else:
+        stored = _stored(context, delete)
         with PlainInput(context.io.new_input(stored.path), stored.key_metadata) as source:
             blob = read_blob(source, offset, size)
     name = f"{delete.path} (at {offset}, of {delete.referenced_data_file})"
     return decode_deletion_vector(blob, cardinality=delete.record_count, name=name)
 
 
-def _whole_file(context: ReadContext, stored: StoredFile) -> tuple[PlainBytes, int]:
+def _whole_file(context: ReadContext, delete: DeleteFile) -> tuple[PlainBytes, int]:
+    stored = _stored(context, delete)
     with PlainInput(context.io.new_input(stored.path), stored.key_metadata) as source:
         return source.read_whole(), source.length
 

@@ -86,12 +86,15 @@ class ColumnReader:
         return frame
 
     def _layout_of_first(self, blocks: Sequence[AvroBlock]) -> _Layout | None:
-        """Return the layout of rows that are null where the first one is."""
-        data = next((block.data for block in blocks if block.rows), b"")
+        """Return the layout of rows that are null where the first one is; None if that of another block is null elsewhere."""
+        types = [flat.avro for flat in self.fields]
         try:
-            return _Layout.of(self.fields, first_bytes([flat.avro for flat in self.fields], data), self.guard)
+            firsts = [first_bytes(types, block.data) for block in blocks if block.rows] or [first_bytes(types, b"")]
         except FormatError:
             return None
+        unions = [index for index, avro in enumerate(types) if isinstance(avro, list)]
+        alike = all(found[index] == firsts[0][index] for found in firsts for index in unions)
+        return _Layout.of(self.fields, firsts[0], self.guard) if alike else None
 
     def _all_fit_longs(self, blocks: Sequence[AvroBlock], frame: pl.DataFrame, layout: _Layout | None) -> bool:
         """Whether everything that looks like a number of more than 64 bits is inside bytes and texts."""
@@ -132,6 +135,8 @@ class ColumnReader:
             nulls = [pl.lit(None).alias(column) for column in wanted if column in layout.nulls]
             return frame.head(rows).select_seq(stored).with_columns_seq(ints + nulls)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as e:
+            if layout.branches:
+                return None  # not null where the first row is, so that what follows was taken for something else
             raise NotColumnarError(type(e).__name__) from e
 
 

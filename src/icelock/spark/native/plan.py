@@ -206,7 +206,10 @@ class Planned:
 
     def _deleted(self, task: ScanTask) -> bytes | None:
         positions = positional_deletes(task)
-        return bytes(Deletes.read(self._context, replace(task, deletes=positions)).positions.serialize()) if positions else None
+        if not positions:
+            return None
+        only = task if len(positions) == len(task.deletes) else replace(task, deletes=positions)
+        return bytes(Deletes.read(self._context, only).positions.serialize())
 
 
 _OF_TASK: Final[Mapping[str, str]] = {

@@ -133,10 +133,10 @@ class DeletesChange(FileChange):
         snapshot = scan.snapshot()
         manifests = [] if snapshot is None else snapshot.manifests(self._staged.io)
         planner = scan._manifest_planner  # noqa: SLF001 - of the same layer
-        deletes, _ = planner.planned(manifests)
+        deletes = planner.delete_index(manifests)
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
         for entry in chain.from_iterable(planner.plan_manifest_entries(data)):
-            found = {delete for delete in deletes.index.for_data_file(entry) if not self._is_older_than(entry, delete)}
+            found = {delete for delete in deletes.for_data_file(entry) if not self._is_older_than(entry, delete)}
             if found:
                 yield FileScanTask(entry.data_file, delete_files=found)
 
