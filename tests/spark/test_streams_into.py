@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 import icelock.spark
@@ -363,6 +364,25 @@ def test_foreach_batch_writes_once_by_its_number(town, source, tmp_path, kind, s
     expected = {"write_to": [(1, "a"), (2, "a"), (2, "b")], "upsert": [(1, "a"), (2, "b")], "merge": [(1, "a"), (2, "ab")]}[kind]
     assert town("select * from test.db.t order by id, city") == expected
     assert [epoch for _, epoch in summaries(spark_lake)] == ["0", "1", "2"]
+
+
+@pytest.mark.spark43
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.turns(3, sweep="batches of a new checkpoint")) for kind in WRITES])
+def test_foreach_batch_passes_over_no_row_of_a_checkpoint_that_began_anew(town, source, tmp_path, kind):
+    """The checkpoint is deleted: its next batch has the old number, and rows that the table has not."""
+
+    def run():
+        writer = source.rows().writeStream.foreachBatch(WRITES[kind]).option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    source.add(row(1))
+    run()
+    shutil.rmtree(tmp_path / "c")
+    (source.folder / "001.json").unlink()
+    source.add(row(2))
+    with pytest.raises(StreamingQueryException, match=r"stream orders had other offsets when batch 0 was written[\s\S]*a new id"):
+        run()
+    assert town("select * from test.db.t") == [(1, "a")]
 
 
 def test_both_options_or_none(town, spark):

@@ -2,7 +2,7 @@
 
 And one that hangs while another one takes its checkpoint over, and two that use one checkpoint by mistake.
 
-The moments of all restarts come from ``ICELOCK_SEED``, or from a number that is printed.
+The moments of all restarts come from ``ICELOCK_SEED``, or from a number that is printed; ``ICELOCK_KILLS`` says how many there are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.spark.stream_driver import BEGINS, ENDLESS, HANGS, REST, STEPS
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([pa.field("id", pa.int64())])
-RESTARTS = 100 if WHOLE else 2
+RESTARTS = int(os.environ.get("ICELOCK_KILLS") or (100 if WHOLE else 2))
 SLOW = 600.0  # seconds that a driver may take where others use the machine
 # Not in the commit: a driver that stops there holds the catalog's lock, and nobody else commits.
 HANG_AT = ("batch begun", "files written", "batch committed")

@@ -31,6 +31,7 @@ from icelock.spark.arguments import checked
 from icelock.spark.columns.types import contains, quoted
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.target import TableDescription
+from icelock.spark.driver.this_batch import with_offsets
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TableName
 from icelock.spark.table_writer import write_to
@@ -124,7 +125,7 @@ def upsert(  # noqa: PLR0913 - PyIceberg's parameters
         snapshot_properties=dict(snapshot_properties or {}),
         purpose=Purpose.MERGE,
         by_position=True,
-    ).of_batch(None if batch is None else Epoch.of(*batch))
+    ).of_batch(None if batch is None else with_offsets(df.sparkSession, Epoch.of(*batch)))
     with jobs_of(df.sparkSession, job.table) as jobs:
         described = jobs.describe(job)
         job = jobs.with_seen(replace(job, base=described.base), df)

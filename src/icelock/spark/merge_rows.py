@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from icelock.errors import PolicyError
 from icelock.spark.arguments import checked
 from icelock.spark.columns.types import quoted
+from icelock.spark.driver.this_batch import with_offsets
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import is_classic, settings_of
 from icelock.table.change_result import ChangeResult
@@ -115,7 +116,7 @@ class MergeBuilder:
         table = quoted(self._table.catalog, *self._table.identifier)
         statement = f"merge{evolution} into {table} as t using {view} as s on {self._on} {' '.join(self._clauses)}"
         try:
-            return results_of(self._spark).of(lambda: self._spark.sql(statement).collect(), self._epoch)
+            return results_of(self._spark).of(lambda: self._spark.sql(statement).collect(), with_offsets(self._spark, self._epoch))
         finally:
             self._spark.catalog.dropTempView(view)
 

@@ -22,6 +22,7 @@ from icelock.spark.arguments import checked
 from icelock.spark.driver.distribution import check_options
 from icelock.spark.driver.run_jobs import Jobs, jobs_of
 from icelock.spark.driver.source import NAME
+from icelock.spark.driver.this_batch import with_offsets
 from icelock.spark.sealed.job import Action, Job, NewTable, Purpose
 from icelock.spark.settings.options import BRANCH, TABLE
 from icelock.spark.settings.write_options import (
@@ -185,4 +186,4 @@ class TableWriter:
 
     def _of_options(self, action: Action) -> Job:
         job = Job.of_write(WriteOptions.parse(self._options, overwrite=False), overwrite=False)
-        return replace(job.of_batch(self._epoch), action=action)
+        return replace(job.of_batch(with_offsets(self._df.sparkSession, self._epoch or job.epoch)), action=action)

@@ -9,11 +9,12 @@ A query writes the batch behind the last one, or the last one again. A table tha
 the checkpoint was put back from a copy, or begins anew under an old id, or somebody set the mark. To pass over such a batch would lose
 rows, since what Spark plans again need not be what it planned then.
 
-For Spark's own queries the summary also has the SHA-256 of the checkpoint's file of offsets, which Spark writes before the batch and never
-again. So the offsets that a batch was written with, and those that the next one begins with, are as the table knows them: storage that
-changes them, or puts older ones back, does not make a stream pass over rows, or write some twice.
+For Spark's own queries, and the writes of ``foreachBatch`` in classic sessions, the summary also has the SHA-256 of the checkpoint's file
+of offsets, which Spark writes before the batch and never again. So the offsets that a batch was written with, and those that the next one
+begins with, are as the table knows them: storage that changes them, or puts older ones back, does not make a stream pass over rows, or
+write some twice.
 
-Not here: who gives the numbers (``spark.statements.stream_writes``, ``spark.table_writer``).
+Not here: who gives the numbers (``spark.statements.streams``, ``spark.driver.this_batch``).
 """
 
 from __future__ import annotations

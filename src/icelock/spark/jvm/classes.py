@@ -47,6 +47,7 @@ _NATIVE: Final = (
         "SqlTables",
         "PythonProcess",
         "TableStream",
+        "StreamOffsets",
         "SparkWrites",
         "SparkTable",
         "CachedTables",

@@ -1,16 +1,9 @@
 package icelock;
 
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
-import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.UUID;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -27,8 +20,6 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
-import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.sources.MicroBatchWrite;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.InsertableRelation;
@@ -177,28 +168,8 @@ public class SparkWrites {
       }
     }
 
-    /** Returns the SHA-256 of the checkpoint's file of offsets of a batch, which Spark writes before the batch; null: there is none. */
-    @SuppressWarnings("cast") // Janino does not cast what generic methods return
     private String offsets(long epoch) {
-      UUID id = UUID.fromString((String) request.get("query"));
-      StreamExecution query = (StreamExecution) rows.sparkSession().sharedState().activeStreamingQueries().get(id);
-      Path path = query.offsetLog().batchIdToPath(epoch);
-      CheckpointFileManager files = query.offsetLog().fileManager();
-      if (epoch < 0 || !files.exists(path)) {
-        return null;
-      }
-      try {
-        FSDataInputStream in = files.open(path);
-        try {
-          return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(in.readAllBytes()));
-        } finally {
-          in.close();
-        }
-      } catch (IOException e) {
-        throw new IllegalStateException("the checkpoint's file " + path + " cannot be read", e);
-      } catch (NoSuchAlgorithmException e) {
-        throw new IllegalStateException(e);
-      }
+      return StreamOffsets.of(rows.sparkSession(), (String) request.get("query"), epoch);
     }
 
     @Override
