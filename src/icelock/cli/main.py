@@ -17,8 +17,9 @@ from typing import Any, Final
 import click
 
 from icelock import nearest
+from icelock.cli import own_process
 from icelock.cli.exit_codes import Code
-from icelock.cli.output import emit_error, fail
+from icelock.cli.output import drop_output, emit_error, fail, output_is_closed
 
 # A command's name, which is that of its module (if ``_MODULES`` has no other) and of the function in it, and what it does: the first
 # sentence of its help.
@@ -74,12 +75,23 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse arguments as click does, whose help and version end quietly too if nobody reads them."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            drop_output()
+            raise click.exceptions.Exit(Code.CLOSED) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as e:  # noqa: BLE001 - it is the last to catch it
+            if isinstance(e, BrokenPipeError) and output_is_closed():
+                drop_output()
+                ctx.exit(Code.CLOSED)
             fail(e)
 
     def main(
@@ -91,6 +103,8 @@ class _Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Run a command as click does; wrong usage and interrupts end by icelock's codes."""
+        if args is None:
+            own_process.begin()
         given = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(given, prog_name, complete_var, standalone_mode=False, **extra)
@@ -104,6 +118,7 @@ class _Commands(click.Group):
         except click.Abort:
             code = Code.INTERRUPTED
             emit_error("KeyboardInterrupt", f"{code.meaning}; what was committed stays", code, as_json="--json" in given)
+        own_process.end()
         sys.exit(int(code) if isinstance(code, int) else Code.DONE)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -113,8 +114,23 @@ def _closable() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
+        drop_output()
         click.get_current_context().exit(Code.CLOSED)
+
+
+def output_is_closed() -> bool:
+    """Tell whether who read the output has closed it: after a ``BrokenPipeError``, which may be that of a connection as well."""
+    asked = select.poll()
+    try:
+        asked.register(sys.stdout, 0)
+    except (OSError, ValueError):  # no file
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
+
+
+def drop_output() -> None:
+    """Let what Python flushes at its end go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -124,8 +140,8 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         What is to be called with how much is done, and how much there is.
     """
-    console = _console(stderr=True)
-    if not console.is_terminal or wants_json():
+    console = None if wants_json() else _console(stderr=True)
+    if console is None or not console.is_terminal:
         yield _lines(what)
         return
     from rich.progress import Progress
@@ -154,8 +170,8 @@ def _lines(what: str) -> Callable[[int, int], None]:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal that a command is at work which cannot tell how far it is; elsewhere nothing."""
-    console = _console(stderr=True)
-    if not console.is_terminal or wants_json():
+    console = None if wants_json() else _console(stderr=True)
+    if console is None or not console.is_terminal:
         yield
         return
     with console.status(escape(what)):

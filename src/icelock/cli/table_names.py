@@ -14,6 +14,7 @@ import click
 
 from icelock.cli.completion import names_of_catalogs, names_of_tables
 from icelock.cli.output import concerns
+from icelock.cli.own_process import import_arrow
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
 
@@ -73,6 +74,7 @@ def load_catalog(name: str | None) -> EncryptedCatalog:
     from icelock.catalog.configuration import read_configuration
 
     read_configuration()  # first: PyIceberg reads it while its catalogs are imported
+    import_arrow()
     from icelock.catalog import load
 
     return load.load_catalog(name)
