@@ -2,23 +2,24 @@
 
 As root on Linux with control groups (version 1 or 2):
 ``ICELOCK_SWEEPS=all CPU_SECONDS=FOLDER make test PYTEST_ARGS="-p tests.helpers.cpu_seconds"``, then
-``python -m tests.helpers.cpu_seconds FOLDER``, which writes ``tests/costly.tsv``.
+``python -m tests.helpers.cpu_seconds FOLDER``, which writes ``tests/costly.tsv``. Tests that this run left out keep their figures.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import pytest
 
-from tests.helpers.turns import COSTLY
+from tests.helpers.turns import COSTLY, costly
 
-# CPU seconds from which a test is listed: one of ten tests, which take two thirds of the whole run.
-_LISTED_FROM: Final = 0.4
+# CPU seconds from which a test is listed.
+_LISTED_FROM: Final = 0.1
 # Nothing of these waits: keys that leak, what README promises, kills and faults. Nor do modules that choose what they try today themselves.
 _NEVER: Final = ("tests/leak/", "tests/demo/", "tests/test_", "tests/crash/", "tests/faults/")
 _GROUPS: Final = Path("/sys/fs/cgroup")
@@ -55,9 +56,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
-def listed(lines: Iterable[str], sweeps: Iterable[str]) -> list[str]:
-    """Return the lines of ``tests/costly.tsv``: those of the tests that cost enough and are in none of the ``sweeps`` (modules)."""
-    chosen = (line for line in lines if float(line.partition("\t")[0]) >= _LISTED_FROM)
+def listed(lines: Iterable[str], sweeps: Iterable[str], before: Mapping[str, float] = MappingProxyType({})) -> list[str]:
+    """Return the lines of ``tests/costly.tsv``: those of the tests that cost enough and are in none of the ``sweeps`` (modules).
+
+    ``before``: figures of tests that may not be among ``lines``.
+    """
+    costs = {**before, **{test: float(cost) for cost, test in (line.split("\t", 1) for line in lines)}}
+    chosen = (f"{cost:.2f}\t{test}" for test, cost in costs.items() if cost >= _LISTED_FROM)
     never = (*_NEVER, *(f"{module}::" for module in sweeps))
     return sorted((line for line in chosen if not line.partition("\t")[2].startswith(never)), key=lambda line: line.partition("\t")[2])
 
@@ -67,7 +72,8 @@ def main(folder: str) -> None:
     root = COSTLY.parents[1]
     lines = [line for file in sorted(Path(folder).glob("*.tsv")) for line in file.read_text().splitlines()]
     modules = (path for path in root.glob("tests/**/test_*.py") if any(call in path.read_text() for call in ("todays(", "in_turn(")))
-    COSTLY.write_text("".join(f"{line}\n" for line in listed(lines, (str(path.relative_to(root)) for path in modules))))
+    before = {test: cost for test, cost in costly().items() if (root / test.partition("::")[0]).is_file()}
+    COSTLY.write_text("".join(f"{line}\n" for line in listed(lines, (str(path.relative_to(root)) for path in modules), before)))
 
 
 if __name__ == "__main__":

@@ -111,6 +111,8 @@ def test_the_costliest_share_their_days_by_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_listed() -> None:
-    small, large, at = "0.39\ttests/unit/test_b.py::test_x", "7.1\ttests/unit/test_b.py::test_y[a]", "0.4\ttests/a/test_a.py::test_z"
+    small, large, at = "0.09\ttests/unit/test_b.py::test_x", "7.10\ttests/unit/test_b.py::test_y[a]", "0.10\ttests/a/test_a.py::test_z"
     never, sweep = "9\ttests/leak/test_c.py::test_x", "8\ttests/spark/test_sweep.py::test_x"
-    assert cpu_seconds.listed([small, large, at, never, sweep], ["tests/spark/test_sweep.py"]) == [at, large]
+    before = {"tests/unit/test_b.py::test_x": 5.0, "tests/unit/test_b.py::test_z": 3.0}  # the first is cheap now, the other did not run
+    lines = [small, large, at, never, sweep]
+    assert cpu_seconds.listed(lines, ["tests/spark/test_sweep.py"], before) == [at, large, "3.00\ttests/unit/test_b.py::test_z"]

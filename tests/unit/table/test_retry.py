@@ -41,7 +41,7 @@ def test_java_s_defaults() -> None:
     assert bounds == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]
     assert not policy.stop(failed(policy, 12, seconds=1_799))
     assert policy.stop(failed(policy, 13))
-    assert policy.stop(failed(policy, 1, seconds=1_800))
+    assert policy.stop(failed(policy, 1, seconds=1_801))
 
 
 def test_waits_are_drawn_from_nothing_to_the_bound() -> None:
