@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 import icelock.spark
 from icelock.keys.kek import MAX_AGE_SECONDS, KekCache
+from icelock.table.maintenance import storage_clock
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED
 
@@ -132,6 +133,8 @@ def test_a_day_and_the_life_of_a_key_by_a_fast_clock(spark_lake, spark, copying,
     real_time, real_ns, real_monotonic = time.time, time.time_ns, time.monotonic
     monkeypatch.setattr(time, "time", lambda: real_time() + passed[0])
     monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(passed[0] * 1e9))
+    written_ms = storage_clock.written_ms  # the storage's clock is the machine's, and goes as fast
+    monkeypatch.setattr(storage_clock, "written_ms", lambda io, path: (written_ms(io, path) or 0) + int(passed[0] * 1000))
     monkeypatch.setattr(KekCache.__init__, "__defaults__", (lambda: real_monotonic() + passed[0], MAX_AGE_SECONDS))
     icelock.spark.register(spark, {"test": spark_lake.properties()})
     create(spark_lake, "t", "copy")
