@@ -1,8 +1,9 @@
 """Which snapshots lie between a start and an end, by Java's rules (BaseIncrementalScan, SparkChangelogScanBuilder).
 
 The start is left out, the end is in. Without an end it is the branch's tip, without a start the oldest ancestor that is left is the first
-in. A start may be expired itself as long as the snapshot after it is not. Times choose among the branch's ancestors: the end is the last
-snapshot that is not later; the start is the snapshot of exactly that time, else the one before the first later snapshot.
+in. A start may be expired itself as long as the snapshot after it is not. Times choose among the branch's ancestors, or those of an end
+that is none of them: the end is the last snapshot that is not later; the start is the snapshot of exactly that time, else the one before
+the first later snapshot.
 
 Unlike Java, a start that is the end gives no snapshots, where Java refuses: a reader that comes back too early has nothing to do.
 """
@@ -41,14 +42,15 @@ class Bounds:
         """
         since, until = self._times()
         line = list(ancestors_of(self._tip(metadata), metadata))  # those that are left, the newest first
+        ended = line if self.end is None else self._line_to_end(metadata, line, self.end)
+        if self.end is not None and all(one.snapshot_id != self.end for one in line):
+            line = ended  # of another branch, or one that was rolled back
         if since is not None and (not line or line[0].timestamp_ms < since):
             return []
         first = self.start if since is None else _before(line, since)
-        if self.end is not None:
-            line = self._line_to_end(metadata, line, self.end)
-        elif until is not None:
-            line = [one for one in line if one.timestamp_ms <= until]
-        return _after(metadata, line, first) if line else []
+        if until is not None:
+            ended = [one for one in ended if one.timestamp_ms <= until]
+        return _after(metadata, ended, first) if ended else []
 
     def _times(self) -> tuple[int | None, int | None]:
         for name, snapshot_id, moment in (("start", self.start, self.since), ("end", self.end, self.until)):
