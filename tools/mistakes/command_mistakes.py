@@ -6,12 +6,25 @@ from typing import Final
 
 from tools.mistakes.mistake import Mistake
 
+# The storage refuses in place of a folder without rights, which the superuser may read.
+_NO_RIGHT: Final = """
+from unittest.mock import patch
+from pyiceberg.io.pyarrow import PyArrowFile
+refused = patch.object(PyArrowFile, "open", side_effect=PermissionError(13, "Permission denied"))
+refused.start()
+"""
+
 # fmt: off
 
 COMMANDS: Final = (
     Mistake(title="A command with a slip", code="icelock adit lake.shop.orders", says=("adit", "audit"), most=5, why="There is no such command.", remedy="Take the one that it offers, or see `icelock --help`."),
     Mistake(title="A catalog with a slip", code="icelock audit laek.shop.orders", says=("laek", "did you mean 'lake'?"), why="PyIceberg's configuration has no catalog of that name.", remedy="Take the one that it offers."),
     Mistake(title="A table with a slip", code="icelock expire lake.shop.odrers", says=("shop.odrers", "shop.orders"), why="The catalog has no table of that name.", remedy="Take the one that it offers."),
+    Mistake(title="A namespace with a slip, in a command", code="icelock head lake.shpo.orders", says=("shpo.orders", "did you mean namespace shop?"), why="The catalog has no such namespace.", remedy="Take the one that it offers, or list them: `icelock tables lake`."),
+    Mistake(title="A namespace in the place of a table", code="icelock history lake.shop", says=("namespace shop of catalog lake", "lake.shop.TABLE"), why="The command works on one table.", remedy="Name it; `icelock tables lake.shop` lists them."),
+    Mistake(title="A quote that is not closed, in a command", code="""icelock head lake.shop.orders --where "city = 'Oslo\"""", says=("character 8", "the quote is not closed"), why="The shell takes the outer quotes, and the filter has one of its own.", remedy="Close it; the whole filter goes in double quotes."),
+    Mistake(title="A folder that was moved", code="icelock count lake.shop.orders", before="import os\nos.rename('warehouse', 'moved')", after="import os\nos.rename('moved', 'warehouse')", says=("catalog lake", "warehouse/shop/orders/metadata", "put the table's folder back"), why="The catalog knows where the table's metadata file was.", remedy="Move it back: paths are absolute in all metadata."),
+    Mistake(title="A folder that this user may not read", code="icelock describe lake.shop.orders", before=_NO_RIGHT, after="refused.stop()", says=("catalog lake", "Permission denied", "let this user read"), why="The rights on the files are another user's.", remedy="Run it as that user, or give the right to read."),
     Mistake(title="A keyring that is there already", code="icelock keyring init keyring.json --key-file keyring.key", says=("keyring.json", "already exists", "icelock keyring add"), why="A keyring is never overwritten: its keys would be lost.", remedy="Add keys to it, or name another file."),
     Mistake(title="No keyring at that path", code="icelock keyring list nowhere.json --key-file keyring.key", says=("nowhere.json", "icelock keyring init"), why="The path is wrong.", remedy="Correct it."),
     Mistake(title="The key file of another keyring", code="icelock keyring list keyring.json --key-file other.key", before="from pathlib import Path\nPath('other.key').write_text('00' * 32)\nPath('other.key').chmod(0o600)", says=("keyring.json", "other.key"), why="The keyring was made with another key file.", remedy="Name that one."),

@@ -30,6 +30,7 @@ class Mistake:
         remedy: what to do.
         says: what the message must have in it: the thing, the candidates, the remedy.
         before: code that runs first and is not shown.
+        after: code that runs last, with the names that ``before`` made, and is not shown.
         without: packages that are not installed.
         configured: whether PyIceberg's configuration has the catalog ``lake``, as it has for commands.
         most: lines that the message may have; more than ``_LINES`` only where Spark adds some.
@@ -41,6 +42,7 @@ class Mistake:
     remedy: str
     says: tuple[str, ...]
     before: str = ""
+    after: str = ""
     without: tuple[str, ...] = ()
     most: int = _LINES
     configured: bool = False

@@ -88,7 +88,10 @@ class Place:
         with contextlib.chdir(self.folder), _without(mistake.without), patch.dict(os.environ, configured):
             names = {**self.names(), **(more or {})}
             exec(mistake.before, names)  # noqa: S102 - our own code
-            said = self._printed(mistake.code) if mistake.is_command else _raised(mistake.code, names)
+            try:
+                said = self._printed(mistake.code) if mistake.is_command else _raised(mistake.code, names)
+            finally:
+                exec(mistake.after, names)  # noqa: S102 - likewise
         return self._neutral(said)
 
     def _configuration(self) -> dict[str, str]:

@@ -46,6 +46,7 @@ from icelock.catalog.trust.metadata_cache import MetadataCache
 from icelock.catalog.trust.pins import Known, Pins
 from icelock.errors import IcelockError, PolicyError
 from icelock.io.checked_io import CheckedFileIO
+from icelock.io.failed import failed
 from icelock.io.limits import read_all
 from icelock.io.locations import check_given_location
 from icelock.io.storage import open_storage
@@ -185,14 +186,21 @@ class NamedTables(DescribedCatalog, Catalog):
 
         Raises:
             FormatError: not table metadata of version 1 to 3.
+            FileNotFoundError, PermissionError: the file is not there, or may not be read.
         """
         return self._read(metadata_location)[0]
 
     def _read(self, location: str) -> tuple[TableMetadata, bytes]:
-        """Return what a metadata file holds, and the SHA-256 of its bytes."""
+        """Return what a metadata file holds, and the SHA-256 of its bytes; of the storage's errors say what to do."""
         limit = names.limit(self.properties, names.LIMIT_METADATA_BYTES)
-        with self._load_file_io(location=location).new_input(location).open() as stream:
-            data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
+        try:
+            with self._load_file_io(location=location).new_input(location).open() as stream:
+                data = read_all(stream, location, limit=limit, name=names.LIMIT_METADATA_BYTES)
+        except FileNotFoundError as e:
+            remedy = "put the table's folder back, if it was moved or deleted; or this machine lacks the storage that others write to"
+            raise failed(e, f"catalog {self.name}: {location} cannot be read", remedy) from e
+        except PermissionError as e:
+            raise failed(e, f"catalog {self.name}: {location} cannot be read", "let this user read the files of the table's folder") from e
         metrics.add(files_read=1, bytes_read=len(data))
         digest = sha256(data).digest()
         return self.metadata_cache.get(digest, lambda: decode_metadata(data, location=location, limit=limit)), digest

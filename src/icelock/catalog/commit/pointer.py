@@ -37,6 +37,7 @@ from icelock.catalog.commit.loadable import MetadataForm, check_loadable
 from icelock.catalog.commit.new_place import new_place
 from icelock.catalog.commit.outcome import delete_on_failure, discard, resolve_outcome, unknown
 from icelock.catalog.commit.store import Change, Store, StoreTurn, TableForm
+from icelock.io.failed import failed
 from icelock.table.commit.protocol import Stage
 
 logger = logging.getLogger(__name__)
@@ -159,12 +160,19 @@ class PointerStore(Store[_Catalog]):
         """Write a metadata file.
 
         Raises:
-            OSError: the storage did not take all of it.
+            OSError: the storage did not take all of it, or nothing, of the class that it gave (``PermissionError``, ``FileNotFoundError``).
         """
         location = staged.metadata_location
         data: bytes = Compressor.get_compressor(location).bytes_compressor()(form.text.encode())
-        with staged.io.new_output(location).create() as stream:
-            stream.write(data)
+        try:
+            with staged.io.new_output(location).create() as stream:
+                stream.write(data)
+        except OSError as e:
+            remedy = (
+                f"nothing was changed. Its place follows from the warehouse of catalog {self.catalog.name}, or from the table's location: "
+                "correct it, or let this user write there"
+            )
+            raise failed(e, f"{location} cannot be written", remedy) from e
         found = len(staged.io.new_input(location))
         if found != len(data):
             raise OSError(f"{location} has {found} bytes on storage, {len(data)} were written: the storage lost some; nothing was changed")

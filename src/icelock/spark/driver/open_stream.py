@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from icelock.errors import PolicyError
 from icelock.spark.settings.stream_options import stream_options
-from icelock.table.plain import AnyTable, PlainTable
+from icelock.table.plain import AnyTable
 from icelock.table.stream import StreamLimits, StreamOffset, TableStream
 
 
@@ -38,10 +38,8 @@ class OpenStream:
             schema_id: of the columns that the query was defined with; None: those of the loaded table.
 
         Raises:
-            PolicyError: invalid options, or a plain table.
+            PolicyError: invalid options.
         """
-        if isinstance(table, PlainTable):
-            raise PolicyError(f"table {name} is plain, and icelock streams encrypted tables: use Iceberg's own Spark runtime for it")
         self._load = load
         self._name = name
         self.rules, self.limits = stream_options(options, branch)

@@ -51,7 +51,7 @@ def stream_source(settings: Settings, options: Mapping[str, str], schema: Struct
         loaded: what ``job_schema`` returned when the DataFrame was made; None for a user's schema.
 
     Raises:
-        PolicyError: invalid options, limits on Spark 4.1, a plain table, or columns that the table does not have.
+        PolicyError: invalid options, limits on Spark 4.1, or columns that the table does not have.
     """
     stream_options(options, None)  # refuses others before anything is asked
     name = schema_read(options).table

@@ -46,7 +46,7 @@ def open_stream(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
     """Return a function for a stream of a table, where it begins, and the limits of its batches.
 
     Raises:
-        PolicyError: invalid options, a plain table, columns that changed, or a place to begin with that is not in the table's history.
+        PolicyError: invalid options, columns that changed, or a place to begin with that is not in the table's history.
     """
     opened = _OpenStream(session, loaded, asked["options"])
     _check_columns(loaded, asked.get("columns"))
