@@ -3,7 +3,8 @@
 1. the entries' columns are read, without deleted entries, and inherited values filled in (``plan.manifest_columns``);
 2. PyIceberg's evaluator checks each partition once;
 3. metrics are read only from blocks that still have entries, and checked for all entries at once (``plan.metrics_mask``);
-4. tasks are made on demand. Until then an entry costs its path, its key and some numbers.
+4. tasks are made on demand. Until then an entry costs its path, its key and some numbers. PyIceberg's entries (``plan.planned_file``)
+   cost an object each, and decode their metrics on demand.
 
 A manifest that the columnar reader cannot read is read row by row, by the same rules; so is one of few entries, and so are all when there
 are few entries in sum and polars is not loaded.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from icelock.metadata.manifest import ManifestFile, checked_entries
 from icelock.plan.manifest_columns import METRICS, ManifestColumns, file_formats, kept
 from icelock.plan.metrics_mask import FileMetrics, ManifestMetrics, may_match
 from icelock.plan.plan_deletes import PUFFIN, VECTOR_COLUMNS, FilesOfSpec, PlanDeletes, VectorsOfManifest
+from icelock.plan.planned_file import planned_entries
 from icelock.plan.task import POSITION_DELETES, DeleteFile, ScanTask, TaskBuilder, make_tasks, secret
 
 if TYPE_CHECKING:
@@ -100,11 +102,11 @@ def plan_manifest(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter,
 
 
 def plan_entries(io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, *, as_columns: bool) -> list[ManifestEntry]:
-    """Return the needed entries of a manifest of data files; with a filter, only blocks that have such entries are read row by row."""
-    if as_columns and entry_filter.field_ids and _is_large(manifest):
+    """Return the needed entries of a manifest of data files; those read as columns have files that decode the rest when asked for it."""
+    if as_columns and _is_large(manifest):
         try:
-            columns, frame, _ = _needed(io, manifest, entry_filter, ())
-            return list(columns.entries(frame))
+            columns, frame, _ = _needed(io, manifest, entry_filter, (), ("snapshot_id",))
+            return list(planned_entries(columns, frame))
         except NotColumnarError as e:
             _tell(manifest, e)
     return data_entries(io, manifest, entry_filter)
@@ -195,14 +197,14 @@ class _ByRow:
 
 
 def _needed(
-    io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, more_field_ids: Iterable[int]
+    io: FileIO, manifest: ManifestFile, entry_filter: EntryFilter, more_field_ids: Iterable[int], more: Sequence[str] = ()
 ) -> tuple[ManifestColumns, pl.DataFrame, list[FileMetrics] | None]:
-    """Return the columns of the needed entries, and their metrics of some columns if any are named."""
+    """Return the columns of the needed entries, ``more`` among them, and their metrics of some columns if any are named."""
     columns = _columns_of(io, manifest)
     field_ids = entry_filter.field_ids.union(more_field_ids)
     # With a filter on partitions, metrics are read later, for what is left.
     at_once = METRICS if field_ids and entry_filter.partition is None else ()
-    frame = columns.live(at_once)
+    frame = columns.live((*at_once, *more))
     if (frame.get_column("content") != 0).any():
         raise NotColumnarError("it holds delete files")
     _check_formats(frame)

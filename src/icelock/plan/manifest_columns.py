@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
@@ -124,16 +124,29 @@ class ManifestColumns:
             FormatError: as ``ManifestFile.fetch_manifest_entry``.
         """
         row_ids = dict(zip(live.get_column("row"), live.get_column("first_row_id"), strict=True))
-        blocks, numbers = self._with(live.get_column("row"))
         found = []
-        for number, entry in zip(numbers, decode_entries(self._schema, blocks, location=self.manifest.manifest_path), strict=True):
+        for number, entry in self._entries(row_ids):
             if number in row_ids:
                 inherit(entry, self.manifest, None)
                 entry.data_file.first_row_id = row_ids[number]
                 found.append(entry)
         return found
 
-    def _with(self, rows: pl.Series) -> tuple[list[AvroBlock], Iterator[int]]:
+    def around(self, row: int) -> Iterator[tuple[int, ManifestEntry]]:
+        """Yield the entries of the block that has the entry with this number, and their numbers; they inherit no row ids.
+
+        Raises:
+            FormatError: as ``ManifestFile.fetch_manifest_entry``.
+        """
+        for number, entry in self._entries([row]):
+            inherit(entry, self.manifest, None)
+            yield number, entry
+
+    def _entries(self, rows: Iterable[int]) -> Iterator[tuple[int, ManifestEntry]]:
+        blocks, numbers = self._with(rows)
+        return zip(numbers, decode_entries(self._schema, blocks, location=self.manifest.manifest_path), strict=True)
+
+    def _with(self, rows: Iterable[int]) -> tuple[list[AvroBlock], Iterator[int]]:
         """Return the blocks of some entries, and the numbers of all entries in them."""
         chosen = sorted({bisect.bisect_right(self._ends, row) for row in rows})
         starts = [0, *self._ends]

@@ -2,10 +2,7 @@
 
 1. The filter is planned in the form of ``plan.filters.exact``: PyIceberg's binding turns ``x < 3000000000`` on an int into "always",
    and its rewriting of ``not`` prunes files whose NaN rows match.
-2. ``p != 1`` on a null partition value has the residual "always true", although a null row does not match. Such predicates
-   get no residual of their own: see ``null_safe``.
-3. ``p < 1`` on a null partition value raises TypeError, and a date after the year 9999 OverflowError. Then the whole filter is the
-   residual.
+2. Residuals with nulls and late dates are wrong, or raise: see ``plan.residuals``.
 
 Delete files are pruned by partition, as data files are, but not by their metrics: a delete file may hold columns that it does not
 compare, and their values say nothing about the rows it deletes.
@@ -41,10 +38,11 @@ from icelock.plan.columnar import EntryFilter, PlannedFiles, columns_pay, plan_d
 from icelock.plan.delete_index import DeleteIndex
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.metrics_visitor import MetricsEvaluator
-from icelock.plan.partition_filter import may_be_wrapped, partition_filter
+from icelock.plan.partition_filter import partition_filter
 from icelock.plan.plan_deletes import PlanDeletes, VectorsOfManifest
+from icelock.plan.planned_file import PlannedTask
+from icelock.plan.residuals import Residuals
 from icelock.plan.task import TaskBuilder
-from icelock.plan.whole_files import null_safe
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -79,17 +77,16 @@ class Planner(ManifestGroupPlanner):
         Raises:
             FormatError: delete files that contradict their data files, see ``DeleteIndex``.
         """
-        index = DeleteIndex(self.table_metadata.specs(), self._types.get)
+        index: DeleteIndex | None = None
         data: list[ManifestEntry] = []
-        for entry in chain.from_iterable(self.plan_manifest_entries(manifests)):
-            if not manifest_entry_filter(entry):
-                continue
+        for entry in filter(manifest_entry_filter, chain.from_iterable(self.plan_manifest_entries(manifests))):
             if entry.data_file.content == DataFileContent.DATA:
                 data.append(entry)
-            else:
-                index.add(entry)
-        residuals: dict[int, Callable[[DataFile], Any]] = {}
-        return [self._task(entry, index, residuals) for entry in data]
+                continue
+            index = index or DeleteIndex(self.table_metadata.specs(), self._types.get)
+            index.add(entry)
+        residuals = Residuals(self.table_metadata.schema(), self.table_metadata.specs(), self.row_filter)
+        return [PlannedTask(entry.data_file, set() if index is None else index.for_data_file(entry), residuals) for entry in data]
 
     def planned(self, manifests: Iterable[ManifestFile]) -> tuple[PlanDeletes, Iterator[PlannedFiles]]:
         """Return the delete files, already read, and the needed data files of one manifest after the other, each read shortly before.
@@ -188,13 +185,6 @@ class Planner(ManifestGroupPlanner):
     def _empty_files(self) -> bool:
         return strtobool(self.options.get("include_empty_files", "false"))
 
-    def _task(self, entry: ManifestEntry, index: DeleteIndex, residuals: dict[int, Callable[[DataFile], Any]]) -> FileScanTask:
-        file = entry.data_file
-        if file.spec_id not in residuals:
-            residuals[file.spec_id] = self._build_residual_evaluator(file.spec_id)
-        residual = residuals[file.spec_id](file).residual_for(file.partition)
-        return FileScanTask(file, delete_files=index.for_data_file(entry), residual=residual)
-
     @cached_property
     def _types(self) -> dict[int, IcebergType]:
         return {field_id: schema.find_type(field_id) for schema in reversed(self.schemas) for field_id in schema.field_ids}
@@ -207,16 +197,6 @@ class Planner(ManifestGroupPlanner):
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
         return on_sound_manifests(super()._build_manifest_evaluator(spec_id), self.table_metadata, spec_id)
-
-    def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], Any]:
-        build = super()._build_residual_evaluator(spec_id)
-        schema, spec = self.table_metadata.schema(), self.table_metadata.specs()[spec_id]
-
-        def residual(data_file: DataFile) -> Any:
-            trusted = not may_be_wrapped(schema, spec, data_file.partition)
-            return _Residual(build(data_file) if trusted else None, self.row_filter)
-
-        return residual
 
 
 def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
@@ -237,20 +217,3 @@ def side_by_side(work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
     finally:
         for future in running:
             future.cancel()
-
-
-class _Residual:
-    """What is left of a filter to check; all of it if the evaluator is None, as the partition proves nothing."""
-
-    def __init__(self, evaluator: Any | None, row_filter: BooleanExpression) -> None:
-        self._evaluator = evaluator
-        self._row_filter = row_filter
-
-    def residual_for(self, partition: Any) -> BooleanExpression:
-        if self._evaluator is None or not null_safe(self._row_filter):
-            return self._row_filter
-        try:
-            residual: BooleanExpression = self._evaluator.residual_for(partition)
-        except (TypeError, OverflowError, ValueError):  # a null partition value was compared, or a date outside the calendar
-            return self._row_filter
-        return residual

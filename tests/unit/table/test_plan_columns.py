@@ -43,7 +43,7 @@ from icelock.io.avro.read import AvroFile
 from icelock.io.file_io import open_input
 from icelock.io.plain_input import PlainBytes
 from icelock.keys.entropy import SystemEntropy, mint_file_key
-from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile
+from icelock.metadata.manifest import DataFile, ManifestEntry, ManifestFile, decode_entries, set_place
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.plan.manifest_columns import ManifestColumns
 from icelock.plan.planner import Planner
@@ -327,7 +327,8 @@ def seen(plan: Any, *arguments: Any) -> Any:
 def files(place: Place) -> list[str]:
     """All that PyIceberg's tasks say of their files."""
     plain = ([dict(value) if isinstance(value, Mapping) else value for value in task.file._data] for task in place.planned)
-    return [repr((values, task.file.spec_id, task.residual)) for values, task in zip(plain, place.planned, strict=True)]
+    besides = ((f.spec_id, f.sequence_number, f.file_sequence_number, f.fresh) for f in (task.file for task in place.planned))
+    return [repr((values, *more, task.residual)) for values, more, task in zip(plain, besides, place.planned, strict=True)]
 
 
 @settings(
@@ -344,7 +345,8 @@ def test_both_ways_give_the_same_tasks_in_the_same_order(place: Place, case: tup
         event(f"the plan is {wanted.__name__ if isinstance(wanted, type) else bool(wanted[0])}")
         assert seen(place.by_columns, manifests, row_filter) == wanted, row_filter
         whole = files(place)
-        assert seen(place.files, manifests, row_filter) == wanted, row_filter
+        with patch("icelock.plan.columnar._FEW_OF_ONE", 0):
+            assert seen(place.files, manifests, row_filter) == wanted, row_filter
         assert files(place) == whole
 
 
@@ -512,6 +514,43 @@ def test_a_manifest_of_few_entries_is_read_row_by_row(place: Place, listed: tupl
         found, planned = place.planner(ex.AlwaysTrue()).planned([relisted(manifest, **counts)])
         assert [repr(task) for files in planned for task in files.tasks(found)] == seen(place.by_row, [manifest], ex.AlwaysTrue())[0]
     assert read.call_count == as_columns
+
+
+def test_entries_are_decoded_when_more_is_asked_of_a_file_than_readers_need(place: Place) -> None:
+    """Then those of its block, once; what was set before stays."""
+    with (
+        patch("icelock.plan.columnar._FEW_OF_ONE", 0),
+        patch("icelock.plan.manifest_columns.decode_entries", wraps=decode_entries) as decode,
+    ):
+        place.files([sample(place)], ex.GreaterThan("number", 0))
+        first, second = [task.file for task in place.planned]
+        shown = [
+            (f.file_path, f.file_format, f.partition, f.record_count, f.file_size_in_bytes, f.first_row_id, f.content)
+            for f in (first, second)
+        ]
+        assert shown == [
+            (f"file:/t/{number}.parquet", FileFormat.PARQUET, Record(number), 10, 1000, 1000 + 10 * number, DataFileContent.DATA)
+            for number in (1, 2)
+        ]
+        assert not decode.called
+        first.first_row_id = 7
+        set_place(second, path="file:/t/moved.parquet", size=2000, key_metadata=b"key")
+        assert first.value_counts == {2: 10}
+        assert decode.call_count == 1
+    assert (first.first_row_id, first.file_path) == (7, "file:/t/1.parquet")
+    assert (second.file_path, second.file_size_in_bytes, second.key_metadata) == ("file:/t/moved.parquet", 2000, b"key")
+    assert second.first_row_id == 1020
+
+
+def test_a_residual_is_what_the_partition_leaves_open(place: Place) -> None:
+    """The files have the numbers 0, 1 and 2 (spec, "Scan Planning": a predicate that a partition decides is not in the residual)."""
+    open_ = ex.EqualTo("big", 5)
+    with patch("icelock.plan.columnar._FEW_OF_ONE", 0):
+        place.files([sample(place)], ex.And(ex.GreaterThan("number", 0), open_))
+        assert [(task.file.partition[0], task.residual) for task in place.planned] == [(1, open_), (2, open_)]
+        place.files([sample(place)], ex.Or(ex.GreaterThan("number", 1), open_))
+    assert [task.residual for task in place.planned[-1:]] == [ex.AlwaysTrue()]
+    assert [task.residual for task in place.planned[:-1]] == [open_] * 2
 
 
 def with_block(place: Place, manifest: Any, change: Any) -> Any:
