@@ -14,6 +14,15 @@ refused = patch.object(PyArrowFile, "open", side_effect=PermissionError(13, "Per
 refused.start()
 """
 
+# A script that says what Java 8 says.
+_JAVA_8: Final = """
+import os
+from pathlib import Path
+Path("java-8/bin").mkdir(parents=True, exist_ok=True)
+Path("java-8/bin/java").write_text("#!/bin/sh\\necho 'openjdk version \\"1.8.0_392\\"' >&2\\n")
+Path("java-8/bin/java").chmod(0o755)
+os.environ["JAVA_HOME"] = f"{Path.cwd()}/java-8"
+"""
 # fmt: off
 
 COMMANDS: Final = (
@@ -33,5 +42,7 @@ COMMANDS: Final = (
     Mistake(title="A level of rotation that is none", code="icelock rotate lake.shop.orders --level dek", says=("dek", "kek", "data"), most=5, why="There is no such level.", remedy="Choose one that it lists ([rotate](how-to/rotate.md))."),
     Mistake(title="An option of compaction that is none", code="icelock compact lake.shop.orders --option min-input-file=2", says=("min-input-file", "min-input-files"), why="There is no such option.", remedy="Take the one that it offers."),
     Mistake(title="A wrong filter", code="icelock compact lake.shop.orders --where \"ctiy = 'Oslo'\"", says=("'ctiy'", "did you mean 'city'?"), why="The table has no such column.", remedy="Take the one that it offers."),
+    Mistake(title="An old Java", code="icelock demo", before=_JAVA_8, says=("JDK 17 or 21", "java-8/bin/java is Java 8", "JAVA_HOME"), why="`JAVA_HOME` goes before the `PATH`, and names a JDK that Spark 4 does not run on. A session that PySpark makes says `[JAVA_GATEWAY_EXITED]`, after Java's `UnsupportedClassVersionError`.", remedy="Install a JDK 17 or 21, and let `JAVA_HOME` name its folder."),
+    Mistake(title="A folder for Java that has none", code="icelock demo", before="import os\nos.environ['JAVA_HOME'] = '/nowhere'", says=("JDK 17 or 21", "/nowhere, has no bin/java"), why="`JAVA_HOME` goes before the `PATH`.", remedy="Correct or unset it."),
 )
 SECTIONS: Final = {"On the command line": COMMANDS}

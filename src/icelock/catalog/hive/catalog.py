@@ -38,6 +38,7 @@ from thrift.Thrift import TException
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
 from icelock.catalog.commit.loadable import MetadataForm
+from icelock.catalog.commit.outcome import unanswered
 from icelock.catalog.commit.pointer import PointerStore, PointerTurn, named_metadata
 from icelock.catalog.commit.store import TableForm
 from icelock.catalog.hive.client import MetastoreClient
@@ -159,7 +160,7 @@ class HiveStore(PointerStore[HiveCatalog]):
             try:
                 client = stack.enter_context(catalog._client)
             except (TException, OSError) as e:
-                raise CommitFailedException(f"no metastore answers at {catalog.properties.get('uri')}: {e}; nothing was changed") from e
+                raise unanswered("metastore", e) from e
             yield client
 
     def named(self, name: Identifier) -> str | None:

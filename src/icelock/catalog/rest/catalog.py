@@ -21,7 +21,6 @@ from uuid import UUID
 from pyiceberg.catalog.rest import Capability, CreateTableRequest, TableResponse
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
 from pyiceberg.exceptions import (
-    CommitFailedException,
     CommitStateUnknownException,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -37,7 +36,7 @@ from requests import HTTPError, RequestException
 
 from icelock import properties as names
 from icelock.catalog.base import EncryptedCatalog
-from icelock.catalog.commit.outcome import check_new
+from icelock.catalog.commit.outcome import check_new, unanswered
 from icelock.catalog.commit.store import Store, TableForm
 from icelock.catalog.named import without_kms
 from icelock.catalog.rest.answer import TableAnswer, best_credentials, end_of
@@ -132,7 +131,7 @@ class RestStore(Store[RestCatalog]):
         except (RequestException, RESTError) as e:
             if isinstance(e, AnswerError) or not (may_be_done(e) or not_sent(e)):
                 raise  # another try would get the same
-            raise CommitFailedException(f"no REST server answers at {self.catalog.uri}: {e}; nothing was changed") from e
+            raise unanswered("REST server", e) from e
         yield RestTurn(self.catalog, name, answer)
 
     replaces_snapshots = False

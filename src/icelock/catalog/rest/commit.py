@@ -38,7 +38,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from pyiceberg.typedef import UTF8, Identifier
 from requests import RequestException, Response
 
-from icelock.catalog.commit.outcome import check_new, waits
+from icelock.catalog.commit.outcome import check_new, unanswered, waits
 from icelock.catalog.commit.store import Change, StoreTurn
 from icelock.catalog.rest.answer import TableAnswer
 from icelock.catalog.rest.evidence import doubt, has_commit, lost_in_answer, nothing_done, what_tells
@@ -100,7 +100,7 @@ class RestTurn(StoreTurn):
             return self._refused(change, e)
         except RequestException as e:
             if not_sent(e):
-                raise CommitFailedException(f"no REST server answers at {self._catalog.uri}: {e}; nothing was changed") from e
+                raise unanswered("REST server", e) from e
             return self._unanswered(change, e)
         except NotImplementedError:
             self.stage = Stage.PREPARING  # there is no such endpoint, so nothing was sent
