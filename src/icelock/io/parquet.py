@@ -24,18 +24,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
-from pyiceberg.io import InputFile, InputStream
+from pyiceberg.io import InputFile
 
 from icelock import metrics
 from icelock.errors import FormatError, IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.format import parquet_crypto as crypto
 from icelock.format.key_metadata import FileKey, KeyMetadata
+from icelock.io.locations import has_scheme, split_location
 from icelock.io.plain_input import key_is_missing
-from icelock.io.raw import Source, read_up_to
+from icelock.io.raw import Source, read_up_to, size_of
 
 MIN_PYARROW: Final = 25
 _END_READ: Final = 1 << 16
 """What Arrow first reads of a file's end; smaller files are read whole."""
+_WHOLE_READ: Final = 1 << 20
+"""The same of files that are not on a local disk: up to here two requests more take longer than the bytes."""
 # INT96 has nanoseconds in the file, but Iceberg reads it as timestamptz in microseconds.
 _READER: Final[dict[str, Any]] = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": True}
 _MOST_SECONDS: Final = 2**63 // 1_000_000
@@ -164,7 +167,7 @@ class ParquetInput:
 
     def _encrypted_file(self, key_metadata: KeyMetadata, size: int) -> pq.ParquetFile:
         """Return Arrow's page reader, which uses the footer that was checked, including its algorithm."""
-        end = self._read(max(0, size - _END_READ), size)
+        end = self._read(0 if size <= (_END_READ if _is_local(self.location) else _WHOLE_READ) else size - _END_READ, size)
         whole = len(end) == size
         self._check_magic(
             end[: len(crypto.ENCRYPTED_MAGIC)] if whole else self._read(0, len(crypto.ENCRYPTED_MAGIC)), end[-len(crypto.ENCRYPTED_MAGIC) :]
@@ -179,7 +182,7 @@ class ParquetInput:
         return pq.ParquetFile(pa.BufferReader(end) if whole else self._stream, metadata=metadata, **_READER)
 
     def _checked_size(self, expected: int | None) -> int:
-        found = _size(self._stream)
+        found = size_of(self._stream)
         if expected is not None and found != expected:
             raise IntegrityError(
                 f"{self.location} has {found} bytes on storage, its key metadata says {expected}: "
@@ -249,14 +252,8 @@ def is_arrows(error: BaseException) -> bool:
     return type(error) is OSError and error.errno is None and not _STORAGE_ERROR.search(str(error))
 
 
-def _size(stream: InputStream) -> int:
-    size = getattr(stream, "size", None)
-    if callable(size):
-        return int(size())
-    stream.seek(0, 2)
-    length = int(stream.tell())
-    stream.seek(0)
-    return length
+def _is_local(location: str) -> bool:
+    return not has_scheme(location) or split_location(location).scheme == "file"
 
 
 def _plain_error(location: str, first: bytes, error: BaseException) -> IcelockError:

@@ -32,6 +32,17 @@ class Sink(Protocol):
         """Make the written bytes durable, and release the stream."""
 
 
+def size_of(stream: Any) -> int:
+    """Return the length of an open file, which is at its beginning afterwards."""
+    size = getattr(stream, "size", None)
+    if callable(size):
+        return int(size())
+    stream.seek(0, 2)
+    length = int(stream.tell())
+    stream.seek(0)
+    return length
+
+
 def read_up_to(raw: Source, view: memoryview) -> int:
     """Fill ``view`` from ``raw`` and return the number of bytes, fewer only if ``raw`` ends."""
     readinto = getattr(raw, "readinto", None)

@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from icelock.errors import IntegrityError
 from icelock.format.key_metadata import KeyMetadata
+from icelock.io.raw import size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,12 @@ def check_size(stored: InputFile | OutputFile, written: int) -> None:
     Raises:
         IntegrityError: it has fewer or more.
     """
-    found = len(stored)
+    _check_size(stored.location, len(stored), written)
+
+
+def _check_size(location: str, found: int, written: int) -> None:
     if found != written:
-        raise IntegrityError(f"{stored.location} has {found} bytes on storage, {written} were written: the storage lost some; write again")
+        raise IntegrityError(f"{location} has {found} bytes on storage, {written} were written: the storage lost some; write again")
 
 
 def check_stored(io: FileIO, location: str, *, size: int, magic: bytes) -> None:
@@ -41,9 +45,8 @@ def check_stored(io: FileIO, location: str, *, size: int, magic: bytes) -> None:
     Raises:
         IntegrityError: storage does not have the bytes that were written, or they are not encrypted.
     """
-    stored = io.new_input(location)
-    check_size(stored, size)
-    with stored.open() as stream:
+    with io.new_input(location).open() as stream:  # which asks object storage for its size, once
+        _check_size(location, size_of(stream), size)
         first = bytes(stream.read(len(magic)))
     if first != magic:
         raise IntegrityError(f"{location} begins with {first!r}, not {magic!r}: it is not encrypted; do not commit it")

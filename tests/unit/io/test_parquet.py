@@ -46,6 +46,49 @@ def path(tmp_path: Path) -> Path:
     return write(tmp_path / "data.parquet")
 
 
+class Ranges(io.FileIO):
+    """A file that remembers where it was read; what is read on from there is the same place."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.places: list[int] = []
+        self._end = -1
+
+    def readinto(self, buffer: Any, /) -> int:
+        if self.tell() != self._end:
+            self.places.append(self.tell())
+        got = super().readinto(buffer)
+        self._end = self.tell()
+        return got
+
+
+@pytest.mark.parametrize(
+    ("location", "rows", "places"), [("s3://lake/x.parquet", 80_000, 1), ("s3://lake/x.parquet", 200_000, 2), ("file:///x", 80_000, 2)]
+)
+def test_a_file_of_less_than_a_mib_is_read_at_once_from_object_storage(tmp_path: Path, location: str, rows: int, places: int):
+    """Each place is a request of it. Of other files, the end is read first; then the first bytes and the columns, side by side."""
+    table = pa.table({"a": range(rows)})
+    path = tmp_path / "data.parquet"
+    pq.write_table(table, path, encryption_properties=encryption_properties(FileKey(dek=SecretBytes(DEK), aad_prefix=AAD)))
+    assert (path.stat().st_size < 1 << 20) is (rows == 80_000)
+    stream = Ranges(path)
+
+    class Stored(InputFile):
+        def __len__(self) -> int:
+            return path.stat().st_size
+
+        def exists(self) -> bool:
+            return True
+
+        def open(self, seekable: bool = True) -> Any:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's signature
+            return stream
+
+    with ParquetInput(Stored(location), key(length=path.stat().st_size)) as source:
+        found = pa.Table.from_batches(source.batches(0, source.leaf_paths([0]), rows))
+    assert found.equals(table)
+    assert len(stream.places) == places
+
+
 @pytest.mark.parametrize("length", [16, 24, 32])
 def test_a_file_opens_with_its_key_metadata(tmp_path: Path, length: int):
     dek = bytes(range(length))
