@@ -94,7 +94,7 @@ FILTERS: Final = (
 )
 
 ROWS: Final = (
-    Mistake(title="A column that the table does not have", code='table.append(rows.rename_columns(["id", "ctiy", "at"]))', says=("'ctiy'", "union_by_name", "did you mean 'city'?"), why="Rows are matched by the names of columns.", remedy="Rename it, or add it to the table first."),
+    Mistake(title="A column that the table does not have", code='table.append(rows.rename_columns(["id", "ctiy", "at"]))', says=("'ctiy'", "update_schema", "did you mean 'city'?"), why="Rows are matched by the names of columns.", remedy="Rename it, or add it to the table first."),
     Mistake(title="A required column is missing", code='table.append(rows.drop(["id"]))', says=("'id'", "required"), why="Every row needs a value there.", remedy="Give the column."),
     Mistake(title="A null in a required column", code='table.append(pa.table({"id": pa.array([None], pa.int64())}))', says=("'id'", "required", "null"), why="As above.", remedy="Give values, or make the column optional."),
     Mistake(title="A column of another type", code='table.append(pa.table({"id": ["four"]}))', says=("'id'", "long", "string"), why="Values are not converted where something could be lost.", remedy="Cast the column: `rows.cast(...)`."),

@@ -45,6 +45,25 @@ def to_millis(moment: object, *, name: str) -> int:
     )
 
 
+def to_bound(moment: object, *, name: str) -> int:
+    """Return the time from which, or up to which, something is read, as ``to_millis``; 0 is before everything.
+
+    Raises:
+        PolicyError: see ``to_millis``; or a negative number, or one that is likely to be seconds.
+    """
+    millis = to_millis(moment, name=name)
+    return millis if isinstance(moment, datetime) else _not_seconds(millis, name=name)
+
+
+def _not_seconds(millis: int, *, name: str) -> int:
+    """Refuse what is before 1970, and what would be since March 1973 if it were seconds; less is as good as 0."""
+    if millis < 0:
+        raise PolicyError(f"{name} is {millis}; ms since 1970 are 0 or more")
+    if millis < _LEAST_MS <= millis * 1000:
+        raise PolicyError(f"{name} is {millis}, which as ms since 1970 is before March 1973: for seconds give {millis * 1000}")
+    return millis
+
+
 def to_limit(moment: object, *, name: str) -> int:
     """Return the time before which something is old, as ms since 1970 in UTC; ``name`` is the argument's.
 
@@ -94,7 +113,7 @@ def parse_moment(name: str, text: str) -> int:
     """
     stripped = text.strip()
     if is_number(stripped.removeprefix("-")):
-        return int(stripped)
+        return _not_seconds(int(stripped), name=f"option {name}")
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError as e:

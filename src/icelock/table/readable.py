@@ -21,10 +21,11 @@ from pyiceberg.table.snapshots import Snapshot
 from icelock.metadata.schema_paths import column_list
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.plan.filters.text import parse_filter
+from icelock.table.arguments import checked_flag, checked_id_or_none, checked_limit
 from icelock.table.described import CATALOG
 from icelock.table.inspect import InspectTable
 from icelock.table.moments import to_millis
-from icelock.table.scan import DataScan, IncrementalAppendScan, checked_limit
+from icelock.table.scan import DataScan, IncrementalAppendScan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,7 +67,7 @@ class ReadableTable:
             row_filter=parse_filter(row_filter),
             selected_fields=column_list(selected_fields, argument="selected_fields"),
             case_sensitive=case_sensitive,
-            snapshot_id=snapshot_id,
+            snapshot_id=checked_id_or_none(snapshot_id, name="snapshot_id"),
             options={**(options or {}), **({} if table.catalog is None else {CATALOG: table.catalog.name})},
             limit=checked_limit(limit),
             catalog=None,
@@ -111,9 +112,9 @@ class ReadableTable:
             row_filter=parse_filter(row_filter),
             selected_fields=column_list(selected_fields, argument="selected_fields"),
             case_sensitive=case_sensitive,
-            from_snapshot_id=from_snapshot_id_exclusive,
+            from_snapshot_id=checked_id_or_none(from_snapshot_id_exclusive, name="from_snapshot_id_exclusive"),
             from_snapshot_inclusive=False,
-            to_snapshot_id=to_snapshot_id_inclusive,
+            to_snapshot_id=checked_id_or_none(to_snapshot_id_inclusive, name="to_snapshot_id_inclusive"),
             options=dict(options or {}),
             limit=checked_limit(limit),
         )
@@ -154,9 +155,19 @@ class ReadableTable:
         """
         from icelock.table.changes import bounds, changelog  # noqa: PLC0415 - not with every table that is loaded
 
-        scan = self.scan(row_filter, tuple(selected_fields), case_sensitive)
-        between = bounds.Bounds(start=start_snapshot_id, end=end_snapshot_id, since=start_timestamp, until=end_timestamp, branch=branch)
-        wanted = changelog.Wanted(identifier_fields=tuple(identifier_fields), updates=updates, net_changes=net_changes)
+        scan = self.scan(row_filter, column_list(selected_fields, argument="selected_fields"), case_sensitive)
+        between = bounds.Bounds(
+            start=checked_id_or_none(start_snapshot_id, name="start_snapshot_id"),
+            end=checked_id_or_none(end_snapshot_id, name="end_snapshot_id"),
+            since=start_timestamp,
+            until=end_timestamp,
+            branch=branch,
+        )
+        wanted = changelog.Wanted(
+            identifier_fields=column_list(identifier_fields, argument="identifier_fields"),
+            updates=checked_flag(updates, name="updates"),
+            net_changes=checked_flag(net_changes, name="net_changes"),
+        )
         return changelog.Changes(scan, between, wanted)
 
     def to_polars(self) -> pl.LazyFrame:

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import import_module
-from numbers import Integral
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -55,15 +54,6 @@ from icelock.table.streamed import ArrowStream
 
 P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
-
-
-def checked_limit(limit: object) -> int | None:
-    """Return a scan's limit; anything but a whole number from 0 on, or None, is a PolicyError."""
-    if limit is None:
-        return None
-    if isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) >= 0:
-        return int(limit)
-    raise PolicyError(f"limit is {limit!r}; it must be a whole number of rows, such as limit=10")
 
 
 class Filtered(DescribedScan):

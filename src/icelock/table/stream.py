@@ -154,7 +154,7 @@ class TableStream:
         """
         rules = self._rules
         if rules.after is not None:
-            return self._behind(self._history[self._place(rules.after, f"option {START_SNAPSHOT}:")])
+            return self._behind(self._history[self._option_place(rules.after)])
         if not self._history:
             return BEGINNING
         if rules.now:
@@ -260,18 +260,38 @@ class TableStream:
             snapshot = self._history[place]
             yield place, snapshot, start if place == first else StreamOffset(snapshot.snapshot_id, 0)
 
+    def _option_place(self, snapshot_id: int) -> int:
+        """Return the place of the snapshot that an option names."""
+        found = self._found(snapshot_id)
+        if found is None:
+            raise PolicyError(
+                f"table {self._name}: option {START_SNAPSHOT} is {snapshot_id}, which is not in the history of branch {self._rules.branch} "
+                f"({self._begins()}): the id is wrong, or the snapshot was expired or rolled back. {self._name}.snapshots has the "
+                "ids of those that there are; without the option a stream begins with all rows"
+            )
+        return found
+
     def _place(self, snapshot_id: int, who: str) -> int:
-        for place, snapshot in enumerate(self._history):
-            if snapshot.snapshot_id == snapshot_id:
-                return place
-        known = self._metadata.snapshot_by_id(snapshot_id)
-        why = "it was expired, or the checkpoint is of another table" if known is None else "the branch was rolled back behind it"
-        oldest = f"it begins with {self._history[0].snapshot_id}, of {self._history[0].timestamp_ms} ms" if self._history else "it is empty"
-        raise PolicyError(
-            f"table {self._name}: {who} snapshot {snapshot_id}, which is not in the history of branch {self._rules.branch} ({oldest}): "
-            f"{why}. What came after it may be missing in the stream: begin with a new checkpoint, and {START_SNAPSHOT}, {FROM_TIMESTAMP} "
-            "or all rows (none of both). Keep snapshots longer than a stream stands still: history.expire.max-snapshot-age-ms"
-        )
+        """Return the place of a snapshot of the checkpoint."""
+        found = self._found(snapshot_id)
+        if found is None:
+            known = self._metadata.snapshot_by_id(snapshot_id)
+            why = "it was expired, or the checkpoint is of another table" if known is None else "the branch was rolled back behind it"
+            raise PolicyError(
+                f"table {self._name}: {who} snapshot {snapshot_id}, which is not in the history of branch {self._rules.branch} "
+                f"({self._begins()}): {why}. What came after it may be missing in the stream: begin with a new checkpoint, and "
+                f"{START_SNAPSHOT}, {FROM_TIMESTAMP} or all rows (none of both). Keep snapshots longer than a stream stands still: "
+                "history.expire.max-snapshot-age-ms"
+            )
+        return found
+
+    def _found(self, snapshot_id: int) -> int | None:
+        return next((place for place, snapshot in enumerate(self._history) if snapshot.snapshot_id == snapshot_id), None)
+
+    def _begins(self) -> str:
+        if not self._history:
+            return "it is empty"
+        return f"it begins with {self._history[0].snapshot_id}, of {self._history[0].timestamp_ms} ms"
 
     def _of(self, snapshot: Snapshot, begin: StreamOffset) -> list[ScanTask]:
         """Return the files that a snapshot gives to the stream."""

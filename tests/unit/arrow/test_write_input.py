@@ -206,7 +206,7 @@ def test_every_misfit_is_named_at_once(tmp_path):
     with pytest.raises(PolicyError) as caught:
         write(tmp_path, table)
     assert isinstance(caught.value, ValueError)
-    for text in ("'more', 'new'", "column 'id' is required, and the input lacks it", "column 's' is string", "union_by_name"):
+    for text in ("'more', 'new'", "column 'id' is required, and the input lacks it", "column 's' is string", "update_schema"):
         assert text in str(caught.value)
     assert files_in(tmp_path) == []
 

@@ -183,7 +183,7 @@ def test_where_a_stream_begins(table):
     assert later == BEGINNING
     table.append(rows(4))
     assert batches(stream(table, now=True), start=now) == [[4]]
-    with pytest.raises(PolicyError, match="option start-snapshot-id: snapshot 5, which is not in the history"):
+    with pytest.raises(PolicyError, match="option start-snapshot-id is 5, which is not in the history"):
         stream(table, after=5).initial()
 
 

@@ -195,7 +195,8 @@ class _Compiler:
         if extra:
             listed = ", ".join(repr(prefix + name) for name in extra)
             near = near_columns(extra, known - set(names))
-            self.problems.append(f"the table has no column {listed} (add it with union_by_name, or drop it from the input){near}")
+            remedy = "add it to the table by update_schema, in SQL by ALTER TABLE ... ADD COLUMN, or drop it from the input"
+            self.problems.append(f"the table has no column {listed} ({remedy}){near}")
         slots = []
         for field in fields:
             index = names.index(field.name) if field.name in names else None

@@ -12,9 +12,17 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from icelock.errors import PolicyError
 from icelock.spark.settings.options import (
+    AS_OF_TIMESTAMP,
     BRANCH,
+    COLUMNS,
+    END_SNAPSHOT_ID,
+    END_TIMESTAMP,
     PATH,
+    READ,
+    SNAPSHOT_ID,
+    START_TIMESTAMP,
     TABLE,
+    TAG,
     ReadOptions,
     TableName,
     integer,
@@ -33,6 +41,14 @@ _NOW: Final = "now"
 # Spark's own of a query that writes.
 _OF_QUERIES: Final = ("checkpointlocation", "queryname")
 _OPTIONS: Final = (START_SNAPSHOT, FROM_TIMESTAMP, MAX_FILES, MAX_ROWS, SKIP_OVERWRITES, SKIP_DELETES, BRANCH)
+# Options of batch reads, and what a stream has instead.
+_NO_END: Final = "a stream has no end: leave it out, or read once with spark.read"
+_NO_MOMENT: Final = f"a stream goes on from where it begins: set {START_SNAPSHOT} or {FROM_TIMESTAMP}, or read once with spark.read"
+_OF_BATCHES: Final = {
+    COLUMNS: "option columns is for batch reads: choose the columns of a stream with .select",
+    **{name: f"option {name} is for batch reads: {_NO_END}" for name in (END_SNAPSHOT_ID, END_TIMESTAMP)},
+    **{name: f"option {name} is for batch reads: {_NO_MOMENT}" for name in (SNAPSHOT_ID, AS_OF_TIMESTAMP, START_TIMESTAMP, TAG)},
+}
 _NAMES: Final = {**{name: name for name in _OPTIONS}, **{name.removeprefix(_PREFIX): name for name in _OPTIONS}}
 
 
@@ -43,7 +59,7 @@ def stream_options(options: Mapping[str, str], branch: str | None) -> tuple[Stre
         PolicyError: an unknown option, one that is given twice, two that exclude each other, or an invalid value.
     """
     given: dict[str, str] = {}
-    for name, value in known_options(options, (*_NAMES, TABLE), "stream").items():
+    for name, value in known_options(options, (*_NAMES, TABLE), "stream", _OF_BATCHES.get).items():
         if name in {PATH, TABLE}:
             continue
         if _NAMES[name] in given:
@@ -76,6 +92,7 @@ def schema_read(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     only = [name for name in given if name in _NAMES and name not in {START_SNAPSHOT, BRANCH}]
     if not only:
+        known_options(options, (*READ, *_OPTIONS), "read or a stream")
         return ReadOptions.parse(options)
     rules, _ = stream_options(options, None)
     return ReadOptions(table=named_table(given, "load"), branch=None if rules.branch == MAIN_BRANCH else rules.branch)

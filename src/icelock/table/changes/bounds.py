@@ -15,11 +15,11 @@ from datetime import datetime
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from icelock.errors import ExpiredSnapshotError, PolicyError
 from icelock.table.commit.branches import no_such_ref
-from icelock.table.moments import to_millis
+from icelock.table.moments import to_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class Bounds:
         first = self.start if since is None else _before(line, since)
         if until is not None:
             ended = [one for one in ended if one.timestamp_ms <= until]
+        if not line and self.start is not None:
+            raise PolicyError(f"the start, snapshot {self.start}, is not in the table's metadata; it has no snapshots on this branch")
         return _after(metadata, ended, first) if ended else []
 
     def _times(self) -> tuple[int | None, int | None]:
@@ -57,7 +59,7 @@ class Bounds:
             if snapshot_id is not None and moment is not None:
                 raise PolicyError(f"{name}_snapshot_id and {name}_timestamp are both given; give one of them")
         since, until = (
-            None if moment is None else to_millis(moment, name=name)
+            None if moment is None else to_bound(moment, name=name)
             for name, moment in (("start_timestamp", self.since), ("end_timestamp", self.until))
         )
         if since is not None and until is not None and since >= until:
@@ -127,7 +129,9 @@ def _after(metadata: TableMetadata, line: list[Snapshot], start: int | None) -> 
 
 def _way_on(line: list[Snapshot]) -> str:
     oldest, newest = line[-1], line[0]
-    begin = oldest.snapshot_id if oldest.parent_snapshot_id is None else oldest.parent_snapshot_id
+    # What the oldest one took away went with the snapshot before it: then its own changes cannot be read.
+    takes_away = oldest.summary is None or oldest.summary.operation not in {Operation.APPEND, Operation.REPLACE}
+    begin = oldest.snapshot_id if oldest.parent_snapshot_id is None or takes_away else oldest.parent_snapshot_id
     return (
         f"Read the whole table at snapshot {newest.snapshot_id} once and its changes from there; or, if what came before does not matter, "
         f"begin at {begin}, the earliest start that is left"

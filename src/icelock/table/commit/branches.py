@@ -22,13 +22,14 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnapshots
 
 from icelock.errors import PolicyError
+from icelock.table.arguments import checked_id
 from icelock.table.moments import to_millis
 
 
 def no_such_ref(refs: Mapping[str, SnapshotRef], name: str, kind: str | None = None) -> str:
     """Return the message for a name that is not a branch or tag of a table; with ``kind``, not a ``branch`` or not a ``tag``."""
     have = sorted(other for other, ref in refs.items() if kind in {None, ref.snapshot_ref_type})
-    near = difflib.get_close_matches(name, have, n=1)
+    near = difflib.get_close_matches(str(name), have, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"has no {kind or 'branch or tag'} {name!r}; {hint}it has: {', '.join(have) or 'none'}"
 
@@ -225,7 +226,7 @@ class ManageSnapshots(IcebergManageSnapshots):
 
     def _check_snapshot(self, snapshot_id: int | None) -> None:
         metadata = self._transaction.table_metadata
-        if snapshot_id is None or metadata.snapshot_by_id(snapshot_id) is None:
+        if snapshot_id is None or metadata.snapshot_by_id(checked_id(snapshot_id, name="snapshot_id")) is None:
             raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those that it has")
 
 

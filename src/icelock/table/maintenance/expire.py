@@ -35,6 +35,7 @@ from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import RemoveEncryptionKeyUpdate
 from icelock.shown import Shown
+from icelock.table.arguments import checked_id
 from icelock.table.commit.protocol import given_up, retries_of, retrying
 from icelock.table.maintenance.deletable import Home, files_of, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.retention import Expirable, dead_keys, expirable
@@ -95,7 +96,7 @@ class ExpireSnapshots(IcebergExpireSnapshots):
             PolicyError: the table has no snapshot of this id, or a branch or tag names it.
         """
         metadata, name = self._table.metadata, ".".join(self._table.name())
-        if isinstance(snapshot_id, bool) or metadata.snapshot_by_id(snapshot_id) is None:
+        if metadata.snapshot_by_id(checked_id(snapshot_id, name="snapshot_id")) is None:
             raise PolicyError(f"table {name} has no snapshot {snapshot_id!r}; table.inspect.snapshots() lists those it has")
         if named := ", ".join(repr(ref) for ref, there in sorted(metadata.refs.items()) if there.snapshot_id == snapshot_id):
             raise PolicyError(f"snapshot {snapshot_id} of table {name} cannot expire: {named} names it; drop that first")
