@@ -345,6 +345,8 @@ def _operation(snapshot: Snapshot) -> Operation | None:
 
 
 def _has_only_its_own(snapshot: Snapshot) -> bool:
-    """Whether the table was empty before a snapshot: an expiry takes away which one that was."""
+    """Whether the table was empty before a snapshot (an expiry takes away which one that was), as it never was before a compaction."""
+    if _operation(snapshot) == Operation.REPLACE:
+        return False
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
     return "total-data-files" in summary and summary["total-data-files"] == summary.get("added-data-files", "0")

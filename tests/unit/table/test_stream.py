@@ -125,6 +125,18 @@ def test_a_batch_may_end_within_a_snapshot_and_others_add_to_the_table(table):
     assert sorted(ids(stream(table), BEGINNING, one) + ids(stream(table), one, two)) == [1, 11, 21, 31]
 
 
+def test_a_stream_that_begins_with_a_compaction_has_all_its_rows(table):
+    table.append(rows(1))
+    table.append(rows(2))
+    table.maintenance.compact(options={"rewrite-all": "true"})
+    *older, compacted = snapshot_ids(table)
+    table.maintenance.expire_snapshots().by_ids(older).commit()
+    assert stream(table).initial() == StreamOffset(compacted, 0, scan_all_files=True)
+    assert batches(stream(table)) == [[1, 2]]
+    with pytest.raises(PolicyError, match="what was appended in between cannot be told"):
+        stream(table, from_ms=1).initial()
+
+
 def test_compaction_moves_the_offset_and_gives_nothing(table):
     table.append(rows(1))
     table.append(rows(2))
