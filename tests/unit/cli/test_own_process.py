@@ -21,7 +21,7 @@ import atexit, gc, importlib.util, sys
 atexit.register(lambda: print(
     *(name for name in ("pyarrow.dataset", "pandas") if name in sys.modules),
     importlib.util.find_spec("pandas") is not None, not any("own_process" in type(f).__module__ for f in sys.meta_path),
-    gc.get_threshold()[0] > 700, gc.get_freeze_count() > 100_000, file=sys.stderr,
+    gc.get_threshold()[0] > 50_000, gc.get_freeze_count() > 100_000, file=sys.stderr,
 ))
 from icelock.cli.main import main
 main()
