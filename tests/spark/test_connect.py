@@ -64,6 +64,8 @@ for statement in (
     "select * from test.db.t",
     "create table test.db.n (a int)",
     "call test.system.ancestors_of('db.t')",
+    "select * from test.db.t.changes",
+    "call test.system.create_changelog_view('db.t')",
     "show tables in test.db",
     "show namespaces in test",
     "create table people using icelock options (path 'test.db.t')",
@@ -73,7 +75,11 @@ for statement in (
     try:
         spark.sql(statement).collect()
     except AnalysisException as e:
-        found["statements"].append("USING icelock OPTIONS (path" in str(e))
+        instead = "spark.createDataFrame(table.changes(" if "change" in statement else "USING icelock OPTIONS (path"
+        found["statements"].append(instead in str(e))
+# What the error says to do.
+changed = spark.createDataFrame(icelock.load_catalog("test", **properties).load_table("db.t").changes(net_changes=True).to_arrow())
+found["changed"] = sorted(tuple(row) for row in changed.filter("id in (2, 5000)").select("id", "name", "_change_type").collect())
 for name, use in (("read", icelock.spark.read), ("load", lambda spark, table: spark.read.format("icelock").load(table))):
     try:
         use(spark, "test.db.tt").count()
@@ -130,7 +136,8 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     assert found.pop("snapshots") == [*(snapshot.snapshot_id for snapshot in snapshots), None]
     assert found == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
-        "view": [[4, "by-statement"]], "statements": [True, True, True, True, True, True, False, False],
+        "view": [[4, "by-statement"]], "statements": [True, True, True, True, True, True, True, True, False, False],
+        "changed": [[2, "n2", "INSERT"], [5000, "by-statement", "INSERT"]],
         **dict.fromkeys(("read missing", "load missing"), "there is no table test.db.tt; did you mean table db.t?"),
         "made": [902, 110, 2, 0], "twice": True, "done": [[1000, 0, 0], [0, 0, 101], [100, 10, 0], [2, 0, 99], [0, 0, 0]],
     }  # fmt: skip
