@@ -28,6 +28,17 @@ class OfConnect:
         raise AttributeError
 
 
+class NeverUsed:
+    """A session that was stopped before anything was asked of it: PySpark asks the JVM for ``conf`` then, which has none any more."""
+
+    createDataFrame = None  # noqa: N815 - PySpark's name
+    sparkContext = SimpleNamespace(_jsc=None)  # noqa: N815 - likewise
+
+    @property
+    def conf(self) -> object:
+        raise RuntimeError("Py4JJavaError")
+
+
 def test_pyspark_takes_the_java_context_of_a_stopped_session_away():
     assert "self._jsc = None" in inspect.getsource(pyspark.SparkContext.stop)
 
@@ -35,7 +46,11 @@ def test_pyspark_takes_the_java_context_of_a_stopped_session_away():
 def test_a_stopped_session_and_its_rows_are_refused_with_what_to_do():
     stopped = session(None)
     rows = SimpleNamespace(sparkSession=stopped, schema=None)
-    for use in (lambda: icelock.spark.read(stopped, "lake.db.t"), lambda: icelock.spark.write_to(rows, "lake.db.t")):
+    for use in (
+        lambda: icelock.spark.read(stopped, "lake.db.t"),
+        lambda: icelock.spark.read(NeverUsed(), "lake.db.t"),
+        lambda: icelock.spark.write_to(rows, "lake.db.t"),
+    ):
         with pytest.raises(PolicyError, match=r"the Spark session was stopped.* icelock\.spark\.register\(spark\)"):
             use()
 

@@ -26,7 +26,16 @@ _Made = TypeVar("_Made")
 
 def is_session(value: object) -> bool:
     """Whether a value is a Spark session, classic or of Spark Connect."""
-    return hasattr(value, "createDataFrame") and hasattr(value, "conf")
+    return all(_has(value, name) for name in ("createDataFrame", "conf"))
+
+
+def _has(value: object, name: str) -> bool:
+    """Whether a value has an attribute, without asking for it: that of a session which was stopped before it was used asks the JVM."""
+    try:
+        inspect.getattr_static(value, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def is_stopped(value: object) -> bool:
