@@ -144,7 +144,7 @@ def test_a_given_schema_must_be_the_tables(spark, history, asked, message):  # n
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"snapshotid": "1"}, "unknown option 'snapshotid' of a read; did you mean 'snapshot-id'"),
+        ({"snapshotid": "1"}, "unknown option 'snapshotid' of a read or a stream; did you mean 'snapshot-id'"),
         ({"kmsEndpoint": "x"}, "'kmsendpoint' is a setting of a catalog"),
         ({"Encryption.Kms-Impl": "x"}, "'encryption.kms-impl' is a setting of a catalog"),
         ({"whatever": "x"}, "known: columns, snapshot-id"),

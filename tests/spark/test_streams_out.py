@@ -232,8 +232,8 @@ def test_changes_of_columns(town, stream, spark, tmp_path):
         ({"start_snapshot_id": 1, "stream_from_timestamp": "now"}, "exclude each other"),
         ({"max_files_per_micro_batch": 1, "streaming_max_files_per_micro_batch": 1}, "by two names"),
         ({"stream_from_timestamp": "yesterday"}, "milliseconds since 1970"),
-        ({"start_snapshot_id": 1}, "snapshot 1, which is not in the history"),
-        ({"snapshot_id": 1}, "unknown option 'snapshot-id' of a stream"),
+        ({"start_snapshot_id": 1}, "option start-snapshot-id is 1, which is not in the history"),
+        ({"snapshot_id": 1}, "option snapshot-id is for batch reads"),
     ],
 )
 def test_options_that_cannot_be(stream, options, message):

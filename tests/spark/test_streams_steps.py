@@ -201,7 +201,7 @@ def test_columns_are_those_of_the_dataframe(lake):
         ({"start_snapshot_id": 1, "stream_from_timestamp": "now"}, "exclude each other"),
         ({"max_files_per_micro_batch": 0}, "1 or more"),
         ({"stream_from": "now"}, "unknown option"),
-        ({"columns": "id"}, "unknown option 'columns' of a stream"),
+        ({"columns": "id"}, "option columns is for batch reads"),
         ({"table": "test.db.other"}, "two tables are named"),
     ],
 )
