@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 import uuid
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +26,7 @@ from icelock.arrow.read.file_schema import file_fields
 from icelock.arrow.read.task import count_task, needs_reading, read_task
 from icelock.errors import PolicyError
 from icelock.io.parquet import ParquetInput
-from tests.unit.arrow.support import CountingIO, context, metadata, opt, pyiceberg_twin, read, rows_table, task, write
+from tests.unit.arrow.support import CountingIO, context, metadata, opt, pyiceberg_twin, read, rows_table, task, with_ids, write
 
 NAN = math.nan
 SCHEMA = Schema(
@@ -239,6 +242,26 @@ def test_row_groups_that_cannot_match_are_not_read(tmp_path: Path):
     io = CountingIO()
     assert read(context(schema, ex.EqualTo("i", 5500), io=io), one).num_rows == 1
     assert io.seen.bytes < path.stat().st_size / 6
+
+
+def test_a_row_group_without_the_value_is_left_after_a_look_at_the_filters_column(tmp_path: Path):
+    """Two groups of two batches; only the second one has 70,001, in its last batch. The bounds of both have all numbers up to 139,999."""
+    schema = Schema(opt(1, "i", ice.LongType()), opt(2, "s", ice.FixedType(64)), opt(3, "k", ice.LongType()), opt(4, "n", ice.LongType()))
+    numbers = np.arange(70_000) * 2
+    columns = {
+        "i": np.concatenate([numbers, numbers[:-1], [70_001]]),
+        "s": pa.array([struct.pack("<8q", *range(row, row + 8)) for row in range(140_000)], pa.binary(64)),
+        "k": np.arange(140_000),
+        "n": np.full(140_000, 1),
+    }
+    path = write(tmp_path / "f.parquet", pa.table(columns, schema=with_ids(schema)), row_group_size=70_000, compression="none")
+    one = task(path, key=metadata(path), record_count=140_000)
+    for row_filter in (ex.EqualTo("i", 70_001), ex.And(ex.GreaterThan("k", 5), ex.In("i", [70_001, 70_003]))):
+        io = CountingIO()
+        assert read(context(schema, row_filter, io=io), one)["k"].to_pylist() == [139_999]
+        assert io.seen.bytes < path.stat().st_size * 0.75
+    everywhere = read(context(schema, ex.And(ex.EqualTo("i", 70_000), ex.LessThan("k", 200_000))), one)
+    assert everywhere["k"].to_pylist() == [35_000, 105_000]
 
 
 def test_pruning_keeps_what_it_cannot_judge(tmp_path: Path):

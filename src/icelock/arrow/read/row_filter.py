@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pat
-from pyiceberg.expressions import BooleanExpression, BoundTerm
+from pyiceberg.expressions import And, BooleanExpression, BoundEqualTo, BoundIn, BoundTerm
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, extract_field_ids, visit
 from pyiceberg.schema import Schema, prune_columns
@@ -68,6 +68,22 @@ class RowFilter:
         if isinstance(mask, pa.Scalar):
             return None if mask.as_py() else pa.repeat(mask, batch.num_rows)
         return None if mask.true_count == len(mask) else mask
+
+    def has_rows(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch has a row to keep."""
+        mask = self.keep(batch)
+        return bool(batch.num_rows if mask is None else mask.true_count)
+
+    @property
+    def finds_values(self) -> bool:
+        """Whether all rows to keep have one of some values in a column, so that most parts of a table may have none."""
+        return bool(self.leaves) and _finds_values(self._plan.expression)
+
+
+def _finds_values(expression: BooleanExpression) -> bool:
+    if isinstance(expression, And):
+        return _finds_values(expression.left) or _finds_values(expression.right)
+    return isinstance(expression, (BoundEqualTo, BoundIn))
 
 
 def _at(batch: pa.RecordBatch, path: tuple[int, ...]) -> pa.Array:

@@ -15,7 +15,7 @@ projection and filters (``arrow.read.task``).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -95,6 +95,14 @@ def _key_metadata(planned: ScanTask | DeleteFile, *, allow_plaintext: bool) -> K
     return None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLook:
+    """What tells whether a row group has any wanted row: ``has_rows`` asks a batch of these ``leaves``."""
+
+    leaves: Sequence[int]
+    has_rows: Callable[[pa.RecordBatch], bool]
+
+
 class ParquetRows:
     """The rows of an open Parquet file."""
 
@@ -108,8 +116,10 @@ class ParquetRows:
         """The number of rows, as the footer says."""
         return self._source.metadata.num_rows  # type: ignore[no-any-return]
 
-    def batches(self, leaves: Sequence[int], matching: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the batches of the row groups that may match.
+    def batches(
+        self, leaves: Sequence[int], matching: BooleanExpression, look: FirstLook | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of the row groups that may match; with ``look`` of those of several batches that have a wanted row.
 
         Raises:
             IntegrityError: bytes were changed, or a row group's number of rows differs from the footer's.
@@ -123,17 +133,25 @@ class ParquetRows:
         first = 0
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            if number in wanted:
+            # The size over all columns: asked about a column with a key of its own, pyarrow ends the process (case C-68).
+            step = batch_rows(group.num_rows, group.total_byte_size)
+            if number in wanted and (look is None or group.num_rows <= step or self._has_rows(number, look, step)):
                 position = first
-                # The size over all columns: asked about a column with a key of its own, pyarrow ends the process (case C-68).
-                for batch in self._source.batches(number, columns, batch_rows(group.num_rows, group.total_byte_size)):
+                for batch in self._counted(number, columns, step):
                     yield position, batch
                     position += batch.num_rows
-                if position - first != group.num_rows:
-                    raise IntegrityError(
-                        f"{self._source.location}: row group {number} has {position - first} rows, its footer says {group.num_rows}"
-                    )
             first += group.num_rows
+
+    def _has_rows(self, number: int, look: FirstLook, step: int) -> bool:
+        return any(map(look.has_rows, self._counted(number, self._source.leaf_paths(look.leaves), step)))
+
+    def _counted(self, number: int, columns: Sequence[str], step: int) -> Iterator[pa.RecordBatch]:
+        found, said = 0, self._source.metadata.row_group(number).num_rows
+        for batch in self._source.batches(number, columns, step):
+            yield batch
+            found += batch.num_rows
+        if found != said:
+            raise IntegrityError(f"{self._source.location}: row group {number} has {found} rows, its footer says {said}")
 
 
 class OrcRows:
@@ -145,7 +163,7 @@ class OrcRows:
         self._schema = schema
         self._record_count = record_count
 
-    def batches(self, leaves: Sequence[int], _: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, leaves: Sequence[int], *_: object) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield all rows; a batch has the columns with wanted leaves.
 
         Raises:
@@ -197,7 +215,7 @@ class AvroRows:
         self._columns = columns
         self._record_count = record_count
 
-    def batches(self, leaves: Sequence[int], _: BooleanExpression) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, leaves: Sequence[int], *_: object) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield all rows; a batch has the columns with wanted leaves.
 
         Raises:

@@ -28,7 +28,7 @@ from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import Deletes, RowDeletes, check_deletes
 from icelock.arrow.read.project import FileColumns, Lineage, Projection
 from icelock.arrow.read.row_filter import RowFilter
-from icelock.arrow.read.stored_file import Rows, StoredFile, check_rows, open_file
+from icelock.arrow.read.stored_file import FirstLook, Rows, StoredFile, check_rows, open_file
 from icelock.errors import FormatError
 from icelock.metadata.metadata_columns import file_constants, shows_deleted
 from icelock.plan.task import ScanTask
@@ -127,7 +127,7 @@ def read_open(
         lineage=Lineage(first_row_id=task.first_row_id, sequence_number=task.sequence_number),
     )
     rows = _Rows(context, source, deletes, gone)
-    for first, batch in file.batches(rows.leaves, context.bound_filter):
+    for first, batch in file.batches(rows.leaves, context.bound_filter, rows.look):
         result = rows.finish(batch, first)
         if result.num_rows:
             yield result
@@ -145,6 +145,13 @@ class _Rows:
         self._shows_deleted = shows_deleted(context.schema)
         parts = (part for part in (self._projection, self._filter, self._deletes, self._gone) if part is not None)
         self.leaves = sorted({leaf for part in parts for leaf in part.leaves})
+
+    @property
+    def look(self) -> FirstLook | None:
+        """A look at the filter's columns before the others are read, where the filter finds single values and has few of the columns."""
+        if self._filter is None or not self._filter.finds_values or len(self._filter.leaves) * 2 > len(self.leaves):
+            return None
+        return FirstLook(leaves=self._filter.leaves, has_rows=self._filter.has_rows)
 
     def finish(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         """Return what is left of a batch whose first row has position ``first``."""
