@@ -94,6 +94,7 @@ def data_file(table: Any) -> DataFile:
         key_metadata=mint_file_key(SystemEntropy(), 16).closed(1234).encode(),  # type: ignore[arg-type]
     )
     made.spec_id = 0
+    made.fresh = True  # as after writing rows: a file from elsewhere is looked for among those that are there
     return made
 
 
