@@ -12,6 +12,7 @@
 # make site    the documentation as a site, in build/site; make site-open shows it on http://127.0.0.1:8000, where its search works too
 # make dist    wheel, source archive and bill of materials in dist; the same source gives the same bytes
 # make bench   benchmarks
+# make bench-check  what icelock costs beside PyIceberg, compared with what was recorded: ends with 1 if a case is slower; RECORD=1 records it
 # make venv    the environment for development only
 # make clean   remove what the others made
 
@@ -43,7 +44,7 @@ INSTALL := -m tools.environment
 UV := .cache/uv/.tried
 
 .PHONY: dist site site-open test-site test-typed demo test ci test42 test43 test-dbt test-spark test-interop test-others test-services test-quick test-next tools
-.PHONY: interop interop-docs spark-sql-docs operations-docs errors-docs check static bench venv clean java python
+.PHONY: interop interop-docs spark-sql-docs operations-docs errors-docs check static bench bench-check venv clean java python
 .DELETE_ON_ERROR:
 
 demo: java $(VENV)/.demo
@@ -163,6 +164,10 @@ check: static site
 
 bench: $(VENV)/.dev
 	for script in benchmarks/*.py; do $(BIN)/python "$$script" || exit 1; done
+
+RECORD ?=
+bench-check: $(VENV)/.dev
+	$(BIN)/python benchmarks/check.py $(if $(RECORD),--record)
 
 venv: $(VENV)/.dev
 
