@@ -512,7 +512,7 @@ def test_merge_in_python_says_what_it_did(town, spark):
     assert nothing == ChangeResult()
     with pytest.raises(PolicyError, match="no clause"):
         icelock.spark.merge(spark, "test.db.t", source, "t.id = s.id").execute()
-    with pytest.raises(PolicyError, match=r"source must be a DataFrame, got a str: spark.table"):
+    with pytest.raises(PolicyError, match="source must be a Spark DataFrame, and is a str"):
         icelock.spark.merge(spark, "test.db.t", "test.db.s", "t.id = s.id")
 
 

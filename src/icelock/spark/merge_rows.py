@@ -42,10 +42,6 @@ def merge(spark: SparkSession, table: str, source: DataFrame, on: str | Sequence
     settings_of(spark)
     if not is_classic(spark):
         raise PolicyError("icelock.spark.merge needs a classic session, and this is a Spark Connect session: use icelock.spark.upsert")
-    if not hasattr(source, "createOrReplaceTempView"):
-        raise PolicyError(
-            f"source must be a DataFrame, got a {type(source).__name__}: spark.table('lake.shop.changes') makes one of a table's name"
-        )
     if not isinstance(on, str):
         on = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in on)
     if not on.strip():
