@@ -78,7 +78,7 @@ def test_the_start_that_an_expiry_left_can_be_read(table: Any) -> None:
     table.append(ROWS)
     for one in table.snapshots()[:2]:
         table.maintenance.expire_snapshots().by_id(one.snapshot_id).commit()
-    with pytest.raises(ExpiredSnapshotError, match=f"begin at {deleted}, the earliest start that is left"):
+    with pytest.raises(ExpiredSnapshotError, match=f"for changes at {deleted}, since what that one took away is gone"):
         table.changes(start_snapshot_id=first)
     assert table.changes(start_snapshot_id=deleted).to_arrow().column("id").to_pylist() == [1, 2]
 

@@ -129,10 +129,10 @@ def _after(metadata: TableMetadata, line: list[Snapshot], start: int | None) -> 
 
 def _way_on(line: list[Snapshot]) -> str:
     oldest, newest = line[-1], line[0]
-    # What the oldest one took away went with the snapshot before it: then its own changes cannot be read.
+    begin = oldest.snapshot_id if oldest.parent_snapshot_id is None else oldest.parent_snapshot_id
     takes_away = oldest.summary is None or oldest.summary.operation not in {Operation.APPEND, Operation.REPLACE}
-    begin = oldest.snapshot_id if oldest.parent_snapshot_id is None or takes_away else oldest.parent_snapshot_id
+    later = f" for appends; for changes at {oldest.snapshot_id}, since what that one took away is gone" if takes_away else ""
     return (
         f"Read the whole table at snapshot {newest.snapshot_id} once and its changes from there; or, if what came before does not matter, "
-        f"begin at {begin}, the earliest start that is left"
+        f"begin at {begin}, the earliest start that is left{later}"
     )
