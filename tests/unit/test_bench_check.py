@@ -16,7 +16,7 @@ PLACE = Path(__file__).parents[2] / "benchmarks" / "check.py"
 
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script, with one case whose costs are 10 ms and ``check.theirs``, and a record of its own."""
+    """The script, with one case whose costs are ``check.cost`` and 10 ms in each process, and a record of its own."""
     spec = importlib.util.spec_from_file_location("bench_check", PLACE)
     assert spec is not None
     assert spec.loader is not None
@@ -24,19 +24,9 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, "bench_check", made)
     spec.loader.exec_module(made)
     monkeypatch.setattr(made, "RECORDED", tmp_path / "recorded.json")
-    monkeypatch.setattr(made, "made_lake", lambda folder: folder)
-    monkeypatch.setattr(made, "cases", lambda _: [made.Case(name="scan", ours=ours, theirs=theirs)])
-    monkeypatch.setattr(made, "seconds", lambda run, _: made.cost if run is ours else 0.01)
+    monkeypatch.setattr(made, "one_process", lambda _wanted: {"scan": (made.cost, 0.01)})
     made.cost = 0.02
     return made
-
-
-def ours() -> int:
-    return 7
-
-
-def theirs() -> int:
-    return 7
 
 
 def run(check: Any, *arguments: str) -> tuple[int, str]:
@@ -54,12 +44,27 @@ def test_a_fifth_more_than_recorded_ends_with_1(check: Any, cost: float, code: i
 
 
 def test_what_looks_slower_is_run_again_before_it_counts(check: Any) -> None:
+    """One process of six is as fast as recorded: the least counts."""
     run(check, "--record")
-    costs = iter([0.024, *[0.024] * check.ROUNDS, *[0.020] * 100])
-    check.seconds = lambda run, _: next(costs) if run is ours else 0.01
+    costs = iter([0.024] * 5 + [0.020])
+    check.one_process = lambda _wanted: {"scan": (next(costs), 0.01)}
     assert run(check)[0] == 0
+
+
+def test_the_least_of_each_side_is_compared(check: Any) -> None:
+    costs = iter([(0.03, 0.02), (0.02, 0.01), (0.04, 0.04)])
+    check.one_process = lambda _wanted: {"scan": next(costs)}
+    run(check, "--record")
+    assert json.loads(check.RECORDED.read_text())["ratios"] == {"scan": 2.0}
 
 
 def test_a_case_that_was_not_recorded_is_told(check: Any) -> None:
     code, output = run(check)
     assert (code, "new: record it" in output) == (0, True)
+
+
+def test_a_round_is_measured_from_both_sides(check: Any) -> None:
+    """The answers have to be the same."""
+    assert all(cost >= 0 for cost in check.least(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 7)))
+    with pytest.raises(AssertionError, match="the answers differ"):
+        check.least(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 8))
