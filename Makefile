@@ -149,7 +149,7 @@ operations-docs: java $(VENV)/.dev
 	$(BIN)/python -m tools.operations.page
 
 errors-docs: $(VENV)/.dev
-	$(BIN)/python -m tools.mistakes.page
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tools.mistakes.page
 
 # What no lane does, which is what make ci has beside the lanes.
 static: java $(VENV)/.dev
