@@ -50,10 +50,10 @@ UV := .cache/uv/.tried
 demo: java $(VENV)/.demo
 	$(BIN)/icelock demo
 
-# The test suite in lanes, each a process of its own, four of them at once: much of what they do is waiting. The longest come first:
-# AFTER keeps the lanes of the second environment from starting early, because theirs is ready first, and a long one from being the last.
-# What no lane names is in test-others. A lane's output comes when it has ended.
-LANES := test-spark test-interop test43 test-others test-quick test-services test-dbt test-site test-typed
+# The test suite in lanes, each a process of its own, four of them at once: much of what they do is waiting. The longest come first, and
+# the one that mostly waits for servers: last, it would leave the cores idle. AFTER keeps the lanes of the second environment from starting
+# early, because theirs is ready first. What no lane names is in test-others. A lane's output comes when it has ended.
+LANES := test-spark test-services test-interop test-others test-quick test43 test-dbt test-site test-typed
 SIDE_BY_SIDE := --no-print-directory --jobs=4 --keep-going --output-sync=target AFTER="$(VENV)/.dev tools" QUICK_PROCESSES=0
 AFTER ?=
 SPARK := tests/spark
