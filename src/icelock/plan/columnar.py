@@ -192,7 +192,7 @@ class _ByRow:
         """Yield their tasks, made a few at a time."""
         for start in range(0, len(self._entries), _TASKS_AT_ONCE):
             some = self._entries[start : start + _TASKS_AT_ONCE]
-            vectors = deletes.vectors_of(FilesOfSpec.of(some))
+            vectors = [None] * len(some) if deletes.empty else deletes.vectors_of(FilesOfSpec.of(some))
             yield from (TaskBuilder.of_file(entry.data_file, deletes.of(entry, own)) for entry, own in zip(some, vectors, strict=True))
 
 

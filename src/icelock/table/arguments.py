@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from numbers import Integral
 
+from pyiceberg.table.metadata import TableMetadata
+
 from icelock.errors import PolicyError
 from icelock.metadata.schema_paths import shortened
 
@@ -23,6 +25,12 @@ def checked_id(given: object, *, name: str) -> int:
 def checked_id_or_none(given: object, *, name: str) -> int | None:
     """Return the same, or None for None."""
     return None if given is None else checked_id(given, name=name)
+
+
+def check_snapshot(metadata: TableMetadata, snapshot_id: object) -> None:
+    """Check that a table has a snapshot; None, or what ``checked_id`` refuses, is a PolicyError too."""
+    if snapshot_id is None or metadata.snapshot_by_id(checked_id(snapshot_id, name="snapshot_id")) is None:
+        raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those that it has")
 
 
 def checked_flag(given: object, *, name: str) -> bool:

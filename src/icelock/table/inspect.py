@@ -19,11 +19,10 @@ from pyiceberg.table.inspect import InspectTable as IcebergInspectTable
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
-from icelock.errors import PolicyError
 from icelock.metadata.column_types import UnreadType
 from icelock.metadata.sound_bounds import SoundBounds, TypeOf, is_sound, types_of
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.arguments import checked_id
+from icelock.table.arguments import check_snapshot
 from icelock.table.state import OpenTable
 
 _KEYS = "key_metadata"
@@ -47,8 +46,8 @@ class InspectTable(IcebergInspectTable):
         return _without_keys(super().entries(snapshot_id))
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
-        if snapshot_id is not None and self._metadata.snapshot_by_id(checked_id(snapshot_id, name="snapshot_id")) is None:
-            raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those that it has")
+        if snapshot_id is not None:
+            check_snapshot(self._metadata, snapshot_id)
         return _Snapshot(super()._get_snapshot(snapshot_id), self._manifest)
 
     def _manifest(self, manifest: ManifestFile) -> _Manifest:

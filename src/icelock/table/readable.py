@@ -155,7 +155,7 @@ class ReadableTable:
         """
         from icelock.table.changes import bounds, changelog  # noqa: PLC0415 - not with every table that is loaded
 
-        scan = self.scan(row_filter, column_list(selected_fields, argument="selected_fields"), case_sensitive)
+        scan = self.scan(row_filter, selected_fields, case_sensitive)
         between = bounds.Bounds(
             start=checked_id_or_none(start_snapshot_id, name="start_snapshot_id"),
             end=checked_id_or_none(end_snapshot_id, name="end_snapshot_id"),

@@ -22,7 +22,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots as IcebergManageSnapshots
 
 from icelock.errors import PolicyError
-from icelock.table.arguments import checked_id
+from icelock.table.arguments import check_snapshot
 from icelock.table.moments import to_millis
 
 
@@ -225,9 +225,7 @@ class ManageSnapshots(IcebergManageSnapshots):
         self._check_snapshot(snapshot_id)
 
     def _check_snapshot(self, snapshot_id: int | None) -> None:
-        metadata = self._transaction.table_metadata
-        if snapshot_id is None or metadata.snapshot_by_id(checked_id(snapshot_id, name="snapshot_id")) is None:
-            raise PolicyError(f"the table has no snapshot {snapshot_id}; table.snapshots() lists those that it has")
+        check_snapshot(self._transaction.table_metadata, snapshot_id)
 
 
 def _check_ages(**given: int | None) -> None:
