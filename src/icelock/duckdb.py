@@ -1,7 +1,7 @@
 """DuckDB: encrypted tables as relations.
 
 DuckDB pushes the columns and most filters of a query into an Arrow dataset, and has no keys: ``relation(table)`` gives it a dataset that
-icelock reads (``table.dataset``). What it spills to its temporary folder is plain unless told otherwise, see docs/threat-model.md.
+icelock reads (``table.read.dataset``). What it spills to its temporary folder is plain unless told otherwise, see docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from icelock.table.dataset import ScanDataset
+from icelock.table.read.dataset import ScanDataset
 
 if TYPE_CHECKING:
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
     from icelock.table.table import Table
 
 __all__ = ["relation"]

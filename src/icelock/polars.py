@@ -15,10 +15,10 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from icelock.plan.filters.of_polars import of_polars
-from icelock.table.pushed import PushedScan
+from icelock.table.read.pushed import PushedScan
 
 if TYPE_CHECKING:
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
     from icelock.table.table import Table
 
 __all__ = ["scan"]

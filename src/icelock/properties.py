@@ -33,7 +33,7 @@ OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OP
 ROTATION_KEK: Final = "icelock.rotation-kek"
 # The metadata file of the plain table that an encrypted one was before its conversion (``table.maintenance.convert``).
 CONVERTED_FROM: Final = "icelock.converted-from"
-# The same, once the removal of its files was begun (``table.plain_origin``).
+# The same, once the removal of its files was begun (``table.guard.plain_origin``).
 REMOVING_PLAIN: Final = "icelock.removing-plain"
 # In the summary of snapshots that a conversion adds: they change no row.
 SWITCH: Final = "icelock.conversion"

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, StringType
 
 import icelock.spark
 from icelock.errors import PolicyError
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from tests.spark.native_tables import TABLE, append, create, native, optional, scans
 
 pytestmark = pytest.mark.spark

@@ -27,7 +27,7 @@ from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.spark.native.scan import native_read
 from icelock.table.commit.row_delta import Change
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from tests.golden.relocate import RelocatingFileIO
 from tests.golden.rows import rows, sorted_json
 from tests.golden.test_java_deletes import FILTERS, HERE, expected, open_table

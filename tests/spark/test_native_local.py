@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError, KeyUnavailableError
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from tests.helpers.second_spark import on_second
 from tests.spark.native_tables import TABLE, create, native, optional
 

@@ -15,7 +15,7 @@ from icelock.spark.driver import commit as commit_module
 from icelock.spark.driver.source import data_source
 from icelock.spark.driver.stream_source import fields, limited_source
 from icelock.table.epochs import EPOCH_ID, QUERY_ID
-from icelock.table.stream import StreamOffset
+from icelock.table.read.stream import StreamOffset
 from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED
 from tests.spark.in_process import KEY, TABLE, as_task, sent, settings

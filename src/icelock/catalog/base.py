@@ -39,12 +39,12 @@ from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_en
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
 from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
-from icelock.table.guard import check_change, check_metadata, check_updates
+from icelock.table.guard.plain_origin import PlainOrigin
+from icelock.table.guard.rules import check_change, check_metadata, check_updates
+from icelock.table.guard.snapshots import check_kept, check_keys, check_manifest_lists, check_sealing
 from icelock.table.maintenance.deletable import Home
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.plain_files import purgeable_with_plain
-from icelock.table.plain_origin import PlainOrigin
-from icelock.table.snapshot_guard import check_kept, check_keys, check_manifest_lists, check_sealing
 from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)

@@ -34,9 +34,9 @@ from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.fresh_ids import fresh_schema, fresh_spec
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, parse_metadata
 from icelock.metadata.updates import apply_updates
-from icelock.table.guard import check_new_table
+from icelock.table.guard.plain_origin import check_origin_set
+from icelock.table.guard.rules import check_new_table
 from icelock.table.new_table import CreateTransaction, UncommittedTable, stage_replacement
-from icelock.table.plain_origin import check_origin_set
 from icelock.table.table import Table
 from icelock.table.transaction import EncryptedTransaction
 

@@ -53,7 +53,7 @@ from icelock.io.storage import open_storage
 from icelock.metadata.entry_reader import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import check_metadata
+from icelock.table.guard.rules import check_metadata
 from icelock.table.plain import PlainTable
 from icelock.table.table import Table
 

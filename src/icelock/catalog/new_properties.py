@@ -9,7 +9,7 @@ catalog's properties, what the caller gives, ``table-override.*``. Two things ar
    catalog replaces an encrypted table by an empty plain one, it looks just like this.
 2. A default key is for new tables: a table that is replaced keeps its own.
 
-Not here: whether the properties are possible (``table.guard``, ``catalog.create``).
+Not here: whether the properties are possible (``table.guard.rules``, ``catalog.create``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options ``--snapshot-id``, ``--ref`` and ``--as-of`` of commands that read, and the scan that they ask for.
 
-Not here: reading (``table.scan``).
+Not here: reading (``table.read.scan``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from icelock.table.moments import parse_moment, parse_span
 
 if TYPE_CHECKING:
     from icelock.table.plain import AnyTable
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS: Final = (

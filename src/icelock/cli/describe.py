@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from icelock.table.plain import AnyTable
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """``icelock head`` and ``icelock count``: rows of a table, plain or encrypted, and their number.
 
-Not here: reading (``table.scan``), values as texts (``cli.cells``).
+Not here: reading (``table.read.scan``), values as texts (``cli.cells``).
 """
 
 # ruff: noqa: PLR0913 - click's signatures
@@ -18,7 +18,7 @@ from icelock.cli.table_names import full_name, load_any_table, table_argument
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
 
 _where = click.option("--where", metavar="FILTER", help="Only rows that match, such as \"city = 'Oslo' and id > 3\".")
 

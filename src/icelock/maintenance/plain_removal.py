@@ -2,8 +2,8 @@
 
 1. an audit of the encrypted table (all snapshots, every byte: there is no other copy afterwards): a finding stops it;
 2. the plain files are told from the metadata file of the plain version;
-3. a commit claims the step: from then on there is no way back to the plain table (``table.plain_origin``). A table that became another one
-   since the audit is refused there;
+3. a commit claims the step: from then on there is no way back to the plain table (``table.guard.plain_origin``). A table that became
+   another one since the audit is refused there;
 4. those that the encrypted table reaches then are left out, and the others are deleted, as far as they lie where the table's files do
    (``table.maintenance.deletable``);
 5. the table forgets where its plain version was, so that a later call knows that nothing is left.
@@ -31,13 +31,13 @@ from icelock.io.listing import delete_files
 from icelock.io.locations import asks_elsewhere, real_place
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.shown import Shown
+from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.maintenance.deletable import Home, reached
 from icelock.table.maintenance.expire import check_gc
 from icelock.table.maintenance.kinds import Kind, kind_of
 from icelock.table.maintenance.places import Places
 from icelock.table.maintenance.plain_files import check_place, plain_files_of, told_apart
 from icelock.table.plain import check_loaded
-from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)

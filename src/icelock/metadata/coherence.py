@@ -5,7 +5,7 @@ class), so a table that Java reads passes; so do logs that go back in time, whic
 ``StaticTable`` and ``register_table`` use this. For version 3, which icelock writes, counters below what they count are refused too: new
 columns, partition fields or rows would get ids that are in use.
 
-Not here: types of columns and specs (``metadata.schema_checks``), keys (``table.snapshot_guard``), JSON itself (``metadata.json_values``).
+Not here: types of columns and specs (``metadata.schema_checks``), keys (``table.guard.snapshots``), JSON itself (``metadata.json_values``).
 """
 
 from __future__ import annotations

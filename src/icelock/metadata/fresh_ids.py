@@ -3,7 +3,7 @@
 A column keeps the id of the former column with its full name; others get ids that the table never used. Partition fields keep theirs by
 source column and transform. Columns keep their defaults.
 
-Not here: whether a change is allowed (``table.guard``), the updates (``table.new_table``).
+Not here: whether a change is allowed (``table.guard.rules``), the updates (``table.new_table``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Invariants: ``next_row_id`` is a number, never None; every key id occurs once. v1, v2 and plain v3 tables keep PyIceberg's
 rules; version 4 and above is refused (it will move the key into the snapshot, case C-47).
 
-Not here: the JSON text (``metadata.canonical_json``), whether a change is allowed (``table.guard``).
+Not here: the JSON text (``metadata.canonical_json``), whether a change is allowed (``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ times never go back here: a commit has the time of the writer's clock, or of its
 that an earlier version of icelock left unsorted: an entry takes the time of the one before. The age of KEKs, and what an expiry considers
 old, go by the clock itself.
 
-Not here: which keys to add (``keys.manager``), whether they may be (``table.guard``).
+Not here: which keys to add (``keys.manager``), whether they may be (``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from icelock.catalog.base import EncryptedCatalog
     from icelock.spark.settings.session import Settings
     from icelock.table.plain import AnyTable
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
 
 _CATALOGS: Final = "_icelock_catalogs"
 _OPENING: Final = threading.Lock()

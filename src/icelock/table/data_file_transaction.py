@@ -33,10 +33,10 @@ from icelock.table.commit.protocol import CommitProtocol
 from icelock.table.commit.rewrite import EncryptedRewrite, FileGroup, GroupsChange
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions, check_partitioned
 from icelock.table.commit.staged import Staged, is_fresh
+from icelock.table.guard.snapshots import check_summary
 from icelock.table.named_updates import NamedUpdateSchema, NamedUpdateSortOrder, NamedUpdateSpec
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineChange, EngineWork
-from icelock.table.snapshot_guard import check_summary
 
 if TYPE_CHECKING:
     from pyiceberg.table.update.schema import UpdateSchema

@@ -3,7 +3,7 @@
 Each catalog has one: it builds the KMS client when a key is first needed, in the process that needs it, and keeps the cache of
 unwrapped KEKs. KMS settings come from the client's configuration only, never from table properties or a server.
 
-Not here: rules (``table.guard``), keys (``keys.manager``).
+Not here: rules (``table.guard.rules``), keys (``keys.manager``).
 """
 
 from __future__ import annotations

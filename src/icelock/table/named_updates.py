@@ -1,6 +1,6 @@
 """PyIceberg's builders of schemas, partition specs and sort orders, whose errors about a column name the one that may be meant.
 
-Not here: what may be changed (``table.guard``).
+Not here: what may be changed (``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ removed, so the table is empty until the transaction appends; snapshots, other b
 Properties are added to the existing ones. The master key stays, since old snapshots need it.
 
 Not here: the first metadata (``catalog.create``), the row (``catalog.commit.store``), ids (``metadata.fresh_ids``), the rules
-(``table.guard``).
+(``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain tables of versions 1 and 2: read as encrypted ones are (``table.readable``), written by PyIceberg after two checks.
+"""Plain tables of versions 1 and 2: read as encrypted ones are (``table.read.readable``), written by PyIceberg after two checks.
 
 1. In a catalog that has a KMS they take rows only if the client says that they are plain (``catalog.new_properties``).
 2. PyIceberg loads the class ``write.py-location-provider.impl`` of a table's properties whenever it writes. Properties lie on storage, or
@@ -39,11 +39,11 @@ from icelock.table.change_result import ChangeResult
 from icelock.table.commit.branches import check_branch
 from icelock.table.commit.row_delta import check_partitioned
 from icelock.table.described import DescribedTable
-from icelock.table.guard import refuse_plain
-from icelock.table.readable import ReadableTable
+from icelock.table.guard.rules import refuse_plain
+from icelock.table.read.readable import ReadableTable
+from icelock.table.read.scan import DataScan
 from icelock.table.reported_changes import ReportedChanges
 from icelock.table.rows.plain_rewrite import without_rows
-from icelock.table.scan import DataScan
 from icelock.table.table import Table as EncryptedTable
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted, name_
 from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.described import DescribedTable
 from icelock.table.encryption import TableEncryption
-from icelock.table.guard import check_metadata, refuse_plain, refuse_statistics
+from icelock.table.guard.rules import check_metadata, refuse_plain, refuse_statistics
 from icelock.table.named_updates import NamedUpdateSpec
 from icelock.table.other_readers import NoOtherReaders
-from icelock.table.readable import ReadableTable
+from icelock.table.read.readable import ReadableTable
 from icelock.table.reported_changes import ReportedChanges
 from icelock.table.transaction import EncryptedTransaction
 

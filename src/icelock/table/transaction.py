@@ -6,7 +6,7 @@ that another writer deleted or moved meanwhile.
 
 Not here: commit and retries (``table.commit.protocol``), what is staged (``table.commit.staged``), snapshots of existing files
 (``table.data_file_transaction``), deleting by a filter (``table.rows.delete``), matching by key (``table.rows.upsert``), the rules
-(``table.guard``).
+(``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata, parse_metadata_object, read_metadata
-from icelock.table.guard import check_metadata
+from icelock.table.guard.rules import check_metadata
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 CURRENT = next((GOLDEN / "ctas" / "table" / "metadata").glob("*.metadata.json"))

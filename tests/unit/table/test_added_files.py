@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from icelock.plan.filters.text import parse_filter
-from icelock.table.added_files import added_files
+from icelock.table.read.added_files import added_files
 from tests.lakes.sqlite import KEYED
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("part", pa.int64())])

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from icelock.errors import PolicyError
-from icelock.table.stream import StreamLimits, StreamRules, TableStream
+from icelock.table.read.stream import StreamLimits, StreamRules, TableStream
 from tests.helpers.changelog import told
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_changes import EVERY, MODES, make, rows, snapshot

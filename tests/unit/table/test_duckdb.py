@@ -18,8 +18,8 @@ import icelock.duckdb
 from icelock.errors import PolicyError
 from icelock.plan.filters.of_arrow import of_arrow
 from icelock.plan.filters.weaker import weaker
-from icelock.table.dataset import ScanDataset
-from icelock.table.pushed import PushedScan
+from icelock.table.read.dataset import ScanDataset
+from icelock.table.read.pushed import PushedScan
 from tests.helpers.filter_model import Model, filters, to_sql, truth
 from tests.helpers.tables import ids
 from tests.lakes.filtered import ROWS, filtered_table

@@ -46,7 +46,7 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.secret import SecretBytes
-from icelock.table.guard import check_updates
+from icelock.table.guard.rules import check_updates
 from tests.lakes.sqlite import KEYED, TestLake, people
 
 UNKNOWN = "4711"
@@ -298,7 +298,7 @@ def test_a_commit_whose_list_is_gone(table: Any, lake: TestLake) -> None:
 
 def test_another_length_than_the_tables_is_seen_by_comparing(table: Any) -> None:
     """Whatever an update is called: the metadata before and after are compared."""
-    from icelock.table.guard import check_change  # noqa: PLC0415 - the one test of it alone
+    from icelock.table.guard.rules import check_change  # noqa: PLC0415 - the one test of it alone
 
     metadata = table.metadata
     for changes, match in (

@@ -14,7 +14,7 @@ import icelock.polars
 from icelock.errors import IntegrityError, PolicyError
 from icelock.plan.filters.of_polars import of_polars
 from icelock.plan.filters.weaker import weaker
-from icelock.table.pushed import PushedScan
+from icelock.table.read.pushed import PushedScan
 from tests.helpers.filter_model import Model, filters, to_polars, truth
 from tests.lakes.filtered import ROWS, filtered_table
 from tests.lakes.sqlite import KEYED, TestLake, people

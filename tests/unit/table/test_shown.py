@@ -110,7 +110,7 @@ def test_completion_offers_what_pyiceberg_has_or_the_pages_name(catalog, table):
     pages = "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     for one in (catalog, table, table.scan(), table.transaction(), table.changes(), table.maintenance):
         theirs = {name for kind in type(one).__mro__ if kind.__module__.startswith("pyiceberg") for name in vars(kind)}
-        theirs |= {"name", "properties"} | ({*vars(one)} if isinstance(one, icelock.table.scan.DataScan) else set())
+        theirs |= {"name", "properties"} | ({*vars(one)} if isinstance(one, icelock.table.read.scan.DataScan) else set())
         ours = {name for name in dir(one) if not name.startswith("_")} - theirs
         unknown = {name for name in ours if not re.search(rf"\b{name}\b", pages)}
         assert not unknown, (type(one).__name__, unknown)

@@ -13,7 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import FormatError, PolicyError
 from icelock.plan.filters.text import parse_filter
-from icelock.table.stream import BEGINNING, StreamLimits, StreamOffset, StreamRules, TableStream
+from icelock.table.read.stream import BEGINNING, StreamLimits, StreamOffset, StreamRules, TableStream
 from tests.lakes.sqlite import KEYED
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("part", pa.int64())])

@@ -11,7 +11,7 @@ import pytest
 from icelock.errors import IntegrityError, PolicyError
 from icelock.maintenance import convert
 from icelock.spark.driver.open_stream import OpenStream
-from icelock.table.stream import BEGINNING, StreamLimits
+from icelock.table.read.stream import BEGINNING, StreamLimits
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_stream import ALL, batches, ids, rows, snapshot_ids, stream
 

@@ -2,7 +2,7 @@
 
 Parsing costs as much as writing the file, so the ordinary updates of a write, which icelock makes itself, are not parsed.
 
-Not here: what may become of an encrypted table (``table.guard``), what a metadata file may not say (``metadata.coherence``).
+Not here: what may become of an encrypted table (``table.guard.rules``), what a metadata file may not say (``metadata.coherence``).
 """
 
 from __future__ import annotations

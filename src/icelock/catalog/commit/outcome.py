@@ -8,7 +8,7 @@ made. If it cannot be read after some tries, or is gone, the outcome is unknown.
 without moving the branch, another manifest list, no properties. So the commit's updates are compared with what came back. If other commits
 may have followed, only what those cannot have changed is compared; a branch may have moved on from our snapshot.
 
-Not here: how a row is read and replaced (``catalog.commit.pointer``), keys (``table.snapshot_guard``).
+Not here: how a row is read and replaced (``catalog.commit.pointer``), keys (``table.guard.snapshots``).
 """
 
 from __future__ import annotations

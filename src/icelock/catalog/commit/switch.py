@@ -1,7 +1,7 @@
 """The two commits that change what a table is: a plain one becomes encrypted, and, while its plain files are there, plain again.
 
 Both are made in the table's turn, by the same ``Turn.commit`` as all others, so that Hive's parameters, facts and hashes change with them;
-each has a guard of its own (``table.conversion_guard``).
+each has a guard of its own (``table.guard.conversion``).
 
 Not here: other commits (``catalog.base``), the work around these (``table.maintenance.convert``, ``table.maintenance.undo_conversion``).
 """
@@ -21,7 +21,7 @@ from icelock.catalog.commit.store import Change, StoreTurn
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates, commit_time_ms
 from icelock.table.commit.protocol import Stage
-from icelock.table.conversion_guard import check_conversion, check_undo
+from icelock.table.guard.conversion import check_conversion, check_undo
 
 if TYPE_CHECKING:
     from icelock.catalog.base import EncryptedCatalog

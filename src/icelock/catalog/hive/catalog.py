@@ -47,7 +47,7 @@ from icelock.catalog.hive.parameters import check_row, facts_of, row_parameters,
 from icelock.catalog.trust.kept import Kept
 from icelock.errors import CommitError, PolicyError
 from icelock.metadata.column_types import UnreadType
-from icelock.table.guard import check_metadata
+from icelock.table.guard.rules import check_metadata
 
 ice.HIVE_PRIMITIVE_TYPES[UnreadType] = "unknown"  # as Java's HiveSchemaUtil says of variant since 1.12
 # Answers of the metastore: it has dealt with the request. After any other error it may still do so.

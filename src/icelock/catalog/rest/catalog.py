@@ -48,8 +48,8 @@ from icelock.catalog.rest.storage import Lent, VendedFileIO
 from icelock.catalog.trust.kept import Kept
 from icelock.errors import PolicyError
 from icelock.io.storage import open_storage
-from icelock.table.guard import check_metadata
-from icelock.table.snapshot_guard import check_kept
+from icelock.table.guard.rules import check_metadata
+from icelock.table.guard.snapshots import check_kept
 from icelock.table.table import Table
 
 _REFUSALS = (RESTError, RequestException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError)

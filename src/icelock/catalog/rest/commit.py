@@ -48,7 +48,7 @@ from icelock.errors import FormatError
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage
-from icelock.table.snapshot_guard import check_kept
+from icelock.table.guard.snapshots import check_kept
 
 if TYPE_CHECKING:
     from icelock.catalog.rest.catalog import RestCatalog

@@ -49,7 +49,7 @@ from icelock.spark.task.splits import Split
 from icelock.spark.task.write import WritePlan
 from icelock.table.maintenance.compact import CompactWork, combine_here
 from icelock.table.maintenance.compact_plan import PlannedGroup
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
 
 _JOB: Final = "compact"

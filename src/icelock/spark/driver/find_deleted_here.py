@@ -26,8 +26,8 @@ from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.find_deleted import FindPlan, find_sealed
 from icelock.spark.task.splits import plan_splits
+from icelock.table.read.scan import DataScan
 from icelock.table.rows.delete_rewrite import find_here
-from icelock.table.scan import DataScan
 from icelock.table.table import Table
 
 _JOB: Final = "find deleted"

@@ -1,6 +1,6 @@
 """The stream of a query: a table that is loaded anew for each batch, with the columns that the query was defined with.
 
-Not here: which files a batch has (``table.stream``), who asks: statements (``spark.statements.streams``) and the data source
+Not here: which files a batch has (``table.read.stream``), who asks: statements (``spark.statements.streams``) and the data source
 (``spark.driver.stream_source``).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from icelock.errors import PolicyError
 from icelock.spark.settings.stream_options import stream_options
 from icelock.table.plain import AnyTable
-from icelock.table.stream import StreamLimits, StreamOffset, TableStream
+from icelock.table.read.stream import StreamLimits, StreamOffset, TableStream
 
 
 class OpenStream:

@@ -43,7 +43,7 @@ from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, R
 from icelock.spark.task.splits import plan_splits
 from icelock.spark.task.write import WritePlan
 from icelock.table.plain import AnyTable
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
 
 

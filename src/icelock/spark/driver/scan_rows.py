@@ -19,7 +19,7 @@ from icelock.spark.sealed.seen import Seen
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from icelock.table.scan import DataScan
+    from icelock.table.read.scan import DataScan
 
 
 class Engine(StrEnum):

@@ -10,7 +10,7 @@ before the rows that were appended before it. Later Sparks have the reader of ``
 A checkpoint does not have where a stream began: if the first batch runs again, that is asked again. A stream that begins with ``now`` may
 then begin later than its first batch ended, which has no rows: its first end is its beginning.
 
-Not here: which files a batch has (``table.stream``), what executors do (``spark.task.read``).
+Not here: which files a batch has (``table.read.stream``), what executors do (``spark.task.read``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from icelock.spark.settings.stream_options import schema_read, stream_options
 from icelock.spark.task.read import ReadPlan, StreamSplit, StreamTaskReader
 from icelock.spark.task.splits import plan_splits
 from icelock.table.plain import AnyTable
-from icelock.table.stream import BEGINNING, StreamLimits, StreamOffset
+from icelock.table.read.stream import BEGINNING, StreamLimits, StreamOffset
 
 Offset = dict[str, Any]
 _ALL: Final = StreamLimits()

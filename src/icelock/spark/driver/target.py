@@ -38,7 +38,7 @@ from icelock.spark.settings.options import VALIDATE_FROM, TableName
 from icelock.spark.settings.session import Settings
 from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, OUTPUT_SPEC, flag, properties_for
 from icelock.table.plain import AnyTable
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
 
 _RESERVED: Final = frozenset(field.name for field in (FILE, POS, ROW_ID, LAST_UPDATED))

@@ -36,7 +36,7 @@ from icelock.spark.native import equality as eq
 from icelock.spark.native.columns import FILE_PATH, FIRST_ROW_ID, PARTITION_VALUE, SEQUENCE_NUMBER, SPEC, Columns
 from icelock.spark.native.filters import FUNCTION, bucket_conditions, conjunction, function_filter, pruning_filter
 from icelock.spark.native.functions import FunctionFilter
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 
 _KEPT_PLANS: Final = 8
 

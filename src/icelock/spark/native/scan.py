@@ -30,7 +30,7 @@ from icelock.spark.native.columns import Columns, pushable, reason_against, show
 from icelock.spark.native.equality import EqualityDeletes, with_compared
 from icelock.spark.native.plan import Group, Planned, positional_deletes
 from icelock.spark.sealed.seen import Seen
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 
 _LOCAL_SCHEMES: Final = ("", "file")
 

@@ -26,7 +26,7 @@ from icelock.table.changes.appends import AppendedFiles
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
 from icelock.table.plain import AnyTable, PlainTable
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
 
 # PyIceberg's names (pyiceberg/io/__init__.py). "client." are credentials and region that S3 and other AWS clients share.

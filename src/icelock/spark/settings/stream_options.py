@@ -1,6 +1,6 @@
 """Options of a stream out of a table, with Java's names.
 
-Not here: what they mean for the stream (``table.stream``), options of a batch read (``options``).
+Not here: what they mean for the stream (``table.read.stream``), options of a batch read (``options``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from icelock.spark.settings.options import (
 )
 from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY, flag
 from icelock.table.moments import parse_moment
-from icelock.table.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
+from icelock.table.read.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
 
 MAX_FILES: Final = "streaming-max-files-per-micro-batch"
 MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"

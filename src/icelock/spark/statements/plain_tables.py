@@ -43,8 +43,8 @@ from icelock.spark.settings.write_options import WRITE_FORMAT, WriteOptions, dis
 from icelock.spark.task.write_plain import PlainWritePlan, write_plain_rows
 from icelock.table.change_result import ChangeResult
 from icelock.table.plain import PlainTable
+from icelock.table.read.scan import DataScan
 from icelock.table.rows.plain_rewrite import check_removable, without_rows
-from icelock.table.scan import DataScan
 
 _FIELDS: Final = tuple(field.name for field in DATA_FILE_TYPE[2].fields)
 _DELETE_FILES: Final = ("total-position-deletes", "total-equality-deletes")

@@ -1,14 +1,14 @@
 """``spark.readStream`` and ``writeStream`` of tables: what Spark asks of a table as a stream, and the rows of batches.
 
 Out of a table: 1 a query that starts opens the stream (``TableStream.java``), which has a function of its own here. 2 for each batch Spark
-asks up to where it goes: the table is loaded again, and the plan is that of ``table.stream``. 3 an optimizer rule puts a native scan of the
-batch's files in the place of the relation (``TableRelations.java``).
+asks up to where it goes: the table is loaded again, and the plan is that of ``table.read.stream``. 3 an optimizer rule puts a native scan of
+the batch's files in the place of the relation (``TableRelations.java``).
 
 Columns are those that the table had when the query was defined, by field id, until the query is started again.
 
 Into a table: the rows of a batch come as those of an INSERT do (``StreamCommand.java``), and are written once (``table.epochs``).
 
-Not here: which files a batch has (``table.stream``).
+Not here: which files a batch has (``table.read.stream``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from icelock.spark.statements.asked import Asked, StatementSession
 from icelock.spark.table_writer import TableWriter
 from icelock.table.epochs import Epoch
 from icelock.table.plain import PlainTable
-from icelock.table.stream import StreamLimits, StreamOffset
+from icelock.table.read.stream import StreamLimits, StreamOffset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

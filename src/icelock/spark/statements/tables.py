@@ -35,7 +35,7 @@ from icelock.spark.statements.streams import open_stream, write_batch
 from icelock.table.commit.branches import no_such_ref
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 
 # What a name may have behind the table's, as in Java's catalog, and the option of a read that it stands for.
 _SELECTOR: Final = re.compile(r"(branch|tag)_(.+)|(snapshot_id|at_timestamp)_([0-9]+)", re.DOTALL)

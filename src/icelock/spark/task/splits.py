@@ -5,7 +5,7 @@ all bytes, and at least that of tasks that the cluster runs at once, if there ar
 
 A split has the key metadata of its own files and no other secret; it is pickled to one executor.
 
-Not here: which files a scan needs (``table.scan``).
+Not here: which files a scan needs (``table.read.scan``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Snapshots of other operations are skipped with their rows, and deletes are ignored: a row that was deleted later was appended all the same.
 Columns are the table's current ones. Without an end, the range ends where the scan is pinned.
 
-Not here: which snapshots (``bounds``), PyIceberg's scan of that name (``table.scan``).
+Not here: which snapshots (``bounds``), PyIceberg's scan of that name (``table.read.scan``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from icelock.errors import PolicyError
 from icelock.table.changes.bounds import Bounds
-from icelock.table.scan import AddedFiles, DataScan, appends_of
+from icelock.table.read.scan import AddedFiles, DataScan, appends_of
 
 
 class AppendedFiles(AddedFiles):

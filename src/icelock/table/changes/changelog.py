@@ -40,8 +40,8 @@ from icelock.table.changes.pairs import NOTHING, Matching, Rows, has_loose, matc
 from icelock.table.changes.sides import Commit, Sides
 from icelock.table.changes.versions import LINEAGE, changed_rows
 from icelock.table.described import columns, rows_of
-from icelock.table.scan import DataScan
-from icelock.table.streamed import ArrowStream
+from icelock.table.read.scan import DataScan
+from icelock.table.read.streamed import ArrowStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

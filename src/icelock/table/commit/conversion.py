@@ -13,7 +13,7 @@ asserts the branch as it was, is refused.
 Row ids: those of a table of version 3 are stored with its rows. A table of version 1 or 2 has none; its rows get theirs from 0 on, in the
 order of the new manifests, as after an upgrade.
 
-Not here: writing files (``table.maintenance.convert``), which changes are allowed (``table.conversion_guard``), the commit
+Not here: writing files (``table.maintenance.convert``), which changes are allowed (``table.guard.conversion``), the commit
 (``catalog.base``).
 """
 
@@ -39,7 +39,7 @@ from icelock.metadata.canonical_json import canonical_json
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata
 from icelock.table.commit.producer import EncryptedFastAppend
-from icelock.table.plain_origin import PlainOrigin
+from icelock.table.guard.plain_origin import PlainOrigin
 
 _KEPT: Final = (
     *("location", "table-uuid", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas", "current-schema-id"),

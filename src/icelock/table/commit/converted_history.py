@@ -28,7 +28,7 @@ from icelock.metadata.manifest_list import row_with, write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata
 from icelock.table.commit.staged import Staged
-from icelock.table.snapshot_guard import PARTITION_SUMMARY
+from icelock.table.guard.snapshots import PARTITION_SUMMARY
 
 
 def history_of(plain: TableMetadata, history: str, *, table: str) -> tuple[Any, ...]:

@@ -44,8 +44,8 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import check_same_names, check_still_fits
-from icelock.table.guard import check_updates
-from icelock.table.scan import DataScan
+from icelock.table.guard.rules import check_updates
+from icelock.table.read.scan import DataScan
 from icelock.table.state import OpenTable
 
 _RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")

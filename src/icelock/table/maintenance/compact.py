@@ -51,7 +51,7 @@ from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.compact_plan import PlannedGroup, plan_groups
 from icelock.table.maintenance.dangling import commit_deletes
 from icelock.table.maintenance.sort_text import parse_sort_order
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 from icelock.table.state import OpenTable
 
 _ROUNDS: Final = 5

@@ -15,7 +15,7 @@ The plain files stay, for readers that are at work and for a way back, until ``i
 With ``copy_to`` a new encrypted table is made instead. A mixed table, which is encrypted and has plain files, is converted in the same way:
 all its files are written again (``table.maintenance.mixed``).
 
-Not here: what may differ afterwards (``table.conversion_guard``), the plain files (``table.maintenance.plain_files``), a copy
+Not here: what may differ afterwards (``table.guard.conversion``), the plain files (``table.maintenance.plain_files``), a copy
 (``table.maintenance.convert_copy``).
 """
 
@@ -39,7 +39,8 @@ from icelock.io.listing import delete_files
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.table.commit.conversion import check_refs, encrypted_properties, stage_converted, without_snapshots
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
-from icelock.table.guard import check_new_table
+from icelock.table.guard.plain_origin import PlainOrigin
+from icelock.table.guard.rules import check_new_table
 from icelock.table.maintenance.convert_copy import Copy
 from icelock.table.maintenance.convert_files import Plan, WriteFiles, Written, bytes_of, checked, context_of, write_here
 from icelock.table.maintenance.convert_history import History, KeptHistory
@@ -49,7 +50,6 @@ from icelock.table.maintenance.mixed import check_mixed
 from icelock.table.maintenance.plain_files import origin_of, plain_files
 from icelock.table.maintenance.progress_file import progress_file as opened_progress
 from icelock.table.plain import AnyTable, check_loaded
-from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 Progress = Callable[[int, int], None]

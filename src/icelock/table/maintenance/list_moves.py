@@ -4,7 +4,7 @@ In its turn no writer that takes the catalog's lock comes between the look and t
 conflict, and it is done again on what is there then. Lists of snapshots that were removed or rotated meanwhile are left out. Each attempt
 seals the lists' keys under the KEK that new snapshots use then.
 
-Not here: writing lists (``table.maintenance.rotate_lists``), what may change (``table.guard``).
+Not here: writing lists (``table.maintenance.rotate_lists``), what may change (``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from icelock import properties as names
 from icelock.errors import PolicyError
+from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.maintenance.deletable import read_lists, read_paths
-from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 

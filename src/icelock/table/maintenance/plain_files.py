@@ -1,7 +1,7 @@
 """The files that a table had before it was converted: they stay on storage until somebody removes them, or purges the table.
 
-A property of the table names the metadata file of the plain version (``table.plain_origin``). What that reaches holds rows, bounds and
-partition values in the clear; metadata files, which are plain of encrypted tables too, are not counted.
+A property of the table names the metadata file of the plain version (``table.guard.plain_origin``). What that reaches holds rows, bounds
+and partition values in the clear; metadata files, which are plain of encrypted tables too, are not counted.
 
 Not here: removing them (``icelock.maintenance``), the conversion (``table.maintenance.convert``).
 """
@@ -24,11 +24,11 @@ from icelock.io.limits import read_all
 from icelock.io.locations import place_of
 from icelock.metadata.entry_reader import checked_avro
 from icelock.metadata.table_metadata import TableMetadataV3, decode_metadata, is_encrypted
+from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.maintenance.deletable import Home, metadata_paths, purgeable, read_lists, read_paths, statistics_paths
 from icelock.table.maintenance.kinds import Content, Kind, content_there, kind_of
 from icelock.table.maintenance.neighbours import check_alone
 from icelock.table.maintenance.rotated_away import rotated_away
-from icelock.table.plain_origin import PlainOrigin
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ What a level has done is seen by which snapshots are sealed under that KEK, and 
 finds the mark of another one refuses to begin.
 
 Source: the key hierarchy of Iceberg's encryption page; iceberg issue 15314. Not here: files (``table.maintenance.rotate_data``,
-``table.maintenance.rotate_lists``), which changes of keys are allowed (``table.guard``).
+``table.maintenance.rotate_lists``), which changes of keys are allowed (``table.guard.rules``).
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from icelock.errors import PolicyError
 from icelock.io.file_io import storage_of
 from icelock.shown import Shown
 from icelock.table.commit.protocol import given_up
-from icelock.table.conversion_guard import check_undo
+from icelock.table.guard.conversion import check_undo
+from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.maintenance.plain_files import plain_files_of, plain_version
 from icelock.table.plain import check_loaded
-from icelock.table.plain_origin import PlainOrigin
 from icelock.table.table import Table
 
 

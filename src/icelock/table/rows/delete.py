@@ -29,8 +29,8 @@ from icelock.plan.whole_files import split_by_coverage
 from icelock.table.commit.conflicts import Conflicts, Window
 from icelock.table.commit.row_delta import Change
 from icelock.table.commit.staged import Staged
+from icelock.table.read.scan import DataScan
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileRewriter, FileState
-from icelock.table.scan import DataScan
 
 
 class DeleteByFilter(FileChange):

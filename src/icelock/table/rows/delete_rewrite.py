@@ -31,8 +31,8 @@ from icelock.arrow.write.row_rewrite import REMOVED, UNCHANGED, Rewrite, deleted
 from icelock.plan.delete_index import DeleteFileId, delete_file_id, is_vector
 from icelock.table.commit.row_delta import Change
 from icelock.table.commit.staged import Staged
+from icelock.table.read.scan import DataScan
 from icelock.table.rows.file_rewrite import FileChange, FileResult, FileState
-from icelock.table.scan import DataScan
 
 Progress = Callable[[int, int], None]
 """Told after each data file: bytes of files that were read so far, and of all."""

@@ -35,7 +35,7 @@ from icelock.plan.delete_index import DeleteFileId, delete_file_id, referenced_d
 from icelock.plan.task import ScanTask
 from icelock.table.commit.row_delta import Change
 from icelock.table.commit.staged import Staged
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

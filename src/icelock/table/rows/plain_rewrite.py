@@ -22,7 +22,7 @@ from icelock.errors import PolicyError
 from icelock.io.listing import delete_files
 from icelock.plan.task import TaskBuilder
 from icelock.plan.whole_files import split_by_coverage
-from icelock.table.scan import DataScan
+from icelock.table.read.scan import DataScan
 
 
 def without_rows(scan: DataScan, *, table: str) -> tuple[list[DataFile], list[DataFile]]:

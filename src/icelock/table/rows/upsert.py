@@ -37,10 +37,10 @@ from icelock.metadata.metadata_columns import LAST_UPDATED, POS, ROW_ID
 from icelock.plan.task import ScanTask
 from icelock.table.commit.row_delta import Change
 from icelock.table.commit.staged import Staged
+from icelock.table.read.scan import DataScan
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import FileResult, FileRewriter
 from icelock.table.rows.source_rows import SourceRows
-from icelock.table.scan import DataScan
 
 _FEW_ROWS: Final = 1 << 16  # the source is indexed for each lookup, so rows are gathered
 _MANY_ROWS: Final = 1 << 20

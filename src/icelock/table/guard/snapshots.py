@@ -1,8 +1,8 @@
 """The guard of keys and snapshots: key entries belong to a KEK of the table, snapshots to their key and a manifest list on storage.
 
-Rules 2 to 4 of ``table.guard``, and what a catalog must keep of a commit.
+Rules 2 to 4 of ``table.guard.rules``, and what a catalog must keep of a commit.
 
-Not here: properties and updates (``table.guard``).
+Not here: properties and updates (``table.guard.rules``).
 """
 
 from __future__ import annotations

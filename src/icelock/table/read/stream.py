@@ -1,7 +1,7 @@
 """A table as a stream of appended rows: offsets, where a stream begins, and which files lie between two offsets.
 
-An offset is a snapshot and a number of files: those of its added files that were read, in the order of ``table.added_files``. Its JSON is
-that of Java's ``StreamingOffset``. With ``scan_all_files`` the number counts all live files of the snapshot instead: a stream that begins
+An offset is a snapshot and a number of files: those of its added files that were read, in the order of ``table.read.added_files``. Its JSON
+is that of Java's ``StreamingOffset``. With ``scan_all_files`` the number counts all live files of the snapshot instead: a stream that begins
 where older snapshots were expired reads what they left.
 
     append              its added files
@@ -29,8 +29,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from icelock.errors import FormatError, PolicyError
 from icelock.plan.task import ScanTask
-from icelock.table.added_files import added_files
-from icelock.table.scan import DataScan
+from icelock.table.read.added_files import added_files
+from icelock.table.read.scan import DataScan
 
 SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
 SKIP_DELETES: Final = "streaming-skip-delete-snapshots"

@@ -1,7 +1,7 @@
 """The guard of the one commit that makes an encrypted table of a plain one, under its own name and uuid, and of the one that undoes it.
 
-All other commits leave a plain table plain (``table.guard``). This one is made by ``table.maintenance.convert`` alone, and what it makes is
-compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no snapshot of the
+All other commits leave a plain table plain (``table.guard.rules``). This one is made by ``table.maintenance.convert`` alone, and what it
+makes is compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no snapshot of the
 plain table, no statistics file and no entry without a key may be left. A mixed table (encrypted, with plain files) keeps its keys.
 
 Not here: what it makes (``table.commit.conversion``).
@@ -18,9 +18,9 @@ from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import is_encrypted
-from icelock.table.guard import check_change
-from icelock.table.plain_origin import PlainOrigin
-from icelock.table.snapshot_guard import check_summary
+from icelock.table.guard.plain_origin import PlainOrigin
+from icelock.table.guard.rules import check_change
+from icelock.table.guard.snapshots import check_summary
 
 _SAME: Final = (
     *("location", "last_column_id", "schemas", "current_schema_id", "partition_specs", "default_spec_id", "last_partition_id"),

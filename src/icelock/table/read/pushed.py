@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from icelock.arrow.read.task import read_task
 from icelock.errors import PolicyError
 from icelock.plan.filters.weaker import Foreign, weaker
-from icelock.table.scan import AddedFiles, DataScan, first_rows
+from icelock.table.read.scan import AddedFiles, DataScan, first_rows
 
 
 class PushedScan:

@@ -15,7 +15,7 @@ Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C
 ``check_updates`` names the update at fault; ``check_change`` compares the metadata before and after, so no update gets around it. Each
 function raises before anything is written.
 
-Not here: key entries and snapshots (``table.snapshot_guard``: rules 2 to 4), whether there is a KMS (``catalog``), plain files
+Not here: key entries and snapshots (``table.guard.snapshots``: rules 2 to 4), whether there is a KMS (``catalog``), plain files
 (``io.file_io``, ``metadata.manifest_writer``, ``metadata.manifest_list``), whether a commit was made (``catalog.commit.outcome``).
 """
 
@@ -34,9 +34,9 @@ from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, RemoveEncryptionKeyUpdate
 from icelock.table.commit.key_rotation import KeyRotation
+from icelock.table.guard.plain_origin import check_origin_set
+from icelock.table.guard.snapshots import check_entries, check_keys, check_snapshot, check_snapshots
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
-from icelock.table.plain_origin import check_origin_set
-from icelock.table.snapshot_guard import check_entries, check_keys, check_snapshot, check_snapshots
 
 # Updates that cannot add plain files, or that are checked here. Any other one is a newer PyIceberg's.
 _KNOWN_UPDATES: Final = (

@@ -50,7 +50,7 @@ from icelock.plan.task import ScanTask, TaskBuilder, counted
 from icelock.table.changes.bounds import Bounds
 from icelock.table.commit.branches import no_such_ref
 from icelock.table.described import CATALOG, DescribedScan
-from icelock.table.streamed import ArrowStream
+from icelock.table.read.streamed import ArrowStream
 
 P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
@@ -243,7 +243,7 @@ class DataScan(Filtered, ArrowStream, IcebergDataScan):
         """
         import duckdb  # noqa: PLC0415 - an extra
 
-        from icelock.table.dataset import ScanDataset  # noqa: PLC0415 - it is made of scans
+        from icelock.table.read.dataset import ScanDataset  # noqa: PLC0415 - it is made of scans
 
         return (connection or duckdb.connect()).register(table_name, ScanDataset(self))
 

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from icelock.errors import PolicyError
 from icelock.plan.filters.of_arrow import of_arrow
-from icelock.table.pushed import PushedScan
+from icelock.table.read.pushed import PushedScan
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types

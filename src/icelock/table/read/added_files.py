@@ -3,7 +3,7 @@
 The order is that of the snapshot's manifest list, and within a manifest that of its entries. A snapshot has the same list and the same
 manifests for as long as it is there, and what later snapshots do with its files changes neither.
 
-Not here: which snapshots a stream or a read of changes takes, and from where (``table.stream``).
+Not here: which snapshots a stream or a read of changes takes, and from where (``table.read.stream``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icelock.plan.task import ScanTask
-from icelock.table.scan import AddedFiles
+from icelock.table.read.scan import AddedFiles
 
 
 def added_files(metadata: TableMetadata, io: FileIO, snapshot_id: int, row_filter: BooleanExpression | None = None) -> list[ScanTask]:

@@ -23,9 +23,9 @@ from icelock.metadata.table_metadata import is_encrypted
 from icelock.plan.filters.text import parse_filter
 from icelock.table.arguments import checked_flag, checked_id_or_none, checked_limit
 from icelock.table.described import CATALOG
-from icelock.table.inspect import InspectTable
+from icelock.table.metadata_tables.inspect import InspectTable
 from icelock.table.moments import to_millis
-from icelock.table.scan import DataScan, IncrementalAppendScan
+from icelock.table.read.scan import DataScan, IncrementalAppendScan
 
 if TYPE_CHECKING:
     import polars as pl
