@@ -123,7 +123,6 @@ _RENAMED: Final = {
     "io.avro_write": "io.avro.write",
     "io.given_location": "io.locations",
     "io.puffin_write": "io.puffin.write",
-    "io.regular": "io.storage",
     "keys.cache": "keys.kek",
     "kms.pkcs12": "kms.keystore",
     "metadata.checked_avro": "metadata.entry_reader",

@@ -118,7 +118,7 @@ class NamedTables(DescribedCatalog, Catalog):
         Raises:
             IntegrityError: it is not what was pinned, or what was seen before, such as an encrypted table that is plain now.
             FormatError: the metadata file or the server's answer is not table metadata of version 1 to 3.
-            PolicyError: see ``table.guard.check_metadata``.
+            PolicyError: see ``table.guard.rules.check_metadata``.
             NoSuchTableError: as PyIceberg; the message names the table that may be meant.
         """
         name = self.identifier_to_tuple(identifier)
@@ -175,7 +175,7 @@ class NamedTables(DescribedCatalog, Catalog):
 
         Raises:
             FormatError: not table metadata of version 1 to 3.
-            IntegrityError, PolicyError: see ``table.guard.check_metadata``.
+            IntegrityError, PolicyError: see ``table.guard.rules.check_metadata``.
         """
         metadata = self.read_metadata_file(metadata_location)
         check_metadata(metadata, location=metadata_location)

@@ -19,8 +19,9 @@ import click
 
 from icelock.audit.options import Depth, Snapshots
 from icelock.cli.exit_codes import Code
+from icelock.cli.load import load_catalog
 from icelock.cli.output import emit, escape, json_option, progress
-from icelock.cli.table_names import load_catalog, split_catalog, tables_argument
+from icelock.cli.table_names import split_catalog, tables_argument
 from icelock.errors import PolicyError
 from icelock.shown import utc
 

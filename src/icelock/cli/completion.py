@@ -83,7 +83,7 @@ def _in_file() -> Iterator[str]:
 
 
 def _below(catalog: str, incomplete: str) -> Iterator[str]:
-    from icelock.cli.table_names import load_catalog
+    from icelock.cli.load import load_catalog
 
     loaded = load_catalog(catalog)
     space = tuple(incomplete.split(".")[:-1])

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from icelock.cli.exit_codes import Code
+from icelock.cli.load import load_catalog
 from icelock.cli.maintain import named
 from icelock.cli.output import emit, escape, json_option, note, working
-from icelock.cli.table_names import age, load_catalog, split_catalog, tables_argument
+from icelock.cli.table_names import age, split_catalog, tables_argument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

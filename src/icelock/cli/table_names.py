@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from icelock.cli.completion import names_of_catalogs, names_of_tables
+from icelock.cli.load import load_catalog
 from icelock.cli.output import concerns
-from icelock.cli.own_process import import_arrow
 from icelock.errors import PolicyError
 from icelock.table.moments import parse_span
 
@@ -63,21 +63,6 @@ def age(_context: click.Context, _parameter: click.Parameter, value: str | None)
         return parse_span(value)
     except PolicyError as e:
         raise click.BadParameter(str(e)) from e
-
-
-def load_catalog(name: str | None) -> EncryptedCatalog:
-    """Load a catalog of PyIceberg's configuration; without a name the default one.
-
-    Raises:
-        PolicyError: it is not configured, or the configuration cannot be read.
-    """
-    from icelock.catalog.configuration import read_configuration
-
-    read_configuration()  # first: PyIceberg reads it while its catalogs are imported
-    import_arrow()
-    from icelock.catalog import load
-
-    return load.load_catalog(name)
 
 
 def load_table(catalog: str | None, name: str) -> Table:

@@ -17,8 +17,9 @@ import click
 
 from icelock.cli.describe import state
 from icelock.cli.exit_codes import Code
+from icelock.cli.load import load_catalog
 from icelock.cli.output import emit, json_option, progress
-from icelock.cli.table_names import full_name, load_catalog, only_catalog, split_catalog, tables_argument
+from icelock.cli.table_names import full_name, only_catalog, split_catalog, tables_argument
 from icelock.shown import utc
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from pyiceberg.io import SCHEMA_TO_FILE_IO
 
-from icelock.errors import PolicyError
+from icelock.errors import FormatError, PolicyError
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 _FAMILIES: Final = {
@@ -188,3 +188,13 @@ def _of_disk(authority: str, path: str) -> str | None:
 def _relative(path: str) -> str:
     there = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - what the user may have meant, as text
     return f"a relative path means a different folder in each process; write an absolute one, such as 'file://{there}'"
+
+
+def check_possible(location: str) -> None:
+    """Check that a file can have this location at all.
+
+    Raises:
+        FormatError: it contains a NUL. Where storage would not refuse it, the path may end there.
+    """
+    if "\0" in location:
+        raise FormatError(f"{location!r} contains a NUL, which no path can: was the location changed?")

@@ -9,8 +9,6 @@ Not here: users' own FileIO classes, which are used unchanged; keys (``io.file_i
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,41 +18,10 @@ from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrow
 from pyiceberg.typedef import Properties
 
 from icelock.errors import FormatError
-from icelock.io.locations import has_scheme, split_location
+from icelock.io.locations import check_possible, has_scheme, split_location
+from icelock.io.regular import check_regular
 
 _DISTRIBUTED: Final = ("hdfs", "viewfs")
-_KINDS: Final = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
-def check_regular(path: str, *, location: str) -> None:
-    """Check that a local path is a regular file. A missing one is left for the opening to report.
-
-    Raises:
-        FormatError: it is a directory, named pipe, socket or device.
-    """
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - a path of bytes that storage gave
-    except (OSError, ValueError):
-        return
-    if not stat.S_ISREG(mode):
-        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
-        raise FormatError(f"{location} is {kind}, expected a file: it was not opened; restore the file from a backup")
-
-
-def check_possible(location: str) -> None:
-    """Check that a file can have this location at all.
-
-    Raises:
-        FormatError: it contains a NUL. Where storage would not refuse it, the path may end there.
-    """
-    if "\0" in location:
-        raise FormatError(f"{location!r} contains a NUL, which no path can: was the location changed?")
 
 
 def open_storage(properties: Mapping[str, str], location: str | None = None) -> FileIO:

@@ -11,8 +11,8 @@ from pyiceberg.io import InputFile, InputStream, OutputFile
 from pyiceberg.io.fsspec import FsspecFileIO as IcebergFsspecFileIO
 from pyiceberg.io.fsspec import FsspecInputFile, FsspecOutputFile
 
-from icelock.io.locations import split_location
-from icelock.io.storage import check_possible, check_regular
+from icelock.io.locations import check_possible, split_location
+from icelock.io.regular import check_regular
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]  # PyIceberg asks for it

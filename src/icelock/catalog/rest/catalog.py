@@ -132,7 +132,8 @@ class RestStore(Store[RestCatalog]):
             if isinstance(e, AnswerError) or not (may_be_done(e) or not_sent(e)):
                 raise  # another try would get the same
             raise unanswered("REST server", e) from e
-        yield RestTurn(self.catalog, name, answer)
+        same_keks = self.catalog.encryption.same_keks
+        yield RestTurn(self.catalog, name, answer, table_of=partial(self.table, name), same_keks=same_keks)
 
     replaces_snapshots = False
 
@@ -152,7 +153,7 @@ class RestStore(Store[RestCatalog]):
         """Return the table of an answer.
 
         Raises:
-            IntegrityError, PolicyError: see ``table.guard.check_metadata``.
+            IntegrityError, PolicyError: see ``table.guard.rules.check_metadata``.
         """
         metadata, location = answer.metadata, answer.location
         check_metadata(metadata, location=location)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
@@ -51,7 +52,7 @@ from icelock.table.commit.protocol import DoubtfulConflictError, Stage
 from icelock.table.guard.snapshots import check_kept
 
 if TYPE_CHECKING:
-    from icelock.catalog.rest.catalog import RestCatalog
+    from icelock.catalog.rest.requests import RestRequests
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +64,21 @@ _TIME_OUT, _CONFLICT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = 408, 409, 429, 500,
 class RestTurn(StoreTurn):
     """The turn of a thread among those of this process, and the table as the server had it when the turn began."""
 
-    def __init__(self, catalog: RestCatalog, name: Identifier, answer: TableAnswer | None) -> None:
+    def __init__(
+        self,
+        server: RestRequests,
+        name: Identifier,
+        answer: TableAnswer | None,
+        *,
+        table_of: Callable[[TableAnswer], IcebergTable],
+        same_keks: Callable[[TableMetadata, TableMetadata], bool],
+    ) -> None:
         super().__init__(None if answer is None else answer.location)
-        self._catalog = catalog
+        self._server = server
         self._name = name
         self._answer = answer
+        self._table_of = table_of
+        self._same_keks = same_keks
 
     def current(self) -> IcebergTable:
         """Return the table.
@@ -77,7 +88,7 @@ class RestTurn(StoreTurn):
         """
         if self._answer is None:
             raise NoSuchTableError(f"the REST server has no table {'.'.join(self._name)} any more; nothing was changed")
-        return self._catalog._store.table(self._name, self._answer)
+        return self._table_of(self._answer)
 
     def base(self, *, new: bool) -> IcebergTable | None:
         """Return the table a commit is made on; whether a new one's name is free is for the server to say."""
@@ -89,13 +100,13 @@ class RestTurn(StoreTurn):
         body = commit_body(self._name, _for_server(change.requirements, known.metadata), change.updates)
         self.stage = Stage.ASKED
         answer = self._send(change, body)
-        _check_answer(change, answer.metadata, self._catalog)
+        self._check_answer(change, answer.metadata)
         return answer.metadata, answer.location
 
     def _send(self, change: Change, body: bytes) -> TableAnswer:
         """Send a commit; return the table, which has it."""
         try:
-            response = self._catalog._ask_commit(self._name, body, change.config)
+            response = self._server._ask_commit(self._name, body, change.config)
         except (RedirectError, RESTError) as e:
             return self._refused(change, e)
         except RequestException as e:
@@ -118,15 +129,30 @@ class RestTurn(StoreTurn):
         """Return the table of a success, if it has the commit."""
         problem: Exception | None
         try:
-            answer = self._catalog._answer(response, self._name, {})
+            answer = self._server._answer(response, self._name, {})
             problem = lost_in_answer(change, answer)
         except FormatError as e:
             problem = e
         if problem is not None:
             answer = self._unanswered(change, problem)
         if change.base is None:
-            check_new(answer.metadata, table=".".join(self._name), catalog=self._catalog.name, sent=change.staged.metadata)
+            check_new(answer.metadata, table=".".join(self._name), catalog=self._server.name, sent=change.staged.metadata)
         return answer
+
+    def _check_answer(self, change: Change, answer: TableMetadata) -> None:
+        """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at."""
+        staged, updates = change.staged, change.updates
+        if not isinstance(staged.metadata, TableMetadataV3):
+            return
+        table = ".".join(staged.name())
+        removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKeyUpdate)}
+        keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+        under = {key.encrypted_by_id for key in keys} - {key.key_id for key in keys}
+        keys += [key for key in staged.metadata.encryption_keys if key.key_id in under]
+        snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+        kept_keys = [key for key in keys if key.key_id not in removed]
+        sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
+        check_kept(sent, answer, table=table, catalog=self._server.name, same_keks=self._same_keks)
 
     def _refused(self, change: Change, refusal: Exception) -> TableAnswer:
         """Return the table if it has the commit that was refused.
@@ -163,7 +189,7 @@ class RestTurn(StoreTurn):
             CommitStateUnknownException: it cannot be loaded, or was dropped or renamed since, perhaps with the commit.
         """
         try:
-            return self._catalog._ask_table(self._name)
+            return self._server._ask_table(self._name)
         except NoSuchTableError as e:
             if change.base is not None:
                 raise _unknown(change.staged, refusal) from e
@@ -180,7 +206,7 @@ class RestTurn(StoreTurn):
         for seconds in waits(change.staged.metadata.properties):
             time.sleep(seconds)
             try:
-                now = self._catalog._ask_table(self._name)
+                now = self._server._ask_table(self._name)
             except Exception as e:  # noqa: BLE001 - whatever it was, the next look may tell
                 logger.debug("table %s cannot be loaded: %s", ".".join(self._name), e)
                 continue
@@ -215,22 +241,6 @@ def _update_json(update: Any) -> Any:
     if isinstance(update, AddEncryptionKeyUpdate):
         return {"action": update.action, "encryption-key": update.encryption_key.to_json()}
     return json.loads(update.model_dump_json(serialize_as_any=True))
-
-
-def _check_answer(change: Change, answer: TableMetadata, catalog: RestCatalog) -> None:
-    """Check that the server's answer has what this commit added; what other writers did meanwhile is not looked at."""
-    staged, updates = change.staged, change.updates
-    if not isinstance(staged.metadata, TableMetadataV3):
-        return
-    table = ".".join(staged.name())
-    removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKeyUpdate)}
-    keys = [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
-    under = {key.encrypted_by_id for key in keys} - {key.key_id for key in keys}
-    keys += [key for key in staged.metadata.encryption_keys if key.key_id in under]
-    snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
-    kept_keys = [key for key in keys if key.key_id not in removed]
-    sent = staged.metadata.model_copy(update={"encryption_keys": kept_keys, "snapshots": snapshots})
-    check_kept(sent, answer, table=table, catalog=catalog.name, same_keks=catalog.encryption.same_keks)
 
 
 def _refusal(response: Response) -> Exception:

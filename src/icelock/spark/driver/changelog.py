@@ -31,8 +31,8 @@ from icelock.spark.settings.session import settings_of
 from icelock.spark.task import moved_rows
 from icelock.spark.task.moved_rows import ChangedIds
 from icelock.spark.task.read import ReadPlan
-from icelock.spark.task.read_changes import ChangeRead, ChangeSplit, read_changes
-from icelock.spark.task.splits import Split, share_files
+from icelock.spark.task.read_changes import ChangeRead, read_changes
+from icelock.spark.task.splits import ChangeSplit, Split, share_files
 from icelock.table.changes.changelog import Changes, Wanted
 from icelock.table.changes.sides import Side
 from icelock.table.changes.versions import LINEAGE

@@ -1,8 +1,8 @@
 """``spark.readStream`` and ``writeStream`` of tables: what Spark asks of a table as a stream, and the rows of batches.
 
 Out of a table: 1 a query that starts opens the stream (``TableStream.java``), which has a function of its own here. 2 for each batch Spark
-asks up to where it goes: the table is loaded again, and the plan is that of ``table.read.stream``. 3 an optimizer rule puts a native scan of
-the batch's files in the place of the relation (``TableRelations.java``).
+asks up to where it goes: the table is loaded again, and the plan is that of ``table.read.stream``. 3 an optimizer rule puts a native scan
+of the batch's files in the place of the relation (``TableRelations.java``).
 
 Columns are those that the table had when the query was defined, by field id, until the query is started again.
 

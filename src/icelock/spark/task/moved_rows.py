@@ -31,7 +31,7 @@ from icelock.spark.sealed.splits import open_splits
 if TYPE_CHECKING:
     from icelock.arrow.read.context import ReadContext
     from icelock.spark.task.read import ReadPlan
-    from icelock.spark.task.read_changes import ChangeSplit
+    from icelock.spark.task.splits import ChangeSplit
 
 ORDINAL: Final = "ordinal"
 RANGE: Final = "range"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from icelock.spark.sealed.splits import open_splits
-from icelock.spark.task.splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,14 +20,7 @@ if TYPE_CHECKING:
     from icelock.arrow.read.context import ReadContext
     from icelock.spark.task.moved_rows import ChangedIds
     from icelock.spark.task.read import ReadPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeSplit:
-    """What one file lost or gained (``read_live`` of ``files``), and what all of its rows say in the columns of a changelog."""
-
-    files: Split
-    labels: tuple[str, int, int]
+    from icelock.spark.task.splits import ChangeSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -46,6 +47,14 @@ class Split(InputPartition):
     def __repr__(self) -> str:
         # InputPartition's would print the keys.
         return f"Split({len(self._tasks)} files)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSplit:
+    """What one file lost or gained (``read_live`` of ``files``), and what all of its rows say in the columns of a changelog."""
+
+    files: Split
+    labels: tuple[str, int, int]
 
 
 def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[Split]:

@@ -1,8 +1,9 @@
 """The guard of the one commit that makes an encrypted table of a plain one, under its own name and uuid, and of the one that undoes it.
 
 All other commits leave a plain table plain (``table.guard.rules``). This one is made by ``table.maintenance.convert`` alone, and what it
-makes is compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no snapshot of the
-plain table, no statistics file and no entry without a key may be left. A mixed table (encrypted, with plain files) keeps its keys.
+makes is compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no
+snapshot of the plain table, no statistics file and no entry without a key may be left. A
+mixed table (encrypted, with plain files) keeps its keys.
 
 Not here: what it makes (``table.commit.conversion``).
 """
@@ -35,7 +36,7 @@ def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str)
 
     Raises:
         PolicyError: the other is not it, encrypted, with new snapshots only; or keys of the encrypted one would change.
-        KeyUnavailableError: see ``table.snapshot_guard.check_keys``.
+        KeyUnavailableError: see ``table.guard.snapshots.check_keys``.
     """
     if not is_encrypted(staged) or names.ENCRYPTION_KEY_ID not in staged.properties:
         raise PolicyError(f"table {table} would not be encrypted: a conversion names its key")

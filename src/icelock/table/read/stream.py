@@ -1,8 +1,8 @@
 """A table as a stream of appended rows: offsets, where a stream begins, and which files lie between two offsets.
 
 An offset is a snapshot and a number of files: those of its added files that were read, in the order of ``table.read.added_files``. Its JSON
-is that of Java's ``StreamingOffset``. With ``scan_all_files`` the number counts all live files of the snapshot instead: a stream that begins
-where older snapshots were expired reads what they left.
+is that of Java's ``StreamingOffset``. With ``scan_all_files`` the number counts all live files of the snapshot instead: a stream that
+begins where older snapshots were expired reads what they left.
 
     append              its added files
     replace             nothing: compaction and rewrites move rows
