@@ -170,6 +170,7 @@ _RENAMED: Final = {
     "table.add_files": "table.rows.plain_files",
     "table.added_files": "table.read.added_files",
     "table.columnar_plan": "plan.columnar",
+    "table.commit.key_rotation": "table.guard.key_rotation",
     "table.commit.manifest_merge": "table.commit.producer",
     "table.commit.new_files": "table.commit.staged",
     "table.commit.replace_partitions": "table.commit.row_delta",

@@ -37,8 +37,8 @@ from icelock.io.listing import delete_files
 from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
-from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up
+from icelock.table.guard.key_rotation import KeyRotation
 from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.guard.rules import check_change, check_metadata, check_updates
 from icelock.table.guard.snapshots import check_kept, check_keys, check_manifest_lists, check_sealing

@@ -148,7 +148,7 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
 
 
 class MoveManifestListUpdate(IcebergBaseModel):
-    """Give a snapshot that is there another manifest list, with its key; all else of it stays (``table.commit.key_rotation``)."""
+    """Give a snapshot that is there another manifest list, with its key; all else of it stays (``table.guard.key_rotation``)."""
 
     action: Literal["move-manifest-list"] = Field(default="move-manifest-list")
     snapshot_id: int = Field(alias="snapshot-id")

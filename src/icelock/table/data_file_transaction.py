@@ -26,7 +26,6 @@ from icelock.errors import IcelockError, PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
-from icelock.table.commit.branches import check_branch
 from icelock.table.commit.conflicts import Since, check_still_fits, isolation_level
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend, merge_enabled
 from icelock.table.commit.protocol import CommitProtocol
@@ -35,6 +34,7 @@ from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplaceP
 from icelock.table.commit.staged import Staged, is_fresh
 from icelock.table.guard.snapshots import check_summary
 from icelock.table.named_updates import NamedUpdateSchema, NamedUpdateSortOrder, NamedUpdateSpec
+from icelock.table.refs import check_branch
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.file_rewrite import EngineChange, EngineWork
 

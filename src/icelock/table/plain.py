@@ -36,12 +36,12 @@ from icelock.metadata.table_metadata import unshared
 from icelock.plan.filters.exact import exact_filter
 from icelock.plan.filters.text import parse_filter
 from icelock.table.change_result import ChangeResult
-from icelock.table.commit.branches import check_branch
 from icelock.table.commit.row_delta import check_partitioned
 from icelock.table.described import DescribedTable
 from icelock.table.guard.rules import refuse_plain
 from icelock.table.read.readable import ReadableTable
 from icelock.table.read.scan import DataScan
+from icelock.table.refs import check_branch
 from icelock.table.reported_changes import ReportedChanges
 from icelock.table.rows.plain_rewrite import without_rows
 from icelock.table.table import Table as EncryptedTable

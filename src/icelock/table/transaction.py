@@ -26,10 +26,11 @@ from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
 from icelock.plan.filters.text import parse_filter
 from icelock.shown import Described, Facts
-from icelock.table.commit.branches import ManageSnapshots, check_branch
+from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.conflicts import MERGE_ISOLATION, isolation_level
 from icelock.table.commit.row_delta import check_partitioned
 from icelock.table.data_file_transaction import DataFileTransaction
+from icelock.table.refs import check_branch
 from icelock.table.rows.delete import DeleteByFilter
 from icelock.table.rows.plain_files import PlainFiles
 from icelock.table.rows.source_rows import SourceRows

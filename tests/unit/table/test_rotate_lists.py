@@ -19,7 +19,7 @@ from icelock.maintenance import audit, leftovers, remove_leftovers
 from icelock.metadata.manifest import read_manifest_rows
 from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
-from icelock.table.commit.key_rotation import KeyRotation, MovedList
+from icelock.table.guard.key_rotation import KeyRotation, MovedList
 from icelock.table.guard.rules import check_change
 from icelock.table.maintenance import list_moves as moves_module
 from icelock.table.maintenance import rotate_lists as module

@@ -162,7 +162,7 @@ def missing_part(
         kept: the table as it is.
         followed: whether other commits may have followed.
         new: the commit makes the table; the catalog may add properties then.
-        moves: whether other commits may replace manifest lists (``table.commit.key_rotation``).
+        moves: whether other commits may replace manifest lists (``table.guard.key_rotation``).
     """
     return next(_lacking(updates, sent, kept, followed=followed, new=new, moves=moves), "")
 

@@ -24,9 +24,9 @@ from icelock.spark.settings.rpc import check_rpc
 from icelock.spark.settings.session import Settings
 from icelock.table.changes.appends import AppendedFiles
 from icelock.table.changes.bounds import Bounds
-from icelock.table.commit.branches import no_such_ref
 from icelock.table.plain import AnyTable, PlainTable
 from icelock.table.read.scan import DataScan
+from icelock.table.refs import no_such_ref
 from icelock.table.table import Table
 
 # PyIceberg's names (pyiceberg/io/__init__.py). "client." are credentials and region that S3 and other AWS clients share.

@@ -32,10 +32,10 @@ from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal
 from icelock.spark.statements.metadata_tables import load_metadata_table
 from icelock.spark.statements.streams import open_stream, write_batch
-from icelock.table.commit.branches import no_such_ref
 from icelock.table.metadata_tables.columns import METADATA_TABLES
 from icelock.table.plain import AnyTable
 from icelock.table.read.scan import DataScan
+from icelock.table.refs import no_such_ref
 
 # What a name may have behind the table's, as in Java's catalog, and the option of a read that it stands for.
 _SELECTOR: Final = re.compile(r"(branch|tag)_(.+)|(snapshot_id|at_timestamp)_([0-9]+)", re.DOTALL)

@@ -18,8 +18,8 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from icelock.errors import ExpiredSnapshotError, PolicyError
-from icelock.table.commit.branches import no_such_ref
 from icelock.table.moments import to_bound
+from icelock.table.refs import no_such_ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,9 +42,9 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, commit_time_ms
-from icelock.table.commit.branches import check_branch
 from icelock.table.commit.staged import Staged, check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
+from icelock.table.refs import check_branch
 
 # Small commits would make planning slower and slower, so manifests are merged by default, as in Java; only up to 1 MiB (some 10,000 files;
 # Java: 8 MiB), since every entry is decoded and written, which must not delay a commit for long.

@@ -3,7 +3,7 @@
 Rules (Iceberg spec and docs, catalog security requirements; cases C-06, C-09, C-12, C-14, C-15, C-43):
 
 1. ``encryption.*`` properties need format version 3, are spelt as listed, and never change after creation, but for the key id by a
-   rotation (``table.commit.key_rotation``), which wraps the same KEKs by another master key.
+   rotation (``table.guard.key_rotation``), which wraps the same KEKs by another master key.
 2. Every ``key-id`` of a snapshot and every ``encrypted-by-id`` of a manifest-list key names an entry; a KEK's names the master key.
 3. A new snapshot has its own ``key-id``: an entry that the same commit adds, sealed under a KEK of the table, for a manifest list
    that is on storage, encrypted, in full length.
@@ -33,7 +33,7 @@ from icelock.io.locations import check_path_properties
 from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.commit.key_rotation import KeyRotation
+from icelock.table.guard.key_rotation import KeyRotation
 from icelock.table.guard.plain_origin import check_origin_set
 from icelock.table.guard.snapshots import check_entries, check_keys, check_snapshot, check_snapshots
 from icelock.table.maintenance.optimize_policy import OptimizePolicy

@@ -23,7 +23,7 @@ from icelock.keys.manager import EncryptionManager
 from icelock.keys.rewrap import keks_under
 from icelock.metadata.table_metadata import TableMetadataV3, as_encrypted, is_encrypted
 from icelock.metadata.updates import AddEncryptionKeyUpdate
-from icelock.table.commit.key_rotation import KeyRotation
+from icelock.table.guard.key_rotation import KeyRotation
 
 PARTITION_SUMMARY: Final = ("partitions.", "partition-summaries-included")
 _SNAPSHOT_KEEPS: Final = ("manifest_list", "key_id", "sequence_number", "timestamp_ms", "first_row_id")

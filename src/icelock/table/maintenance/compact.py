@@ -44,7 +44,6 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.plan.filters.text import parse_filter
 from icelock.plan.partition_set import PartitionSet
 from icelock.shown import Shown
-from icelock.table.commit.branches import check_branch
 from icelock.table.commit.rewrite import FileGroup
 from icelock.table.commit.staged import Staged
 from icelock.table.maintenance.compact_options import CompactOptions
@@ -52,6 +51,7 @@ from icelock.table.maintenance.compact_plan import PlannedGroup, plan_groups
 from icelock.table.maintenance.dangling import commit_deletes
 from icelock.table.maintenance.sort_text import parse_sort_order
 from icelock.table.read.scan import DataScan
+from icelock.table.refs import check_branch
 from icelock.table.state import OpenTable
 
 _ROUNDS: Final = 5

@@ -22,8 +22,8 @@ from icelock.errors import IcelockError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.keys.rewrap import keks_under
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, RemoveEncryptionKeyUpdate, apply_updates
-from icelock.table.commit.key_rotation import KeyRotation, MovedList
 from icelock.table.commit.protocol import DoubtfulConflictError, Stage, given_up, retries_of, retrying
+from icelock.table.guard.key_rotation import KeyRotation, MovedList
 from icelock.table.maintenance.retention import dead_keys
 from icelock.table.state import OpenTable
 

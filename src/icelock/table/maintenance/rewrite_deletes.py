@@ -19,12 +19,12 @@ from pyiceberg.expressions import AlwaysTrue
 
 from icelock.errors import PolicyError
 from icelock.shown import Shown
-from icelock.table.commit.branches import check_branch
 from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
 from icelock.table.maintenance.compact_options import CompactOptions
 from icelock.table.maintenance.dangling import CommittedDeletes, commit_deletes, plan_deletes
 from icelock.table.maintenance.rewrite_manifests import rewrite_manifests
 from icelock.table.maintenance.workers import HERE, Workers
+from icelock.table.refs import check_branch
 from icelock.table.state import OpenTable
 
 Into = Literal["vectors", "data"]

@@ -14,11 +14,11 @@ from pyiceberg.table.snapshots import Operation
 
 from icelock.errors import PolicyError
 from icelock.shown import Shown
-from icelock.table.commit.branches import check_branch
 from icelock.table.commit.manifest_order import Choice, groups_to_write
 from icelock.table.commit.manifest_rewrite import EncryptedManifestRewrite
 from icelock.table.commit.manifest_rewrite import Progress as ManifestProgress
 from icelock.table.commit.producer import merge_sizes
+from icelock.table.refs import check_branch
 from icelock.table.state import OpenTable
 
 __all__ = ["ManifestProgress", "RewrittenManifests", "rewrite_manifests"]

@@ -35,8 +35,8 @@ from icelock.keys.rewrap import at_once, keks_under, mint_first_key_id, rewrap
 from icelock.kms.client import KmsClient
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from icelock.shown import Shown
-from icelock.table.commit.key_rotation import KeyRotation
 from icelock.table.commit.protocol import given_up, retries_of, retrying
+from icelock.table.guard.key_rotation import KeyRotation
 from icelock.table.maintenance.key_uses import KekUse, kek_uses, with_files
 from icelock.table.maintenance.rotate_levels import OF_FILES, Level
 from icelock.table.state import OpenTable

@@ -4,7 +4,7 @@
 2. a manifest is written again once, byte for byte, under a key of its own, however many snapshots list it. What its entries inherit
    (numbers, row ids) they inherit from its row in the manifest list, and all of that row stays but place, length and key;
 3. some snapshots at a time, at most ten times: their lists are written, and one commit gives each snapshot its new list and key id
-   (``table.commit.key_rotation``), in the table's turn, so that no other writer comes between; a snapshot that was removed or rotated
+   (``table.guard.key_rotation``), in the table's turn, so that no other writer comes between; a snapshot that was removed or rotated
    meanwhile is left out. Key entries that nothing needs any more go with it;
 4. snapshots that writers added meanwhile, under an older KEK or with manifests of before, are done in further rounds. The last one is done
    as a whole in the table's turn, so that a stream of writers cannot be faster each time.

@@ -48,9 +48,9 @@ from icelock.plan.plan_deletes import PlanDeletes
 from icelock.plan.planner import Planner
 from icelock.plan.task import ScanTask, TaskBuilder, counted
 from icelock.table.changes.bounds import Bounds
-from icelock.table.commit.branches import no_such_ref
 from icelock.table.described import CATALOG, DescribedScan
 from icelock.table.read.streamed import ArrowStream
+from icelock.table.refs import no_such_ref
 
 P = TypeVar("P", bound=Planner)
 _TABLE_SCHEMA = "icelock.scan-schema"
