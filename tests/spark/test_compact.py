@@ -59,7 +59,7 @@ def test_files_are_put_together_by_tasks(spark, table):
 def test_rows_are_sorted_by_ranges(spark, table, monkeypatch, native):
     """Each file has a range, and is sorted; the table's own order is named in it."""
     if not native:
-        monkeypatch.setattr("icelock.spark.native.scan._foreign_storage", lambda _scan: "so that the data source reads")
+        monkeypatch.setattr("icelock.spark.native.scan.foreign_storage", lambda _scan: "so that the data source reads")
     before = lineage(table)
     table.update_sort_order().desc("id", IdentityTransform()).commit()
     size = sum(file.file_size_in_bytes for file in data_files(table))

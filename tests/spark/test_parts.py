@@ -28,7 +28,7 @@ from icelock.plan.task import ScanTask
 from icelock.spark.columns.batches import spark_batch
 from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import arrow_schema, spark_schema
-from icelock.spark.native import scan as native
+from icelock.spark.native import reach
 from icelock.spark.sealed.job import Action, Job
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
 from icelock.spark.settings.catalogs import executor_properties, open_catalog
@@ -361,7 +361,7 @@ def test_a_jvm_that_has_no_name_for_a_file(encoding, path, fine):
     """In a container without a locale: the file would not be there, and a task would say that its snapshot was expired."""
     system = SimpleNamespace(getProperty=lambda name: {"sun.jnu.encoding": encoding}[name])
     spark = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system))))
-    reason = native._unreachable(spark, [replace(task, path=name) for task, name in zip(tasks(1, 1), ("/wh/a.parquet", path), strict=True)])
+    reason = reach.unreachable(spark, [replace(task, path=name) for task, name in zip(tasks(1, 1), ("/wh/a.parquet", path), strict=True)])
     assert (reason is None) == fine
     assert fine or (path in reason and encoding in reason)
 

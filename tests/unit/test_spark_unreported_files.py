@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from icelock.arrow.write.context import WriteContext
-from icelock.spark.driver.commit import remove, unreported_files
+from icelock.spark.driver.unreached import remove, unreported_files
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
 

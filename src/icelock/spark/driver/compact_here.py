@@ -34,10 +34,10 @@ from icelock.metadata.canonical_json import schema_json
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.spark.columns.types import quoted, spark_schema
-from icelock.spark.driver.commit import remove_unreported, sweep
 from icelock.spark.driver.distribution import Layout, in_ranges
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.rewrite_here import SMALL, run_splits
+from icelock.spark.driver.unreached import remove_unreported, sweep
 from icelock.spark.driver.write_here import write_here
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles

@@ -5,7 +5,7 @@ own handler asks the JVM to cancel over the connection that the statement waits 
 connection of its own, and what works for a statement looks before it commits whether there was an interrupt since it began (``begin``,
 ``check``). A notebook that puts its own handler in this one's place interrupts Python alone, as with any Spark job.
 
-Not here: what a failed job leaves (``spark.driver.commit``).
+Not here: what a failed job leaves (``spark.driver.unreached``).
 """
 
 from __future__ import annotations

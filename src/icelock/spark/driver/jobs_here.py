@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from icelock.arrow.write.context import WriteContext
 from icelock.catalog.base import EncryptedCatalog
-from icelock.spark.driver.commit import end_job, remove, sweep
+from icelock.spark.driver.commit import end_job
 from icelock.spark.driver.deleted_rows import deleted_rows
 from icelock.spark.driver.distribution import Layout, check_properties, distributed
 from icelock.spark.driver.interrupts import check
@@ -34,6 +34,7 @@ from icelock.spark.driver.rewrite_here import rewrite_here
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
 from icelock.spark.driver.target import TableDescription, TargetFiles, described, target_files, target_filter, target_scan, write_context
+from icelock.spark.driver.unreached import remove, sweep
 from icelock.spark.driver.write_here import are_few_changes, is_small, write_here
 from icelock.spark.jvm.rules import read_again
 from icelock.spark.sealed.job import Action, Job, Staged

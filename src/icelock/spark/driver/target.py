@@ -189,7 +189,8 @@ def target_scan(table: Table, job: Job) -> DataScan:
     """
     base = job.pinned
     check_same_table(table, base.table_uuid, job.table)
-    scan = table.scan(row_filter=target_filter(table, job), selected_fields=job.columns or ("*",))
+    row_filter = target_filter(table, job)
+    scan = table.scan(row_filter=row_filter, selected_fields=job.columns or ("*",))
     return scan if base.snapshot_id is None else scan.pinned(base.snapshot_id)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg import types as ice
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.schema import Schema
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
@@ -33,6 +34,7 @@ from icelock.metadata.metadata_columns import DELETED, FILE, LAST_UPDATED, PARTI
 from icelock.metadata.schema_paths import schema_paths
 from icelock.spark.columns.types import has_spark_type, quoted, spark_schema, spark_type
 from icelock.spark.jvm.native import NativeJvm
+from icelock.table.read.scan import DataScan
 
 FIELD_ID: Final = "parquet.field.id"
 DEFAULT: Final = "EXISTS_DEFAULT"
@@ -125,6 +127,18 @@ class Columns:
         if isinstance(field.field_type, ice.UUIDType) and self._from_file(field):
             return jvm.uuid_text(column)
         return column
+
+
+def with_filtered(projection: Schema, scan: DataScan) -> Schema | None:
+    """Return a scan's columns and its filter's; None if the filter's are nested in columns that the scan has a part of."""
+    used = extract_field_ids(bind(scan.full_schema, scan.exact_filter, case_sensitive=True))
+    missing = used - projection.field_ids
+    if not missing:
+        return projection
+    top = [field for field in scan.full_schema.fields if missing & ({field.field_id} | Schema(field).field_ids)]
+    if any(projection.find_column_name(field.field_id) for field in top):
+        return None
+    return Schema(*projection.fields, *top, schema_id=projection.schema_id)
 
 
 def reason_against(wanted: Schema) -> str | None:

@@ -28,10 +28,10 @@ from pyspark.sql import DataFrame
 from icelock.arrow.write.options import PARQUET
 from icelock.catalog.base import EncryptedCatalog
 from icelock.errors import PolicyError
-from icelock.spark.driver.commit import remove
 from icelock.spark.driver.distribution import Layout, distributed
 from icelock.spark.driver.interrupts import check
 from icelock.spark.driver.run_jobs import rows_seen
+from icelock.spark.driver.unreached import remove
 from icelock.spark.driver.write_here import run_tasks
 from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.sealed.job import MAIN
