@@ -62,7 +62,10 @@ def test_rows_are_inserted_read_replaced_and_deleted(sql, spark, spark_lake, ver
     assert sql("select id, n from test.db.p order by id") == [(1, 0.5), (4, 2.0), (20, 1.5), (30, None), (31, None)]
     sql("truncate table test.db.p")
     assert sql("select count(*) from test.db.p") == [(0,)]
-    assert spark_lake.catalog().load_table("db.p").metadata.snapshots[0].summary["added-records"] == "10"
+    made = [one.summary for one in spark_lake.catalog().load_table("db.p").metadata.snapshots]
+    assert made[0]["added-records"] == "10"
+    # Java's BaseOverwriteFiles.operation: a delete is what adds no file
+    assert [one.operation.value for one in made] == ["append", "overwrite", "overwrite", "overwrite", "delete"]
 
 
 def test_a_null_is_neither_equal_nor_unequal(sql):

@@ -21,6 +21,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DATA_FILE_TYPE, DataFile
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame
@@ -193,6 +194,8 @@ def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[Data
             _add(transaction, added, write)
             return
         with transaction.update_snapshot(dict(write.snapshot_properties), branch=write.branch).overwrite() as change:
+            if not added:  # as Java's BaseOverwriteFiles.operation
+                change._operation = Operation.DELETE  # noqa: SLF001 - as PyIceberg's own delete does
             for file in removed:
                 change.delete_data_file(file)
             for file in added:
