@@ -86,7 +86,7 @@ def java_commits(metastore: Metastore, folder: Path) -> Iterator[JavaCommits]:
 def data_file(table: Any) -> DataFile:
     made = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=table.transaction().new_data_location(f"{time.monotonic_ns()}.parquet"),
+        file_path=table.location_provider().new_data_location(f"{time.monotonic_ns()}.parquet"),
         file_format=FileFormat.PARQUET,
         partition=Record(),
         record_count=10,

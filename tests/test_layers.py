@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "icelock"
 ORDER = ("format", "kms", "keys", "io", "metadata", "plan", "arrow", "table", "catalog", "audit", "maintenance", "spark", "cli")
 # Modules beside the packages: the base is below every layer, ``testing`` may use the KMS clients, ``__init__`` gathers the public names.
-BASE = {"errors", "nearest", "secret", "properties", "shown", "single_flight", "_moved", "metrics", "telemetry"}
+BASE = {"errors", "kept", "nearest", "secret", "properties", "shown", "single_flight", "_moved", "metrics", "telemetry"}
 RANK = (
     dict.fromkeys(BASE, -1)
     | {name: rank for rank, name in enumerate(ORDER)}

@@ -27,7 +27,7 @@ _BY_ID: Final = "encrypted-by-id"
 _PROPERTIES: Final = "properties"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class EncryptedKey:
     """An encrypted key, the id of the key that encrypts it, and its properties.
 

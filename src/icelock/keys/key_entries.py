@@ -34,7 +34,7 @@ class KeyEntries:
         by_id: dict[str, EncryptedKey] = {}
         for key in keys:
             known = by_id.setdefault(key.key_id, key)
-            if known != key:
+            if known is not key and known != key:
                 raise FormatError(
                     f"encryption-keys: key id {key.key_id!r} occurs twice with different content; restore an older metadata file"
                 )

@@ -7,6 +7,9 @@ fields are written after the known ones and left out of the hash, because Java h
 Threads share schemas and partition specs, and PyIceberg's keep the indexes that they make when they are first asked in the dictionary
 that pydantic walks through to serialize them ("dictionary changed size during iteration"). So both are written from their attributes.
 
+Versions of a table share what did not change (``metadata.updates``), so the text of a snapshot, key entry, schema or log entry is made once
+and kept while its object is: a commit to a table of 1,000 snapshots writes the text of one.
+
 Not here: where hashes are kept (``catalog``).
 """
 
@@ -16,13 +19,16 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from pyiceberg.conversions import to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, NestedField, StructType
+
+from icelock.format.encrypted_key import EncryptedKey
+from icelock.kept import KeptByIdentity
 
 _TOP: Final = (
     "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",
@@ -55,14 +61,6 @@ class MetadataV3(Protocol):
         """The id of the current snapshot."""
 
     @property
-    def schemas(self) -> Sequence[Schema]:
-        """All schemas."""
-
-    @property
-    def partition_specs(self) -> Sequence[PartitionSpec]:
-        """All partition specs."""
-
-    @property
     def snapshots(self) -> Sequence[Any]:
         """All snapshots."""
 
@@ -72,44 +70,46 @@ class MetadataV3(Protocol):
 
 def canonical_json(metadata: MetadataV3) -> str:
     """Return the text of the metadata file: Java's order and escapes, no spaces, unknown fields last."""
-    known = canonical_object(metadata)
-    unknown = dict(metadata.__pydantic_extra__ or {})
-    snapshots = [{**written, **snapshot.unknown_fields()} for written, snapshot in zip(known["snapshots"], metadata.snapshots, strict=True)]
-    return dumps({**known, "snapshots": snapshots, **unknown})
+    return _text(metadata, _of_object(metadata), unknown=True)
 
 
 def metadata_hash(metadata: MetadataV3) -> str:
     """Return Java's ``metadata_hash``: base64 of the SHA-256 of the canonical text without unknown fields."""
-    return _hash_of(dumps(canonical_object(metadata)))
+    return _hash_of(_text(metadata, _of_object(metadata), unknown=False))
 
 
 def canonical_form(metadata: MetadataV3) -> tuple[str, str]:
     """Return ``canonical_json`` and ``metadata_hash``, computed together."""
-    text = canonical_json(metadata)
+    known = _of_object(metadata)
+    text = _text(metadata, known, unknown=True)
     if metadata.__pydantic_extra__ or any(snapshot.unknown_fields() for snapshot in metadata.snapshots):
-        return text, metadata_hash(metadata)
+        return text, _hash_of(_text(metadata, known, unknown=False))
     return text, _hash_of(text)
 
 
-def canonical_object(metadata: MetadataV3) -> dict[str, Any]:
-    """Return the metadata as plain JSON values in canonical order, known fields only."""
-    dump = metadata.model_dump(mode="json", exclude={"schemas", "partition_specs"})
-    dump["schemas"] = [schema_object(schema) for schema in metadata.schemas]
-    dump["partition-specs"] = [spec_object(spec) for spec in metadata.partition_specs]
+def _text(metadata: MetadataV3, known: Mapping[str, str], *, unknown: bool) -> str:
+    """Return the whole text; ``known`` are the texts of fields that have no lists of a version's parts."""
+    which = 1 if unknown else 0
+    lists = {name: f"[{','.join([texts(part)[which] for part in getattr(metadata, attribute)])}]" for name, attribute, texts in _PARTS}
+    if lists["encryption-keys"] == "[]":
+        del lists["encryption-keys"]
+    more = {dumps(name): dumps(value) for name, value in (metadata.__pydantic_extra__ or {}).items()} if unknown else {}
+    fields = {**{f'"{name}"': text for name, text in _ordered({**known, **lists}, _TOP).items()}, **more}
+    return f"{{{','.join([f'{name}:{text}' for name, text in fields.items()])}}}"
+
+
+def _of_object(metadata: MetadataV3) -> dict[str, str]:
+    """Return the texts of the known fields that are not in ``_PARTS``."""
+    dump = metadata.model_dump(mode="json", exclude={attribute for _, attribute, _ in _PARTS})
     dump["sort-orders"] = [
         {"order-id": order["order-id"], "fields": [_ordered(field, _SORT_FIELD) for field in order["fields"]]}
         for order in dump["sort-orders"]
     ]
     dump["current-snapshot-id"] = metadata.current_snapshot_id
-    if not dump["encryption-keys"]:
-        del dump["encryption-keys"]
     dump["refs"] = {name: _ordered(ref, _REF) for name, ref in dump["refs"].items()}
-    dump["snapshots"] = [_snapshot(snapshot) for snapshot in dump["snapshots"]]
     dump["statistics"] = [_statistics(entry) for entry in dump["statistics"]]
     dump["partition-statistics"] = [_ordered(entry, _STATISTICS) for entry in dump["partition-statistics"]]
-    dump["snapshot-log"] = [_ordered(entry, ("timestamp-ms", "snapshot-id")) for entry in dump["snapshot-log"]]
-    dump["metadata-log"] = [_ordered(entry, ("timestamp-ms", "metadata-file")) for entry in dump["metadata-log"]]
-    return _ordered(dump, _TOP)
+    return {name: dumps(value) for name, value in _ordered(dump, _TOP).items()}
 
 
 def _hash_of(text: str) -> str:
@@ -186,14 +186,22 @@ def _type(kind: IcebergType) -> Any:
     return str(kind)
 
 
-def _snapshot(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    written = _ordered(snapshot, _SNAPSHOT)
+def _snapshot(snapshot: Any) -> dict[str, Any]:
+    written = _ordered(snapshot.model_dump(mode="json"), _SNAPSHOT)
     if not written.get("sequence-number"):
         written.pop("sequence-number", None)
     if "summary" in written:
         summary = written["summary"]
         written["summary"] = {"operation": summary["operation"], **{k: v for k, v in summary.items() if k != "operation"}}
     return written
+
+
+def _snapshot_log_entry(entry: Any) -> dict[str, Any]:
+    return {"timestamp-ms": entry.timestamp_ms, "snapshot-id": entry.snapshot_id}
+
+
+def _metadata_log_entry(entry: Any) -> dict[str, Any]:
+    return {"timestamp-ms": entry.timestamp_ms, "metadata-file": entry.metadata_file}
 
 
 def _statistics(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,3 +217,26 @@ def dumps(value: Any) -> str:
 def _upper_escape(match: re.Match[str]) -> str:
     found = match.group(1)
     return f"\\u00{found[3:].upper()}" if len(found) > 1 else match.group(0)
+
+
+def _kept(written: Callable[[Any], dict[str, Any]]) -> Callable[[Any], tuple[str, str]]:
+    """Return what gives a part's text, without and with its unknown fields, made once for each object."""
+
+    def texts(part: Any) -> tuple[str, str]:
+        known = written(part)
+        text = dumps(known)
+        unknown = part.unknown_fields() if hasattr(part, "unknown_fields") else None
+        return text, dumps({**known, **unknown}) if unknown else text
+
+    return KeptByIdentity(texts).of
+
+
+_PARTS: Final = (
+    ("schemas", "schemas", _kept(schema_object)),
+    ("partition-specs", "partition_specs", _kept(spec_object)),
+    ("encryption-keys", "encryption_keys", _kept(EncryptedKey.to_json)),
+    ("snapshots", "snapshots", _kept(_snapshot)),
+    ("snapshot-log", "snapshot_log", _kept(_snapshot_log_entry)),
+    ("metadata-log", "metadata_log", _kept(_metadata_log_entry)),
+)
+"""What versions of a table share: the field, its attribute, and the text of each item."""

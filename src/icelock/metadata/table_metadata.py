@@ -94,6 +94,10 @@ class TableMetadataV3(IcebergTableMetadataV3):
         """Return the key entry with this id, or None."""
         return next((key for key in self.encryption_keys if key.key_id == key_id), None)
 
+    def snapshot_by_id(self, snapshot_id: int) -> IcebergSnapshot | None:
+        """Return the snapshot with this id, or None. Most that are asked for are among the last of thousands."""
+        return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.snapshot_id == snapshot_id), None)
+
     def specs_struct(self, spec_ids: Iterable[int] | None = None) -> StructType:
         """Return a struct of the values of all specs, or of some, also of those whose source column was dropped."""
         wanted = self.specs().keys() if spec_ids is None else set(spec_ids)

@@ -16,7 +16,8 @@ Not here: which keys to add (``keys.manager``), whether they may be (``table.gua
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
 from pyiceberg.table import TableProperties
@@ -34,6 +35,8 @@ from icelock.errors import FormatError, PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.json_values import whole_number
 from icelock.metadata.table_metadata import TableMetadataV3
+
+_TIME: Final = attrgetter("timestamp_ms")
 
 
 def commit_time_ms(base: TableMetadata, clock_ms: int) -> int:
@@ -61,11 +64,14 @@ def _timed(base: TableMetadata, changed: TableMetadata, clock_ms: int) -> TableM
 
 
 def _latest(log: Sequence[Any]) -> int:
-    return max((entry.timestamp_ms for entry in log), default=0)
+    return max(map(_TIME, log), default=0)
 
 
 def _sorted(log: Sequence[Any]) -> list[Any]:
     """Return a log in the same order, in which no entry's time is before its predecessor's."""
+    times = list(map(_TIME, log))
+    if times == sorted(times):
+        return list(log)
     found: list[Any] = []
     for entry in log:
         before = found[-1].timestamp_ms if found else entry.timestamp_ms

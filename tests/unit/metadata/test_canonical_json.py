@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from pyiceberg.partitioning import PartitionSpec
 
 from icelock.metadata.canonical_json import canonical_json, dumps, metadata_hash, schema_json, spec_json
-from icelock.metadata.table_metadata import TableMetadataV3, parse_metadata, parse_metadata_object
+from icelock.metadata.table_metadata import Snapshot, TableMetadataV3, parse_metadata, parse_metadata_object
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 FILES = sorted(GOLDEN.glob("*/table/metadata/*.metadata.json"))
@@ -61,6 +62,49 @@ def test_unknown_fields_survive_and_stay_out_of_the_hash() -> None:
     assert written["from-the-future"] == {"b": 1, "a": [True, None]}
     assert written["snapshots"][0]["also-new"] == "x"
     assert metadata_hash(metadata) == before
+
+
+def test_versions_that_share_parts_are_written_as_if_each_were_alone() -> None:
+    """The texts of shared parts are kept: a part that was changed in a copy has its own, and JSON says what the file must be."""
+    path = max(FILES, key=lambda path: path.stat().st_size)
+    metadata = parse(path)
+    wanted = json.loads(canonical_json(metadata))
+    first, *rest = metadata.snapshots
+    assert rest
+    moved = first.model_copy(update={"manifest_list": "file:/moved.avro"})
+    (key, *_), log = metadata.encryption_keys, metadata.snapshot_log[0]
+    changed = metadata.model_copy(
+        update={
+            "snapshots": [moved, *rest],
+            "encryption_keys": [*metadata.encryption_keys, replace(key, key_id="another")],
+            "snapshot_log": [log.model_copy(update={"timestamp_ms": 7}), *metadata.snapshot_log[1:]],
+            "schemas": [*metadata.schemas, metadata.schemas[0].model_copy(update={"schema_id": 99})],
+        }
+    )
+    wanted["snapshots"][0]["manifest-list"] = "file:/moved.avro"
+    wanted["encryption-keys"].append({**wanted["encryption-keys"][0], "key-id": "another"})
+    wanted["snapshot-log"][0]["timestamp-ms"] = 7
+    wanted["schemas"].append({**wanted["schemas"][0], "schema-id": 99})
+    assert canonical_json(changed) == dumps(wanted)
+    assert canonical_json(metadata) == path.read_text(encoding="utf-8")
+
+
+def test_a_version_makes_the_text_of_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = parse(max(FILES, key=lambda path: path.stat().st_size))
+    dump, dumped = Snapshot.model_dump, list[int]()
+
+    def counted(self: Snapshot, **how: Any) -> dict[str, Any]:
+        dumped.append(self.snapshot_id)
+        return dump(self, **how)
+
+    monkeypatch.setattr(Snapshot, "model_dump", counted)
+    canonical_json(metadata)
+    assert dumped == [snapshot.snapshot_id for snapshot in metadata.snapshots]
+    dumped.clear()
+    more = metadata.model_copy(update={"snapshots": [*metadata.snapshots, metadata.snapshots[0].model_copy(update={"snapshot_id": 5})]})
+    canonical_json(more)
+    metadata_hash(more)
+    assert dumped == [5]
 
 
 class Meanwhile(str):

@@ -127,7 +127,8 @@ def check_kept(
     if kept.format_version != sent.format_version or not isinstance(kept, TableMetadataV3):
         raise CommitError(f"table {table}: format version {sent.format_version} was committed, {kept.format_version} came back; {remedy}")
     have = _entries(kept)
-    changed = [key.key_id for key in sent.encryption_keys if have.get(key.key_id, key) != key]
+    back = ((key, have.get(key.key_id, key)) for key in sent.encryption_keys)
+    changed = [key.key_id for key, kept_key in back if kept_key is not key and kept_key != key]
     if changed and not _only_wrapped(changed, sent, kept, same_keks):
         raise IntegrityError(
             f"table {table}: the commit was made, but catalog {catalog} has other key entries {', '.join(changed)} than the commit is "
