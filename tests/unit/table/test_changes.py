@@ -14,7 +14,7 @@ from pyiceberg.types import IntegerType
 from pyroaring import BitMap64
 
 from icelock.errors import ExpiredSnapshotError, IntegrityError, PolicyError
-from icelock.table.changes import changelog, output
+from icelock.table.changes import output, telling
 from icelock.table.rows.file_rewrite import EngineWork
 from tests.helpers.changelog import told
 from tests.helpers.table_model import delete_entries
@@ -419,7 +419,7 @@ def test_only_ids_are_read_of_what_was_moved(lake: TestLake, monkeypatch: pytest
     table.append(rows(*((n, "a") for n in range(1000))))
     start = snapshot(table)
     table.upsert(rows((5, "b")), join_cols=["id"])
-    monkeypatch.setattr(changelog, "matched", lambda *_: pytest.fail("values were compared"))
+    monkeypatch.setattr(telling, "matched", lambda *_: pytest.fail("values were compared"))
     texts, compared = output.row_texts, []
     monkeypatch.setattr(output, "row_texts", lambda columns, rows: compared.append(rows) or texts(columns, rows))
     assert told(table.changes(start_snapshot_id=start)) == [(5, "a", "UPDATE_BEFORE", 0), (5, "b", "UPDATE_AFTER", 0)]

@@ -33,8 +33,9 @@ from icelock.spark.task.moved_rows import ChangedIds
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.read_changes import ChangeRead, read_changes
 from icelock.spark.task.splits import ChangeSplit, Split, share_files
-from icelock.table.changes.changelog import Changes, Wanted
+from icelock.table.changes.changelog import Changes
 from icelock.table.changes.sides import Side
+from icelock.table.changes.telling import Wanted
 from icelock.table.changes.versions import LINEAGE
 from icelock.table.plain import AnyTable
 

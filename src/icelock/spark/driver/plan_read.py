@@ -12,7 +12,6 @@ Not here: what executors do (``spark.task.read``, ``spark.task.row_rewrite``), t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +31,7 @@ from icelock.spark.columns.filters import FilterTranslator, is_shifted
 from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
+from icelock.spark.driver.loaded import Loaded
 from icelock.spark.driver.target import TargetFiles, check_same_table, describe, see, target_files, target_scan, told, write_context
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
@@ -45,16 +45,6 @@ from icelock.spark.task.write import WritePlan
 from icelock.table.plain import AnyTable
 from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """What a DataFrame was made from: all its queries read this snapshot (None: the table had none) with these columns."""
-
-    snapshot_id: int | None
-    schema: str
-    seen: str = ""
-    """The table's versions, to be found in the pickle of this object."""
 
 
 def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]:

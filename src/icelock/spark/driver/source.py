@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from icelock.spark.driver.plan_read import Loaded
+    from icelock.spark.driver.loaded import Loaded
     from icelock.spark.sealed.job import Job
 
 NAME = "icelock"

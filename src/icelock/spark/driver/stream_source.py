@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from icelock.errors import PolicyError
 from icelock.metadata.column_types import schema_from_json
 from icelock.spark.columns.projection import project
+from icelock.spark.driver.loaded import Loaded
 from icelock.spark.driver.open_stream import OpenStream
-from icelock.spark.driver.plan_read import Loaded
 from icelock.spark.settings.catalogs import any_table_of, catalog_of, executor_properties
 from icelock.spark.settings.options import TableName
 from icelock.spark.settings.session import Settings

@@ -2,7 +2,7 @@
 
 An overwrite with rows of the table itself loses what other writers committed since the rows were read, unless it checks these commits. So
 each scan has the heads of its table's branches in its plan: Spark's own scan in its FileIndex (``PlannedFiles.java``), the data source's in
-the pickle of its Python object (``spark.driver.plan_read.Loaded``), a read over Connect in its sealed job. Before a write the plan of its
+the pickle of its Python object (``spark.driver.loaded.Loaded``), a read over Connect in its sealed job. Before a write the plan of its
 rows is searched for them (``spark.driver.run_jobs``), and the commit validates from there:
 
     ``write_to``, ``upsert``      the caller's process searches

@@ -10,47 +10,35 @@ nor is one that was written again as it was.
 
 With net changes the snapshots count as one: a row's first state before and last state after, each with its own snapshot.
 
-Memory: row ids as bitmaps, 16 bytes for each row that is compared by its values, the pairs that wait (``output``), and a batch.
-
-Not here: which snapshots (``bounds``), files (``plan.changes``), moved rows (``versions``), pairs (``pairs``).
+Not here: which snapshots (``bounds``), files (``plan.changes``), what is told of one snapshot's (``telling``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyroaring import BitMap64
 
 from icelock.arrow.read.context import ReadContext
 from icelock.arrow.read.deletes import deleted_positions
 from icelock.errors import ExpiredSnapshotError, PolicyError
-from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ROW_ID, shows_deleted
+from icelock.metadata.metadata_columns import CHANGE_COLUMNS, shows_deleted
 from icelock.plan.changes import ChangePlanner, FileChange, FileChangeKind
 from icelock.plan.task import DeleteFile
 from icelock.shown import Described, Facts
 from icelock.table.changes.bounds import Bounds
-from icelock.table.changes.output import Changelog, Columns, changelog_schema
-from icelock.table.changes.pairs import NOTHING, Matching, Rows, has_loose, matched
+from icelock.table.changes.output import changelog_schema
 from icelock.table.changes.sides import Commit, Sides
-from icelock.table.changes.versions import LINEAGE, changed_rows
+from icelock.table.changes.telling import Telling, Wanted
+from icelock.table.changes.versions import LINEAGE
 from icelock.table.described import columns, rows_of
 from icelock.table.read.scan import DataScan
 from icelock.table.read.streamed import ArrowStream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """How changes are told: by which columns a row is known (none: by its row id), as updates or not, as one change or by snapshot."""
-
-    identifier_fields: tuple[str, ...] = ()
-    updates: bool = True
-    net_changes: bool = False
 
 
 class Changes(Described, ArrowStream):
@@ -61,7 +49,7 @@ class Changes(Described, ArrowStream):
         ExpiredSnapshotError: see ``Bounds.snapshots``.
     """
 
-    _inside: ClassVar[frozenset[str]] = frozenset({"columns", "commits", "read_context", "sides"})
+    _inside: ClassVar[frozenset[str]] = frozenset({"columns", "commits", "read_context", "sides", "together"})
 
     def __init__(self, scan: DataScan, bounds: Bounds, wanted: Wanted) -> None:
         names = [field.name for field in CHANGE_COLUMNS]
@@ -116,9 +104,20 @@ class Changes(Described, ArrowStream):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         shared = self._scan.read_context()  # of all files of all snapshots, for decoded delete files
+        telling = Telling(context=shared, how=self._how)
+        for sides in self._together(shared):
+            yield from telling.batches(sides)
+
+    def together(self) -> Iterator[Sides]:
+        """Yield what each snapshot's files lost and gained, or for net changes those of all as one, for who tells it (``telling.Telling``).
+
+        Raises as ``to_arrow``.
+        """
+        return self._together(self._scan.read_context())
+
+    def _together(self, shared: ReadContext) -> Iterator[Sides]:
         together = (self.commits,) if self._how.net_changes else ((commit,) for commit in self.commits)
-        for commits in together:
-            yield from self._told(shared, self._sides(shared, commits))
+        return (self._sides(shared, commits) for commits in together)
 
     def sides(self) -> Sides:
         """Return what files lost and gained in all snapshots, for engines that read them; raises as ``to_arrow``."""
@@ -127,7 +126,7 @@ class Changes(Described, ArrowStream):
     def _sides(self, shared: ReadContext, commits: Iterable[tuple[int, Snapshot]]) -> Sides:
         found = Sides()
         for ordinal, snapshot in commits:
-            found.add(self._context(shared, LINEAGE), *self._of(shared, ordinal, snapshot))
+            found.add(replace(shared, schema=LINEAGE), *self._of(shared, ordinal, snapshot))
         return found
 
     @property
@@ -164,33 +163,6 @@ class Changes(Described, ArrowStream):
                 f"with it: {gone[0]}{f' and {len(gone) - 1} more' if gone[1:] else ''}. What it changed can no longer be read: give "
                 f"start_snapshot_id={snapshot.snapshot_id}, or read the whole table once and its changes from there"
             )
-
-    def _told(self, shared: ReadContext, sides: Sides) -> Iterator[pa.RecordBatch]:
-        changed, by_id = None, BitMap64()
-        matching = (NOTHING, NOTHING)
-        if sides.lost and sides.gained:
-            changed = changed_rows(self._context(shared, LINEAGE), sides)
-            by_id = BitMap64() if self._how.identifier_fields else changed.updated
-        lost, gained = (Rows(sides=some, changed=changed, by_id=by_id) for some in (sides.lost, sides.gained))
-        if changed is not None and has_loose(changed, by_id):
-            matching = self._matched(shared, lost, gained)
-        columns = Columns(self._projection, self._scan.full_schema, compared=bool(by_id))
-        yield from Changelog(
-            context=self._context(shared, columns.read),
-            columns=columns,
-            lost=lost,
-            gained=gained,
-            matching=matching,
-            updates=self._how.updates,
-        ).batches()
-
-    def _matched(self, shared: ReadContext, lost: Rows, gained: Rows) -> tuple[Matching, Matching]:
-        everything = Schema(*self._scan.full_schema.fields, ROW_ID)
-        return matched(self._context(shared, everything), lost, gained, self._how.identifier_fields)
-
-    @staticmethod
-    def _context(shared: ReadContext, schema: Schema) -> ReadContext:
-        return replace(shared, schema=schema)
 
 
 def _paths_of(context: ReadContext, delete: DeleteFile) -> Iterable[str]:

@@ -153,7 +153,7 @@ class ReadableTable:
             PolicyError: what is asked for does not fit the table.
             ExpiredSnapshotError: the range begins before the oldest snapshot that is left.
         """
-        from icelock.table.changes import bounds, changelog  # noqa: PLC0415 - not with every table that is loaded
+        from icelock.table.changes import bounds, changelog, telling  # noqa: PLC0415 - not with every table that is loaded
 
         scan = self.scan(row_filter, selected_fields, case_sensitive)
         between = bounds.Bounds(
@@ -163,7 +163,7 @@ class ReadableTable:
             until=end_timestamp,
             branch=branch,
         )
-        wanted = changelog.Wanted(
+        wanted = telling.Wanted(
             identifier_fields=column_list(identifier_fields, argument="identifier_fields"),
             updates=checked_flag(updates, name="updates"),
             net_changes=checked_flag(net_changes, name="net_changes"),
