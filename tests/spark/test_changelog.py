@@ -7,7 +7,8 @@ from pyspark.errors import AnalysisException
 
 import icelock.spark.driver.changelog as driver_changelog
 from icelock.errors import ExpiredSnapshotError, PolicyError
-from icelock.spark.columns.changelog import Told, changelog
+from icelock.spark.columns.changelog import changelog
+from icelock.table.changes.telling import Wanted
 from tests.golden.test_static_table import open_table
 from tests.lakes.sqlite import KEY
 
@@ -42,6 +43,11 @@ def of_view(sql, name="orders_changes"):
     return sorted(sql(f"select id, v, _change_type, _change_ordinal from {name}"))
 
 
+def by_format(spark, **options):
+    given = {name.replace("_", "-"): value for name, value in options.items()}
+    return spark.read.format("icelock").options(**given).load("test.db.orders.changes")
+
+
 @pytest.mark.spark43
 @pytest.mark.parametrize("mode", MODES)
 def test_the_table_of_changes(sql, spark, spark_lake, orders, mode):
@@ -64,6 +70,7 @@ def test_the_table_of_changes(sql, spark, spark_lake, orders, mode):
     python = spark_lake.catalog().load_table("db.orders").changes(updates=False).to_arrow()
     rows = sql("select * from test.db.orders.changes")
     assert sorted(rows) == sorted(tuple(one.values()) for one in python.to_pylist())
+    assert sorted(map(tuple, by_format(spark).collect())) == sorted(rows), "the tasks of the data source compare"
     some = spark.read.option("start-snapshot-id", snapshots[1]).option("end-snapshot-id", snapshots[2]).table("test.db.orders.changes")
     assert [tuple(row) for row in some.collect()] == [(2, "b", "DELETE", 0, snapshots[2])]
     assert some.schema.simpleString() == "struct<id:bigint,v:string,_change_type:string,_change_ordinal:int,_commit_snapshot_id:bigint>"
@@ -72,7 +79,7 @@ def test_the_table_of_changes(sql, spark, spark_lake, orders, mode):
 
 @pytest.mark.spark43
 @pytest.mark.parametrize("mode", MODES)
-def test_updates_by_row_id_and_net_changes(sql, orders, mode):
+def test_updates_by_row_id_and_net_changes(sql, spark, orders, mode):
     """The same in both modes, and as ``table.changes``; ``SET v = v`` is no change."""
     first, *_ = orders(mode)
     options = f"options => map('start-snapshot-id', '{first}')"
@@ -100,14 +107,16 @@ def test_updates_by_row_id_and_net_changes(sql, orders, mode):
         (9, "i", "INSERT", 2),
     ]
     sql(net.format(first, "true"))
-    assert of_view(sql, "net") == [
-        (1, "AA", "UPDATE_AFTER", 4),
-        (1, "a", "UPDATE_BEFORE", 0),
-        (2, "b", "DELETE", 1),
-        (3, "C", "UPDATE_AFTER", 2),
-        (3, "c", "UPDATE_BEFORE", 2),
-        (9, "i", "INSERT", 2),
-    ]
+    by_format(spark, start_snapshot_id=first, compute_updates="true", net_changes="true").createOrReplaceTempView("by_format")
+    for view in ("net", "by_format"):
+        assert of_view(sql, view) == [
+            (1, "AA", "UPDATE_AFTER", 4),
+            (1, "a", "UPDATE_BEFORE", 0),
+            (2, "b", "DELETE", 1),
+            (3, "C", "UPDATE_AFTER", 2),
+            (3, "c", "UPDATE_BEFORE", 2),
+            (9, "i", "INSERT", 2),
+        ]
 
 
 def test_identifier_columns(sql, spark_lake):
@@ -128,7 +137,7 @@ def test_identifier_columns(sql, spark_lake):
     sql(call.format(before, "'x'"))
     with pytest.raises(Exception, match="do not tell rows apart"):
         sql("select * from v")
-    with pytest.raises(PolicyError, match="identifier column 'nope'"):
+    with pytest.raises(PolicyError, match="identifier field 'nope' is no column"):
         sql(call.format(first, "'nope'"))
 
 
@@ -157,6 +166,12 @@ def test_what_is_refused(sql, spark, spark_lake, orders):
         spark.read.options(**{"start-snapshot-id": second, "end-snapshot-id": first}).table("test.db.orders.changes").collect()
     with pytest.raises(PolicyError, match="unknown option 'start-snapshot'"):
         sql("call test.system.create_changelog_view('db.orders', options => map('start-snapshot', '1'))")
+    with pytest.raises(PolicyError, match="not the option snapshot-id"):
+        by_format(spark, snapshot_id=first)
+    with pytest.raises(PolicyError, match="are options of what changed"):
+        spark.read.format("icelock").option("net-changes", "true").load("test.db.orders")
+    with pytest.raises(PolicyError, match="without a schema of your own"):
+        spark.read.format("icelock").schema("id bigint").load("test.db.orders.changes").collect()
     with pytest.raises(AnalysisException):
         sql("insert into test.db.orders.changes values (1, 'a', 'INSERT', 0, 1)")
     spark_lake.catalog().load_table("db.orders").maintenance.expire_snapshots().by_ids([first, second]).commit()
@@ -213,17 +228,17 @@ LEFT_OF_EACH = [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "D
     ("told", "wanted"),
     [
         (
-            {},
+            {"updates": False},
             [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0), (6, "1.0", "DELETE", 1), (6, "1.0", "INSERT", 0)],
         ),
-        ({"net": True}, [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0)]),
+        ({"updates": False, "net_changes": True}, [(2, "-0.0", "INSERT", 0), (2, "0.0", "DELETE", 0), (5, "1.0", "DELETE", 0)]),
         (
-            {"net": True, "updates": True, "identifiers": ("id",)},
+            {"net_changes": True, "identifier_fields": ("id",)},
             [(2, "-0.0", "UPDATE_AFTER", 0), (2, "0.0", "UPDATE_BEFORE", 0), (5, "1.0", "DELETE", 0)],
         ),
     ],
 )
 def test_rows_without_ids_are_compared_by_their_values(spark, told, wanted, numbered):
     """Each lost row takes one equal gained one away; zeros of two signs differ, NaN and null are what they are."""
-    found = changelog(spark.sql(ROWS_WITHOUT_IDS), Told(**told), numbered=numbered)
+    found = changelog(spark.sql(ROWS_WITHOUT_IDS), Wanted(**told), numbered=numbered)
     assert sorted(map(tuple, found.selectExpr("id", "string(x)", "_change_type", "_change_ordinal").collect())) == wanted

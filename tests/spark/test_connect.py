@@ -75,11 +75,15 @@ for statement in (
     try:
         spark.sql(statement).collect()
     except AnalysisException as e:
-        instead = "spark.createDataFrame(table.changes(" if "change" in statement else "USING icelock OPTIONS (path"
+        instead = "load('catalog.namespace.table.changes')" if "change" in statement else "USING icelock OPTIONS (path"
         found["statements"].append(instead in str(e))
 # What the error says to do.
-changed = spark.createDataFrame(icelock.load_catalog("test", **properties).load_table("db.t").changes(net_changes=True).to_arrow())
-found["changed"] = sorted(tuple(row) for row in changed.filter("id in (2, 5000)").select("id", "name", "_change_type").collect())
+changed = spark.read.format("icelock").option("net-changes", "true").load("test.db.t.changes").filter("id in (2, 5000)")
+found["changed"] = sorted(tuple(row) for row in changed.select("id", "name", "_change_type").collect())
+try:
+    icelock.spark.write_to(changed.select("id", "name", "city"), "test.db.t").overwrite("id = 2")
+except icelock.errors.PolicyError as e:
+    found["from changes"] = "whose snapshot only the server knows" in str(e)
 for name, use in (("read", icelock.spark.read), ("load", lambda spark, table: spark.read.format("icelock").load(table))):
     try:
         use(spark, "test.db.tt").count()
@@ -137,7 +141,7 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     assert found == {
         "filtered": 20, "all": 2000, "joined": 8, "sum": 999_000, "overwritten": 3, "error": True, "read": [1, 1, 2, 2], "native": True,
         "view": [[4, "by-statement"]], "statements": [True, True, True, True, True, True, True, True, False, False],
-        "changed": [[2, "n2", "INSERT"], [5000, "by-statement", "INSERT"]],
+        "changed": [[2, "n2", "INSERT"], [5000, "by-statement", "INSERT"]], "from changes": True,
         **dict.fromkeys(("read missing", "load missing"), "there is no table test.db.tt; did you mean table db.t?"),
         "made": [902, 110, 2, 0], "twice": True, "done": [[1000, 0, 0], [0, 0, 101], [100, 10, 0], [2, 0, 99], [0, 0, 0]],
     }  # fmt: skip

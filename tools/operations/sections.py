@@ -319,6 +319,12 @@ SECTIONS = (
                 "read.end-timestamp",
             ),
             row(
+                '`spark.read.format("icelock")`: what changed between two snapshots or times, over Spark Connect too',
+                "read.compute-updates",
+                "read.identifier-columns",
+                "read.net-changes",
+            ),
+            row(
                 "`df.write`, modes `append` and `overwrite`, whole tables, by filter, dynamic, to a branch",
                 "write.branch",
                 "write.isolation-level",

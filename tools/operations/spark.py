@@ -121,6 +121,9 @@ READS = [
             ),
             "branch": lambda p: p.reader().option("branch", "side").load(p.full).count(),
             "columns": lambda p: p.reader().option("columns", "id").load(p.full).count(),
+            "compute-updates": lambda p: p.reader().option("compute-updates", "true").load(f"{p.full}.changes").count(),
+            "identifier-columns": lambda p: p.reader().option("identifier-columns", "id").load(f"{p.full}.changes").count(),
+            "net-changes": lambda p: p.reader().option("net-changes", "true").load(f"{p.full}.changes").count(),
             "end-snapshot-id": lambda p: (
                 (p.reader().option("start-snapshot-id", str(p.first)).option("end-snapshot-id", str(p.table.snapshots()[1].snapshot_id)))
                 .load(p.full)

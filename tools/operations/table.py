@@ -192,6 +192,8 @@ CHANGES = recipes(
         "columns": lambda p: p.table.changes(selected_fields=("id",)).columns,
         "read_context": lambda p: p.table.changes().read_context(p.table.schema()),
         "schema": lambda p: p.table.changes(start_snapshot_id=p.first).schema,
+        "end": lambda p: p.table.changes(start_snapshot_id=p.first).end,
+        "together": lambda p: list(p.table.changes(start_snapshot_id=p.first).together()),
         "sides": lambda p: p.table.changes(start_snapshot_id=p.first).sides(),
         "to_arrow": lambda p: p.table.changes(start_snapshot_id=p.first, net_changes=True).to_arrow(),
         "to_arrow_batch_reader": lambda p: p.table.changes(identifier_fields=["id"]).to_arrow_batch_reader().read_all(),

@@ -21,8 +21,8 @@ _MARK: Final = "_icelock"
 _HINT: Final = (
     "icelock: SQL statements, spark.table and df.writeTo know encrypted tables by name in a classic session, and this one is of Spark "
     "Connect. CREATE TEMPORARY VIEW name USING icelock OPTIONS (path 'catalog.namespace.table') gives SQL a name to query and to insert "
-    "into; icelock.spark.read, write_to, delete and upsert do the rest. What changed between snapshots (changes, create_changelog_view): "
-    "spark.createDataFrame(table.changes(...).to_arrow()), with the table of icelock.load_catalog"
+    "into; icelock.spark.read, write_to, delete and upsert do the rest. What changed between snapshots (changes, create_changelog_view) is "
+    "read by spark.read.format('icelock').load('catalog.namespace.table.changes'), whose options are the procedure's arguments"
 )
 # What Spark says of a name of three parts, and of CALL, whose catalog it does not have.
 _OF_UNKNOWN_CATALOGS: Final = frozenset({"REQUIRES_SINGLE_PART_NAMESPACE", "MISSING_CATALOG_ABILITY.PROCEDURES"})

@@ -15,7 +15,6 @@ Not here: reading the rows (``spark.task.read_changes``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -24,6 +23,7 @@ from pyspark.sql import types as sp
 
 from icelock.metadata.metadata_columns import CHANGE_COLUMNS, ChangeType
 from icelock.spark.columns.types import quoted
+from icelock.table.changes.telling import Wanted
 
 TYPE, ORDINAL, SNAPSHOT = (field.name for field in CHANGE_COLUMNS)
 ROW_ID: Final = "_icelock_row_id"
@@ -37,16 +37,7 @@ _NUMBER: Final = "_icelock_number"
 _LEFT: Final = (Window.unboundedPreceding, Window.unboundedFollowing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """How changes are told; see ``table.changes.changelog.Wanted``."""
-
-    identifiers: tuple[str, ...] = ()
-    updates: bool = False
-    net: bool = False
-
-
-def changelog(rows: DataFrame, told: Told, *, numbered: bool = True) -> DataFrame:
+def changelog(rows: DataFrame, how: Wanted, *, numbered: bool = True) -> DataFrame:
     """Return the changes in rows that files lost and gained; both have the table's columns and those of a changelog.
 
     ``rows`` also have row ids and last updates, under the names here; if they are not ``numbered``, all of these are null.
@@ -54,30 +45,30 @@ def changelog(rows: DataFrame, told: Told, *, numbered: bool = True) -> DataFram
     names = [name for name in rows.columns if name not in {ROW_ID, UPDATED}]
     of_table = [field for field in rows.schema.fields if field.name in names and field.name not in {TYPE, ORDINAL, SNAPSHOT}]
     values = f.struct(*(_comparable(f.col(quoted(field.name)), field.dataType) for field in of_table))
-    within = [] if told.net else [f.col(ORDINAL)]
+    within = [] if how.net_changes else [f.col(ORDINAL)]
     place = f.coalesce(f.col(ROW_ID), f.xxhash64(values)) if numbered else f.xxhash64(values)
     found = rows.withColumn(_PLACE, place).repartition(*within, f.col(_PLACE)).withColumn(_VALUES, values)
-    found = _paired(found, told) if numbered else found.withColumn(_PAIR, f.lit(None).cast("long"))
+    found = _paired(found, how) if numbered else found.withColumn(_PAIR, f.lit(None).cast("long"))
     # Equal rows that have an id may have two, and so stand at two places.
     equal = f.xxhash64(_VALUES) if numbered else f.col(_PLACE)
     found = _without_equal(found, [equal, *within, f.col(_PAIR), f.col(_VALUES)], only=f.col(_PAIR).isNull())
-    if told.identifiers:
-        found = _identified(found, within, told.identifiers, of_table)
-    if told.updates:
+    if how.identifier_fields:
+        found = _identified(found, within, how.identifier_fields, of_table)
+    if how.updates:
         label = f.when(f.col(_PAIR).isNull(), f.col(TYPE)).when(_is_lost(), ChangeType.UPDATE_BEFORE.value)
         label = label.otherwise(ChangeType.UPDATE_AFTER.value)
         found = found.withColumn(TYPE, label)
     return found.select(*(quoted(name) for name in names))
 
 
-def _paired(rows: DataFrame, told: Told) -> DataFrame:
+def _paired(rows: DataFrame, how: Wanted) -> DataFrame:
     """Take out what row ids say is no change, and mark updates as pairs, unless identifier columns do."""
     version = [f.col(_PLACE), f.col(ROW_ID), f.col(UPDATED)]
-    for snapshots in ([f.col(ORDINAL)], []) if told.net else ([f.col(ORDINAL)],):  # within each, then of all
+    for snapshots in ([f.col(ORDINAL)], []) if how.net_changes else ([f.col(ORDINAL)],):  # within each, then of all
         rows = _without_equal(rows, [*version, *snapshots], only=f.col(ROW_ID).isNotNull())
-    if told.identifiers:
+    if how.identifier_fields:
         return rows.withColumn(_PAIR, f.lit(None).cast("long"))
-    return _updated(rows, [f.col(_PLACE), f.col(ROW_ID), *([] if told.net else [f.col(ORDINAL)])])
+    return _updated(rows, [f.col(_PLACE), f.col(ROW_ID), *([] if how.net_changes else [f.col(ORDINAL)])])
 
 
 def _is_lost() -> Column:

@@ -20,13 +20,13 @@ from pyspark.sql import types as sp
 
 from icelock.arrow.read.context import ReadContext
 from icelock.keys.entropy import SystemEntropy
-from icelock.metadata.metadata_columns import CHANGE_COLUMNS, LAST_UPDATED, ChangeType
+from icelock.metadata.metadata_columns import LAST_UPDATED, ChangeType
 from icelock.metadata.metadata_columns import ROW_ID as ROW_ID_COLUMN
-from icelock.spark.columns.changelog import ROW_ID, UPDATED, Told, changelog
-from icelock.spark.columns.types import quoted, spark_schema
+from icelock.spark.columns.changelog import ROW_ID, UPDATED, changelog
+from icelock.spark.columns.types import quoted
+from icelock.spark.driver.plan_changes import changelog_schema
 from icelock.spark.sealed.splits import KEY_LENGTH, sealed_rows
-from icelock.spark.settings.catalogs import bounds_of, executor_properties
-from icelock.spark.settings.options import ReadOptions
+from icelock.spark.settings.catalogs import executor_properties
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task import moved_rows
 from icelock.spark.task.moved_rows import ChangedIds
@@ -44,17 +44,7 @@ _LEFT_BYTES: Final = 64 << 20  # of ids that go to all tasks: half a billion of 
 _SPARK_TYPES: Final = {pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean", pa.binary(): "binary"}
 
 
-def changes_between(table: AnyTable, options: ReadOptions) -> Changes:
-    """Return the changes of a table that options ask for; errors as those of ``Changes``."""
-    return Changes(table.scan(), bounds_of(options), Wanted())
-
-
-def changelog_schema(changes: Changes, name: str) -> sp.StructType:
-    """Return Spark's schema of changes; a column that Spark has no type for is a PolicyError."""
-    return spark_schema(Schema(*changes.columns.fields, *CHANGE_COLUMNS), table=name)
-
-
-def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name: str, told: Told) -> DataFrame:
+def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name: str, how: Wanted) -> DataFrame:
     """Return the rows of changes.
 
     Raises:
@@ -64,7 +54,7 @@ def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name:
     """
     sides = changes.sides()
     both = {side.commit.ordinal for side in sides.lost} & {side.commit.ordinal for side in sides.gained}
-    if told.net and sides.lost and sides.gained:
+    if how.net_changes and sides.lost and sides.gained:
         both = {side.commit.ordinal for side in (*sides.lost, *sides.gained)}
     compared, alone = ([one for one in (*sides.lost, *sides.gained) if (one.commit.ordinal in both) == wanted] for wanted in (True, False))
     columns = [quoted(field.name) for field in changelog_schema(changes, name).fields]
@@ -72,7 +62,7 @@ def changelog_rows(spark: SparkSession, table: AnyTable, changes: Changes, name:
     parts = [] if compared and not alone else [reader.rows(alone).select(*columns)]
     if compared:
         changed = reader.changed(compared)
-        parts.append(changelog(reader.rows(compared, changed), told, numbered=changed is not None))
+        parts.append(changelog(reader.rows(compared, changed), how, numbered=changed is not None))
     return reduce(DataFrame.unionAll, parts)
 
 

@@ -39,7 +39,8 @@ from icelock.metadata.column_types import schema_from_json
 from icelock.metadata.schema_paths import names_to
 from icelock.spark.columns.transforms import spark_transform
 from icelock.spark.columns.types import quoted
-from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, DISTRIBUTION_MODE, FANOUT, flag
+from icelock.spark.settings.options import flag
+from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, DISTRIBUTION_MODE, FANOUT
 
 TABLE_MODE: Final = "write.distribution-mode"
 TABLE_FANOUT: Final = "write.spark.fanout.enabled"

@@ -36,7 +36,8 @@ from icelock.spark.driver.target import TargetFiles, check_same_table, describe,
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
-from icelock.spark.settings.catalogs import any_table_of, catalog_of, executor_properties, open_table, scan_of
+from icelock.spark.settings.catalogs import any_table_of, catalog_of, changed_table_of, executor_properties, open_table, scan_of
+from icelock.spark.settings.options import ReadOptions
 from icelock.spark.settings.session import Settings
 from icelock.spark.task.read import ReadPlan, TaskReader
 from icelock.spark.task.row_rewrite import RESULT, RewritePlan, RewriteReader, RewriteSplit
@@ -52,6 +53,10 @@ def job_schema(settings: Settings, job: Job) -> tuple[StructType, Loaded | None]
     answer = _answer(settings, job)
     if answer is not None:
         return answer, None
+    if job.read is not None and (changed := _changed_table(settings, job.read)) is not None:
+        from icelock.spark.driver.plan_changes import changes_schema
+
+        return changes_schema(changed, job.read)
     _, scan = _table_and_scan(settings, job)
     projection = scan.projection()
     schema = spark_schema(projection, table=str(job.table))
@@ -96,6 +101,10 @@ def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded 
     if job.action == Action.REWRITE:
         target = open_table(settings, job.table)
         return RewritePlanning(settings, job, target, target_scan(target, job))
+    if job.read is not None and (changed := _changed_table(settings, job.read)) is not None:
+        from icelock.spark.driver.plan_changes import ChangesPlanning
+
+        return ChangesPlanning(settings, changed, job.read, schema, loaded)
     table, scan = _table_and_scan(settings, job)
     if job.read is None:
         return PlanningReader(settings, job, table, scan, schema, empty=job.pinned.snapshot_id is None)
@@ -106,6 +115,11 @@ def job_reader(settings: Settings, job: Job, schema: StructType, loaded: Loaded 
             raise PolicyError(f"the columns of table {job.table} changed since the DataFrame was made: load it again")
     kind = PushDownReader if settings.push_down else PlanningReader
     return kind(settings, job, table, scan, schema, empty=loaded is not None and loaded.snapshot_id is None)
+
+
+def _changed_table(settings: Settings, read: ReadOptions) -> AnyTable | None:
+    """Load the table whose changes are read, if any; only then the catalog is asked."""
+    return changed_table_of(catalog_of(settings, read.table), read.table) if read.table.may_be_of_changes else None
 
 
 def _table_and_scan(settings: Settings, job: Job) -> tuple[AnyTable, DataScan]:

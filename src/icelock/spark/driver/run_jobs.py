@@ -27,7 +27,7 @@ from icelock.spark.driver.target import TableDescription
 from icelock.spark.jvm.rules import activate, seen_in_plan
 from icelock.spark.sealed.job import DESCRIPTION, JOB, MAIN, Action, Job, PlannedOn
 from icelock.spark.sealed.seen import Seen, refuse, seen_in
-from icelock.spark.settings.options import TableName
+from icelock.spark.settings.options import CHANGES, TableName
 from icelock.spark.settings.session import Settings, is_classic, settings_of
 from icelock.table.change_result import ChangeResult
 
@@ -164,7 +164,7 @@ def _of_options(options: Mapping[str, str], table: TableName, settings: Settings
         job = Job.open(settings, options[JOB])
         if job.seen:
             return job.seen[0]
-    if str(table) in (options.get("path"), options.get("table")):
+    if {str(table), f"{table}.{CHANGES}"} & {options.get("path"), options.get("table")}:
         refuse(table, "was read by spark.read, whose snapshot only the server knows: read it by icelock.spark.read")
     return Seen(table_uuid="")
 

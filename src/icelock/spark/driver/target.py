@@ -34,9 +34,9 @@ from icelock.spark.driver.distribution import Layout
 from icelock.spark.sealed.job import DESCRIPTION, MAIN, Job, PlannedOn, Purpose
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import check_ref, open_table
-from icelock.spark.settings.options import VALIDATE_FROM, TableName
+from icelock.spark.settings.options import VALIDATE_FROM, TableName, flag
 from icelock.spark.settings.session import Settings
-from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, OUTPUT_SPEC, flag, properties_for
+from icelock.spark.settings.write_options import AS_THE_TABLE_SAYS, OUTPUT_SPEC, properties_for
 from icelock.table.plain import AnyTable
 from icelock.table.read.scan import DataScan
 from icelock.table.table import Table

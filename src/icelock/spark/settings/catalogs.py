@@ -8,6 +8,7 @@ KMS's settings. A FileIO class of the user's own (``py-io-impl``) may need more 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -19,7 +20,7 @@ from icelock.catalog.configuration import configured, not_configured, read_confi
 from icelock.catalog.load import load_configured
 from icelock.catalog.tables_below import name_hint
 from icelock.errors import PolicyError
-from icelock.spark.settings.options import ReadOptions, TableName
+from icelock.spark.settings.options import CHANGES, TOLD, ReadOptions, TableName
 from icelock.spark.settings.rpc import check_rpc
 from icelock.spark.settings.session import Settings
 from icelock.table.changes.appends import AppendedFiles
@@ -94,14 +95,28 @@ def _of_a_table(catalog: EncryptedCatalog, name: TableName) -> str:
     front, last = name.identifier[:-1], name.identifier[-1]
     if len(front) < 2 or not catalog.table_exists(front):  # noqa: PLR2004 - a namespace and a table
         return ""
+    whole = ".".join((name.catalog, *front))
+    if last.lower() == CHANGES:
+        return f"; what changed in table {whole} is read by spark.read.format('icelock').load('{whole}.{CHANGES}'), or table.changes(...)"
     return (
-        f"; of table {'.'.join((name.catalog, *front))} there are {last!r} and the like in statements of a classic session only: elsewhere "
+        f"; of table {whole} there are {last!r} and the like in statements of a classic session only: elsewhere "
         "use table.changes(...) and table.inspect in plain Python, and options for versions: branch, tag, snapshot-id, as-of-timestamp"
     )
 
 
+def changed_table_of(catalog: EncryptedCatalog, name: TableName) -> AnyTable | None:
+    """Load the table whose changes a name means; None: the name is a table's own, or may be. Errors as ``any_table_of``."""
+    if not name.may_be_of_changes or catalog.table_exists(name.identifier):
+        return None
+    return any_table_of(catalog, replace(name, identifier=name.identifier[:-1]))
+
+
 def scan_of(table: AnyTable, options: ReadOptions) -> DataScan:
-    """Return the scan that the options ask for; no such snapshot, branch, tag or column is a PolicyError."""
+    """Return the scan that the options ask for; no such snapshot, branch, tag or column, or options of changes, are a PolicyError."""
+    if options.of_changes:
+        raise PolicyError(
+            f"{', '.join(TOLD)} are options of what changed in a table: spark.read.format('icelock').load('{options.table}.{CHANGES}')"
+        )
     scan = table.scan(selected_fields=options.columns or ("*",), snapshot_id=_snapshot_id(table, options))
     refs = ((SnapshotRefType.BRANCH, options.branch), (SnapshotRefType.TAG, options.tag), (None, options.ref))
     named = [(kind, ref) for kind, ref in refs if ref is not None]

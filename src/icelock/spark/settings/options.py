@@ -2,7 +2,8 @@
 
 Read: ``columns``, and one of ``snapshot-id``, ``as-of-timestamp``, ``branch``, ``tag``; or, on a branch, what was appended between two
 snapshots: ``start-snapshot-id``, ``end-snapshot-id``, ``start-timestamp``, ``end-timestamp``. The table is that of ``load(name)``, or the
-option ``table``. Any other option is an error, so that none is misspelt and ignored.
+option ``table``. Of what changed (``load("catalog.namespace.table.changes")``), as arguments of Java's procedure ``create_changelog_view``:
+``compute-updates``, ``identifier-columns``, ``net-changes``. Any other option is an error, so that none is misspelt and ignored.
 
 Not here: options of a write (``write_options``); settings of a catalog or a KMS, which are never options (Spark Connect writes options to
 the event log) but given to ``register``.
@@ -30,9 +31,16 @@ END_TIMESTAMP: Final = "end-timestamp"
 BRANCH: Final = "branch"
 TAG: Final = "tag"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
+COMPUTE_UPDATES: Final = "compute-updates"
+IDENTIFIER_COLUMNS: Final = "identifier-columns"
+NET_CHANGES: Final = "net-changes"
+TOLD: Final = (COMPUTE_UPDATES, IDENTIFIER_COLUMNS, NET_CHANGES)
+CHANGES: Final = "changes"
+"""Behind a table's name: what changed in it."""
+BOOLEANS: Final = ("true", "false")
 
 _BETWEEN: Final = (START_SNAPSHOT_ID, END_SNAPSHOT_ID, START_TIMESTAMP, END_TIMESTAMP)
-READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, *_BETWEEN, TABLE)
+READ: Final = (COLUMNS, SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG, *_BETWEEN, *TOLD, TABLE)
 _ONE_OF: Final = (SNAPSHOT_ID, AS_OF_TIMESTAMP, BRANCH, TAG)
 _SETTINGS: Final = ("encryption.", "encryption-", "encryption_", "kms", "icelock.", "s3.", "py-", "uri", "warehouse", "type")
 # Spark gives it to a format in CREATE TABLE ... USING.
@@ -56,6 +64,11 @@ class TableName:
         if len(parts) <= _CATALOG_AND_NAMESPACE:
             raise PolicyError(f"table name {text!r} is not of the form catalog.namespace.table, such as 'lake.demo.flights'")
         return cls(catalog=parts[0], identifier=tuple(parts[1:]))
+
+    @property
+    def may_be_of_changes(self) -> bool:
+        """Whether the name is of what changed in a table, unless a table has it: ``catalog.namespace.table.changes``."""
+        return len(self.identifier) > _CATALOG_AND_NAMESPACE and self.identifier[-1].lower() == CHANGES
 
     @classmethod
     def parse_any(cls, text: str) -> Self:
@@ -89,7 +102,8 @@ def _quoted(part: str) -> str:
 class ReadOptions:
     """What to read: now, or at one of ``snapshot_id``, ``as_of_ms`` (ms since 1970, UTC), ``branch``, ``tag``, ``ref`` (branch or tag).
 
-    With any of the last four, what lies between two snapshots or times; see ``table.changes.bounds``.
+    With a start or an end, what lies between two snapshots or times; see ``table.changes.bounds``. The last three are of what changed:
+    whether it is told as updates (None: if there are identifiers), by which columns rows are known, and whether snapshots count as one.
     """
 
     table: TableName
@@ -103,6 +117,14 @@ class ReadOptions:
     end_snapshot_id: int | None = None
     start_ms: int | None = None
     end_ms: int | None = None
+    updates: bool | None = None
+    identifiers: tuple[str, ...] | None = None
+    net: bool = False
+
+    @property
+    def of_changes(self) -> bool:
+        """Whether something is given that only changes have."""
+        return self.updates is not None or self.identifiers is not None or self.net
 
     @property
     def between(self) -> bool:
@@ -116,7 +138,7 @@ class ReadOptions:
             raise PolicyError(f"columns is {columns!r}; it must be a list of names: columns=['id', 'address.city']")
         options = {name.replace("_", "-"): str(value) for name, value in at.items() if value is not None}
         read = cls.parse({TABLE: table, **options})
-        return read if columns is None else replace(read, columns=_unique(tuple(columns)))
+        return read if columns is None else replace(read, columns=_unique(COLUMNS, tuple(columns)))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -132,7 +154,7 @@ class ReadOptions:
         as_of, start, end = (_given(given, name, parse_moment) for name in (AS_OF_TIMESTAMP, START_TIMESTAMP, END_TIMESTAMP))
         return cls(
             table=named_table(given, "load"),
-            columns=_columns(given[COLUMNS]) if COLUMNS in given else None,
+            columns=_columns(COLUMNS, given[COLUMNS]) if COLUMNS in given else None,
             snapshot_id=snapshot_id,
             as_of_ms=as_of,
             branch=named_ref(given, BRANCH),
@@ -141,6 +163,9 @@ class ReadOptions:
             end_snapshot_id=end_id,
             start_ms=start,
             end_ms=end,
+            updates=flag(given.get(COMPUTE_UPDATES), f"option {COMPUTE_UPDATES}"),
+            identifiers=_columns(IDENTIFIER_COLUMNS, given[IDENTIFIER_COLUMNS]) if IDENTIFIER_COLUMNS in given else None,
+            net=flag(given.get(NET_CHANGES), f"option {NET_CHANGES}") or False,
         )
 
 
@@ -191,21 +216,30 @@ def named_table(given: Mapping[str, str], method: str) -> TableName:
     return TableName.parse(name)
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _columns(option: str, text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise PolicyError(f"option {COLUMNS} is {text!r}; it must be column names separated by commas, such as 'id, address.city'")
-    return _unique(names)
+        raise PolicyError(f"option {option} is {text!r}; it must be column names separated by commas, such as 'id, address.city'")
+    return _unique(option, names)
 
 
-def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+def _unique(option: str, names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
-        raise PolicyError(f"{COLUMNS} names a column twice: {', '.join(names)}")
+        raise PolicyError(f"{option} names a column twice: {', '.join(names)}")
     return names
 
 
 def _given(given: Mapping[str, str], name: str, read: Callable[[str, str], int]) -> int | None:
     return read(name, given[name]) if name in given else None
+
+
+def flag(text: str | None, what: str) -> bool | None:
+    """Return true or false, or None for nothing; other text is a PolicyError about ``what``."""
+    if text is None:
+        return None
+    if text.strip().lower() not in BOOLEANS:
+        raise PolicyError(f"{what} is {text!r}; it must be true or false")
+    return text.strip().lower() == "true"
 
 
 def integer(name: str, text: str) -> int:

@@ -14,6 +14,7 @@ from icelock.errors import PolicyError
 from icelock.spark.settings.options import (
     AS_OF_TIMESTAMP,
     BRANCH,
+    CHANGES,
     COLUMNS,
     END_SNAPSHOT_ID,
     END_TIMESTAMP,
@@ -23,14 +24,16 @@ from icelock.spark.settings.options import (
     START_TIMESTAMP,
     TABLE,
     TAG,
+    TOLD,
     ReadOptions,
     TableName,
+    flag,
     integer,
     known_options,
     named_ref,
     named_table,
 )
-from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY, flag
+from icelock.spark.settings.write_options import STREAM_EPOCH, STREAM_QUERY
 from icelock.table.moments import parse_moment
 from icelock.table.read.stream import FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, START_SNAPSHOT, StreamLimits, StreamRules
 
@@ -48,6 +51,7 @@ _OF_BATCHES: Final = {
     COLUMNS: "option columns is for batch reads: choose the columns of a stream with .select",
     **{name: f"option {name} is for batch reads: {_NO_END}" for name in (END_SNAPSHOT_ID, END_TIMESTAMP)},
     **{name: f"option {name} is for batch reads: {_NO_MOMENT}" for name in (SNAPSHOT_ID, AS_OF_TIMESTAMP, START_TIMESTAMP, TAG)},
+    **{name: f"option {name} is for batch reads of changes: spark.read, load('catalog.namespace.table.{CHANGES}')" for name in TOLD},
 }
 _NAMES: Final = {**{name: name for name in _OPTIONS}, **{name.removeprefix(_PREFIX): name for name in _OPTIONS}}
 

@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, Final, Self
 
 from icelock.errors import PolicyError
 from icelock.properties import DATA_KEY_LENGTH, ENCRYPTION_KEY_ID, TABLE_DEFAULT_PREFIX
-from icelock.spark.settings.options import BRANCH, TABLE, VALIDATE_FROM, TableName, integer, known_options, named_ref, named_table
+from icelock.spark.settings.options import (
+    BOOLEANS,
+    BRANCH,
+    TABLE,
+    VALIDATE_FROM,
+    TableName,
+    flag,
+    integer,
+    known_options,
+    named_ref,
+    named_table,
+)
 from icelock.table.epochs import Epoch
 
 if TYPE_CHECKING:
@@ -50,12 +61,11 @@ CODEC: Final = "compression-codec"
 LEVEL: Final = "compression-level"
 OF_FILES: Final = (CODEC, LEVEL, TARGET_FILE_SIZE, WRITE_FORMAT)
 
-_BOOLEANS: Final = ("true", "false")
 _FORMATS: Final = ("avro", "orc", "parquet", "puffin")
 # By name, the values that Java takes; None: a whole number. Deletes of format version 3 are vectors, one a data file, in Puffin.
 UNNEEDED: Final[Mapping[str, tuple[str, ...] | None]] = {
-    "check-nullability": _BOOLEANS,  # values are looked at, not what Spark says of a column
-    "check-ordering": _BOOLEANS,  # columns are matched by name
+    "check-nullability": BOOLEANS,  # values are looked at, not what Spark says of a column
+    "check-ordering": BOOLEANS,  # columns are matched by name
     "delete-format": _FORMATS,
     "delete-granularity": ("file", "partition"),
     "target-delete-file-size-bytes": None,
@@ -174,15 +184,6 @@ def properties_for(properties: Mapping[str, str], options: Mapping[str, str]) ->
     except PolicyError as e:
         raise PolicyError(f"the options {', '.join(sorted(options))} do not fit: {e}") from e
     return over
-
-
-def flag(text: str | None, what: str) -> bool | None:
-    """Return true or false, or None for nothing; other text is a PolicyError about ``what``."""
-    if text is None:
-        return None
-    if text.strip().lower() not in _BOOLEANS:
-        raise PolicyError(f"{what} is {text!r}; it must be true or false")
-    return text.strip().lower() == "true"
 
 
 def distribution_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

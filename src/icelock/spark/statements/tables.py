@@ -25,8 +25,8 @@ from icelock.spark.read_table import read_loaded
 from icelock.spark.sealed.seen import Seen
 from icelock.spark.settings.catalogs import any_table_of, scan_of
 from icelock.spark.settings.options import AS_OF_TIMESTAMP, BRANCH, SNAPSHOT_ID, TABLE, TAG, ReadOptions, TableName
+from icelock.spark.settings.options import CHANGES as CHANGELOG
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
-from icelock.spark.statements.changelog_table import CHANGES as CHANGELOG
 from icelock.spark.statements.changelog_table import load_changes
 from icelock.spark.statements.changes import CHANGES
 from icelock.spark.statements.definitions import DEFAULTS, sql_literal

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from icelock.spark.sealed.splits import open_splits
+from icelock.spark.task.imports import forget_folders_in_zips
+from icelock.spark.task.read import ExecutorReader
+from icelock.spark.task.splits import ChangesSplit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +33,36 @@ class ChangeRead:
 
     read: ReadPlan
     changed: ChangedIds | None
+
+
+class ChangesTaskReader(ExecutorReader):
+    """The reader of ``load("catalog.namespace.table.changes")`` on executors, which compares what it reads.
+
+    Args:
+        plan: of the wanted columns, without those of a changelog.
+        how: what ``Wanted`` is made of: identifier fields, updates, net changes.
+    """
+
+    def __init__(self, plan: ReadPlan, how: tuple[tuple[str, ...], bool, bool]) -> None:
+        self._plan = plan
+        self._how = how
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a split; errors as ``Telling.batches``."""
+        if not isinstance(partition, ChangesSplit):
+            return
+        from icelock.spark.columns.batches import spark_batch
+        from icelock.spark.columns.types import arrow_schema
+        from icelock.table.changes.telling import Telling, Wanted
+
+        forget_folders_in_zips()
+        schema = arrow_schema(StructType.fromJson(json.loads(self._plan.spark_schema)))
+        identifiers, updates, net = self._how
+        how = Wanted(identifier_fields=identifiers, updates=updates, net_changes=net)
+        telling = Telling(context=self._plan.context(), how=how)
+        for sides in partition.parts():
+            for batch in telling.batches(sides):
+                yield spark_batch(batch, schema)
 
 
 def read_changes(plan: ChangeRead, key: bytes, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

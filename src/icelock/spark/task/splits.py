@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -22,6 +22,9 @@ from icelock.errors import PolicyError
 from icelock.plan.task import DeleteFile, ScanTask
 from icelock.properties import is_number
 from icelock.secret import SecretBytes
+
+if TYPE_CHECKING:
+    from icelock.table.changes.sides import Side, Sides
 
 TARGET_SIZE: Final = "read.split.target-size"
 TARGET_SIZE_DEFAULT: Final = 128 << 20
@@ -57,6 +60,51 @@ class ChangeSplit:
     labels: tuple[str, int, int]
 
 
+class ChangesSplit(InputPartition):
+    """What files lost and gained that one task tells, part by part, as plain values."""
+
+    def __init__(self, parts: Sequence[Sides]) -> None:
+        super().__init__(None)
+        self._parts = tuple([_plain_side(side) for side in (*part.lost, *part.gained)] for part in parts)
+
+    def parts(self) -> Iterator[Sides]:
+        """Yield the parts, each with what has to be compared."""
+        from icelock.plan.changes import FileChange, FileChangeKind
+        from icelock.table.changes.sides import Commit, Side, Sides
+
+        for part in self._parts:
+            found = Sides()
+            for plain in part:
+                task, later = plain["task"], plain["later"]
+                change = FileChange(
+                    kind=FileChangeKind(plain["kind"]),
+                    task=_task(task),
+                    later=None if later is None else _task(later),
+                    loses_deletes=plain["loses_deletes"],
+                )
+                commit = Commit(snapshot_id=plain["snapshot_id"], ordinal=plain["ordinal"])
+                side = Side(change=change, commit=commit, inserted=plain["inserted"])
+                (found.gained if side.inserted else found.lost).append(side)
+            yield found
+
+    def __repr__(self) -> str:
+        # As Split's.
+        return f"ChangesSplit({sum(map(len, self._parts))} files)"
+
+
+def _plain_side(side: Side) -> dict[str, Any]:
+    change = side.change
+    return {
+        "kind": change.kind.value,
+        "task": _plain_task(change.task),
+        "later": None if change.later is None else _plain_task(change.later),
+        "loses_deletes": change.loses_deletes,
+        "snapshot_id": side.commit.snapshot_id,
+        "ordinal": side.commit.ordinal,
+        "inserted": side.inserted,
+    }
+
+
 def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[Split]:
     """Divide files evenly: the largest first, each to the smallest split. Invalid table properties are a PolicyError."""
     if not tasks:
@@ -66,10 +114,15 @@ def plan_splits(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, par
 
 def share_files(tasks: Sequence[ScanTask], properties: Mapping[str, str], *, parallelism: int) -> list[list[int]]:
     """Return the positions of the files of each split; at least one file, errors as ``plan_splits``."""
+    return share_parts([[task] for task in tasks], properties, parallelism=parallelism)
+
+
+def share_parts(parts: Sequence[Sequence[ScanTask]], properties: Mapping[str, str], *, parallelism: int) -> list[list[int]]:
+    """Return the positions of the parts of each split, where the files of a part stay together; at least one, errors as ``plan_splits``."""
     cost = _positive(properties, OPEN_FILE_COST, OPEN_FILE_COST_DEFAULT)
     target = _positive(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
-    weights = [max(task.file_size, cost) for task in tasks]
-    return shares(weights, min(len(tasks), max(math.ceil(sum(weights) / target), parallelism)))
+    weights = [sum(max(task.file_size, cost) for task in part) for part in parts]
+    return shares(weights, min(len(parts), max(math.ceil(sum(weights) / target), parallelism)))
 
 
 def shares(weights: Sequence[int], number: int) -> list[list[int]]:

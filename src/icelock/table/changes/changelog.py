@@ -49,7 +49,7 @@ class Changes(Described, ArrowStream):
         ExpiredSnapshotError: see ``Bounds.snapshots``.
     """
 
-    _inside: ClassVar[frozenset[str]] = frozenset({"columns", "commits", "read_context", "sides", "together"})
+    _inside: ClassVar[frozenset[str]] = frozenset({"columns", "commits", "end", "read_context", "sides", "together"})
 
     def __init__(self, scan: DataScan, bounds: Bounds, wanted: Wanted) -> None:
         names = [field.name for field in CHANGE_COLUMNS]
@@ -76,6 +76,11 @@ class Changes(Described, ArrowStream):
     def schema(self) -> pa.Schema:
         """The schema of the rows: columns as at the end of the range, then the three columns of a changelog."""
         return changelog_schema(self._projection)
+
+    @property
+    def end(self) -> int | None:
+        """The id of the last snapshot of the range; None if there is none."""
+        return self._snapshots[-1].snapshot_id if self._snapshots else None
 
     @cached_property
     def commits(self) -> tuple[tuple[int, Snapshot], ...]:

@@ -7,12 +7,12 @@ and tells net changes with updates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from icelock.errors import PolicyError
-from icelock.spark.columns.changelog import Told
 from icelock.spark.columns.types import quoted
-from icelock.spark.driver.changelog import changelog_rows, changes_between
+from icelock.spark.driver.changelog import changelog_rows
+from icelock.spark.driver.plan_changes import changes_of, wanted_of
 from icelock.spark.settings.catalogs import any_table_of
 from icelock.spark.settings.options import TABLE, ReadOptions
 from icelock.spark.statements.procedures.call import Call, Procedure
@@ -22,17 +22,21 @@ def _create_changelog_view(call: Call) -> Sequence[Sequence[Any]]:
     """Make a temporary view of the changes, as the table is now; return its name."""
     name = call.name
     table = any_table_of(call.session.catalog(call.catalog), name)
-    changes = changes_between(table, ReadOptions.parse({TABLE: str(name), **(call["options"] or {})}))
-    given = call["identifier_columns"]
-    updates = call["compute_updates"] if call["compute_updates"] is not None else given is not None
-    identifiers = tuple(given) if given is not None else tuple(sorted(table.schema().identifier_field_names())) if updates else ()
-    unknown = [column for column in identifiers if column not in {field.name for field in changes.columns.fields}]
-    if unknown:
-        raise PolicyError(f"{call.procedure}: identifier column {unknown[0]!r} is no column of table {name}")
-    told = Told(identifiers=identifiers, updates=updates, net=bool(call["net_changes"]))
+    options = _options(call)
+    changes = changes_of(table, options)
     view = call["changelog_view"] if call["changelog_view"] is not None else quoted(f"{name.identifier[-1]}_changes")
-    changelog_rows(call.session.spark, table, changes, str(name), told).createOrReplaceTempView(view)
+    changelog_rows(call.session.spark, table, changes, str(name), wanted_of(table, options)).createOrReplaceTempView(view)
     return [(view,)]
+
+
+def _options(call: Call) -> ReadOptions:
+    """Return the options of the call, with those that are arguments."""
+    options = ReadOptions.parse({TABLE: str(call.name), **(call["options"] or {})})
+    if call["compute_updates"] is not None:
+        options = replace(options, updates=call["compute_updates"])
+    if call["identifier_columns"] is not None:
+        options = replace(options, identifiers=tuple(call["identifier_columns"]))
+    return replace(options, columns=None, net=options.net if call["net_changes"] is None else call["net_changes"])
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
