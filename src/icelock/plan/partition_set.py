@@ -67,8 +67,9 @@ def partition_values(file: DataFile) -> tuple[Any, ...]:
 
 def partition_kinds(metadata: TableMetadata, spec_id: int) -> list[IcebergType | None]:
     """Return the types of a spec's values; None if no schema of the table has the source column."""
-    sources = {field_id: schema.find_type(field_id) for schema in metadata.schemas for field_id in schema.field_ids}
     fields = metadata.specs()[spec_id].fields
+    wanted = {field.source_id for field in fields}
+    sources = {field_id: schema.find_type(field_id) for schema in metadata.schemas for field_id in wanted.intersection(schema.field_ids)}
     return [field.transform.result_type(sources[field.source_id]) if field.source_id in sources else None for field in fields]
 
 

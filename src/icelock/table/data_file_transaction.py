@@ -143,7 +143,8 @@ class DataFileTransaction(Transaction):
             operation: of the snapshot: ``OVERWRITE`` if the files are all rows of a table that is replaced.
 
         Raises:
-            PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.staged``).
+            PolicyError: a file is given twice, is in the branch, or is another table's (``table.commit.staged``), or its spec or partition
+                values are not the table's; nothing was written.
         """
         self.staged.check_new_files(files, branch)
         with self.staged.discarding_on_error():

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from pyiceberg import types as ice
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 
 from icelock.errors import PolicyError
 from icelock.metadata.manifest import DataFile
+from icelock.table.commit.given_partition import check_partitions
 from icelock.table.rows.file_rewrite import EngineWork
 from tests.helpers.tables import load
 from tests.lakes.sqlite import KEYED, TestLake, people
@@ -84,6 +92,64 @@ def test_nor_is_one_that_is_given_twice(lake: TestLake, table: Any, way: str) ->
     with pytest.raises(PolicyError, match="is given twice"):
         WAYS[way](tx, [file, file])
     assert rows(load(lake)) == before
+
+
+def misplaced(file: DataFile, values: tuple[Any, ...], spec_id: int | None = None) -> DataFile:
+    """A file of another name, by a caller's description whose partition is wrong."""
+    names = ("content", "file_format", "record_count", "file_size_in_bytes", "key_metadata")
+    arguments = {name: getattr(file, name) for name in names}
+    made = DataFile.from_args(**arguments, file_path=f"{file.file_path}.another", partition=Record(*values))
+    made.spec_id = file.spec_id if spec_id is None else spec_id
+    return made
+
+
+MISPLACED = {
+    "too many": (("town-0", 1), None, r"has 2 partition values, and partition spec 0 wants 1 \(city\)"),
+    "too few": ((), None, r"has 0 partition values, and partition spec 0 wants 1 \(city\)"),
+    "another type": ((7,), None, "has a int as partition value city, which is no string"),
+    "half a character": (("\ud800",), None, "has a str as partition value city, which is no string"),
+    "no such spec": (("town-0",), 5, "has partition spec 5, and the table has 0"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wrong", MISPLACED)
+def test_a_file_without_a_partition_of_the_table_is_refused(lake: TestLake, table: Any, way: str, wrong: str) -> None:
+    before = lake.files()
+    values, spec_id, message = MISPLACED[wrong]
+    with pytest.raises(PolicyError, match=message), table.transaction() as tx:
+        WAYS[way](tx, [misplaced(planned(table)[0], values, spec_id)])
+    assert lake.files() == before
+
+
+VALUES: tuple[tuple[Any, list[Any], list[Any]], ...] = (
+    (ice.BooleanType(), [True, None], [1, "true"]),
+    (ice.IntegerType(), [-(2**31), 2**31 - 1, None], [2**31, 1.5, "1"]),
+    (ice.LongType(), [2**63 - 1], [2**63, 1.5, b"1"]),
+    (ice.FloatType(), [1.5, float("nan")], ["1", 1e300]),
+    (ice.DoubleType(), [1e300], ["1"]),
+    (ice.DateType(), [19_000, date(2024, 1, 2)], ["2024-01-02", 2**31]),
+    (ice.TimestampType(), [1_700_000_000_000_000], ["2024-01-02"]),
+    (ice.DecimalType(4, 2), [Decimal("12.34")], [Decimal("123.45"), Decimal("1.2"), 1.5]),
+    (ice.StringType(), ["", "x"], [b"x", 1]),
+    (ice.UUIDType(), [b"0123456789abcdef", UUID(int=1)], [b"short", 1]),
+    (ice.FixedType(3), [b"abc"], [b"ab", "abc"]),
+    (ice.BinaryType(), [b"", b"ab"], ["ab", 1]),
+)
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
+def test_what_is_a_partition_value_of_a_type(lake: TestLake, table: Any, kind: Any, good: list[Any], bad: list[Any]) -> None:
+    """The ranges and lengths are those of the specification's types."""
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    other = lake.catalog().create_table(
+        "db.o", Schema(ice.NestedField(1, "p", kind, required=False)), partition_spec=spec, properties=KEYED
+    )
+    file = planned(table)[0]
+    check_partitions(other.metadata, [misplaced(file, (value,)) for value in good], table="db.o")
+    for value in bad:
+        with pytest.raises(PolicyError, match=re.escape(f"has a {type(value).__name__} as partition value p, which is no {kind}: ")):
+            check_partitions(other.metadata, [misplaced(file, (value,))], table="db.o")
 
 
 UNREADABLE: dict[str, Callable[[Any, list[DataFile]], None]] = {

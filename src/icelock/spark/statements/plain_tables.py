@@ -195,7 +195,7 @@ def _commit(table: PlainTable, added: Sequence[DataFile], removed: Sequence[Data
             return
         with transaction.update_snapshot(dict(write.snapshot_properties), branch=write.branch).overwrite() as change:
             if not added:  # as Java's BaseOverwriteFiles.operation
-                change._operation = Operation.DELETE  # noqa: SLF001 - as PyIceberg's own delete does
+                change._operation = Operation.DELETE
             for file in removed:
                 change.delete_data_file(file)
             for file in added:

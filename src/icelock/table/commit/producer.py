@@ -42,6 +42,7 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.manifest_writer import EncryptedManifestWriter
 from icelock.metadata.table_metadata import Snapshot
 from icelock.metadata.updates import AddEncryptionKeyUpdate, commit_time_ms
+from icelock.table.commit.given_partition import check_partitions
 from icelock.table.commit.staged import Staged, check_given_once, check_not_there, check_place, is_fresh
 from icelock.table.commit.summary import snapshot_summary
 from icelock.table.refs import check_branch
@@ -95,7 +96,8 @@ class EncryptedProducer(_SnapshotProducer[Any]):
         """Add a data file.
 
         Raises:
-            PolicyError: it was added already, or is not this table's; or, when the snapshot is made, the branch has it.
+            PolicyError: it was added already, is not this table's, or its partition is none of the table's; or, when the snapshot is made,
+                the branch has it.
         """
         if data_file.file_path in self._added_paths:
             check_given_once([data_file, data_file], table=self._staged.name)
@@ -104,6 +106,7 @@ class EncryptedProducer(_SnapshotProducer[Any]):
             data_file.fresh = False  # it is used now
         else:
             check_place(self._staged.metadata, data_file, table=self._staged.name)
+            check_partitions(self._staged.metadata, [data_file], table=self._staged.name)
             self._given.append(data_file)
         super().append_data_file(data_file)
         return self

@@ -38,7 +38,9 @@ from icelock.plan.filters.exact import exact_filter
 from icelock.plan.partition_filter import partition_filter
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import Conflicts, Window, isolation_level
+from icelock.table.commit.given_partition import check_partitions
 from icelock.table.commit.producer import EncryptedProducer
+from icelock.table.commit.staged import check_place, is_fresh
 from icelock.table.state import Version
 
 REPLACES: Final = "replace-partitions"
@@ -262,6 +264,9 @@ class EncryptedReplacePartitions(EncryptedOverwrite):
 
     def append_data_file(self, data_file: DataFile) -> Self:
         """Add a file, whose partition is replaced; refused without one, as all files of its spec would be removed."""
+        if not is_fresh(data_file):
+            check_place(self._staged.metadata, data_file, table=self._staged.name)
+            check_partitions(self._staged.metadata, [data_file], table=self._staged.name)
         check_partitioned(self.spec(data_file.spec_id))
         self._partitions.add(data_file)
         super().append_data_file(data_file)

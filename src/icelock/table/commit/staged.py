@@ -9,8 +9,9 @@ Data files that are given to a commit must be new files of this table: a file th
 described by the caller, must lie where the table's files do, since a file of another table has that table's field ids and is deleted with
 it; and the branch must not have them. Java checks for duplicates only in ``add_files``, and keeps one of two equal files of a commit.
 
-Not here: the commit (``table.commit.protocol``), what stages (``table.data_file_transaction``, ``table.transaction``), the files' keys
-(``metadata.manifest_writer``), plain files (``table.rows.plain_files``).
+Not here: partitions of given files (``table.commit.given_partition``), the commit (``table.commit.protocol``), what stages
+(``table.data_file_transaction``, ``table.transaction``), the files' keys (``metadata.manifest_writer``), plain files
+(``table.rows.plain_files``).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from icelock.metadata.table_metadata import TableMetadataV3
 from icelock.metadata.updates import apply_updates
 from icelock.plan.partition_set import PartitionSet
 from icelock.table.commit.conflicts import check_same_names, check_still_fits
+from icelock.table.commit.given_partition import check_partitions
 from icelock.table.guard.rules import check_updates
 from icelock.table.read.scan import DataScan
 from icelock.table.state import OpenTable
@@ -170,11 +172,12 @@ class Staged:
         return scan if branch == MAIN_BRANCH else None
 
     def check_new_files(self, files: Sequence[DataFile], branch: str | None) -> None:
-        """Refuse files that are given twice, are not this table's, or are in the branch with its staged changes."""
+        """Refuse files that are given twice, have no partition of this table, are not its, or are in the branch with its staged changes."""
         check_given_once(files, table=self.name)
         given = [file for file in files if not is_fresh(file)]
         for file in given:
             check_place(self.metadata, file, table=self.name)
+        check_partitions(self.metadata, given, table=self.name)
         check_not_there(self.metadata, given, self.metadata.snapshot_by_name(branch or MAIN_BRANCH), self.io, table=self.name)
 
     def stage(self, updates: tuple[TableUpdate, ...], requirements: Iterable[TableRequirement] = ()) -> None:
